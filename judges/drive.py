@@ -1,0 +1,212 @@
+"""The two drivers of a deliberation, one sync and one async.
+
+All I/O of judging happens here: models are asked, functions are called, independent requests run concurrently,
+failures become unscored verdicts, usage and time are added up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from judges.errors import AskFailed, ConfigurationError
+from judges.models import inquiry
+from judges.requests import Apply, Ask, Consult, Request
+from judges.sample import Sample
+from judges.verdict import Usage, Verdict
+
+if TYPE_CHECKING:
+    from judges.judge import Judge
+
+_MOST_THREADS = 16
+
+
+class Observer(Protocol):
+    """Watches judges at work: enters when one starts on a sample, learns the verdict when it is done."""
+
+    def __call__(self, judge: Judge, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
+        """Enter as `judge` starts on `sample`."""
+        ...
+
+
+observer: ContextVar[Observer | None] = ContextVar("judges.observer", default=None)
+"""Set by a tracer for the time of a call, to see each judge, members of a panel included, as a run of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a request came to: a value or a failure, and what it cost."""
+
+    value: Any = None
+    failure: AskFailed | None = None
+    usage: Usage = Usage()
+    model: str | None = None
+
+
+class _Case:
+    """One deliberation in progress: hands out requests, takes answers, and ends with a verdict."""
+
+    def __init__(self, judge: Judge, sample: Sample) -> None:
+        self._judge = judge
+        self._started = time.perf_counter()
+        self._deliberation = judge.deliberate(sample)
+        self._usage = Usage()
+        self._model: str | None = None
+        self.verdict: Verdict | None = None
+        self.request: Request | tuple[Request, ...] | None = None
+        self._step(lambda: next(self._deliberation))
+
+    def take(self, answers: tuple[_Answer, ...]) -> None:
+        for answer in answers:
+            self._usage += answer.usage
+            self._model = self._model or answer.model
+        if isinstance(self.request, tuple):
+            values = tuple(a.failure if a.failure is not None else a.value for a in answers)
+            self._step(lambda: self._deliberation.send(values))
+        elif answers[0].failure is not None:
+            failure = answers[0].failure
+            self._step(lambda: self._deliberation.throw(failure))
+        else:
+            self._step(lambda: self._deliberation.send(answers[0].value))
+
+    def _step(self, proceed: Callable[[], Request | tuple[Request, ...]]) -> None:
+        try:
+            self.request = proceed()
+        except StopIteration as end:
+            self._close(end.value)
+        except AskFailed as failure:
+            self._close(Verdict.without_score(failure.reason, failure.detail, raw=failure.raw))
+        except ConfigurationError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost answer
+            self._close(Verdict.without_score("judge_failed", f"{type(error).__name__} in {self._judge.name!r}"))
+
+    def _close(self, verdict: Verdict) -> None:
+        self.request = None
+        self.verdict = verdict.model_copy(
+            update={
+                "judge": verdict.judge or self._judge.name,
+                "usage": self._usage,
+                "latency_s": time.perf_counter() - self._started,
+                "model": verdict.model or self._model,
+            }
+        )
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        return self.request if isinstance(self.request, tuple) else (self.request,) if self.request else ()
+
+
+def _observed(judge: Judge, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
+    watch = observer.get()
+    return nullcontext(_ignore) if watch is None else watch(judge, sample)
+
+
+def _ignore(verdict: Verdict) -> None:
+    del verdict
+
+
+def run(judge: Judge, sample: Sample) -> Verdict:
+    """Judge a sample, blocking until the verdict is there."""
+    with _observed(judge, sample) as told:
+        case = _Case(judge, sample)
+        while case.verdict is None:
+            case.take(_settle_all(case.requests))
+        told(case.verdict)
+        return case.verdict
+
+
+async def arun(judge: Judge, sample: Sample) -> Verdict:
+    """Judge a sample without blocking the event loop."""
+    with _observed(judge, sample) as told:
+        case = _Case(judge, sample)
+        while case.verdict is None:
+            case.take(await _asettle_all(case.requests))
+        told(case.verdict)
+        return case.verdict
+
+
+def _settle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
+    if len(requests) < 2:  # noqa: PLR2004 - one request needs no thread
+        return tuple(_settle(request) for request in requests)
+    with ThreadPoolExecutor(max_workers=min(len(requests), _MOST_THREADS)) as pool:
+        contexts = [contextvars.copy_context() for _ in requests]
+        return tuple(pool.map(lambda context, request: context.run(_settle, request), contexts, requests))
+
+
+async def _asettle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
+    if len(requests) < 2:  # noqa: PLR2004 - one request needs no task
+        return tuple([await _asettle(request) for request in requests])
+    return tuple(await asyncio.gather(*(_asettle(request) for request in requests)))
+
+
+def _settle(request: Request) -> _Answer:
+    try:
+        match request:
+            case Ask():
+                return _told(inquiry.put(request))
+            case Consult(judge=judge, sample=sample):
+                return _consulted(run(judge, sample))
+            case Apply(function=function, sample=sample):
+                return _Answer(_waited_for(function(sample)))
+    except Exception as error:  # noqa: BLE001 - sorted in one place
+        return _failed(error, request)
+
+
+async def _asettle(request: Request) -> _Answer:
+    try:
+        match request:
+            case Ask():
+                return _told(await inquiry.aput(request))
+            case Consult(judge=judge, sample=sample):
+                return _consulted(await arun(judge, sample))
+            case Apply(sample=sample):
+                return _Answer(await _applied(request.afunction or request.function, sample))
+    except Exception as error:  # noqa: BLE001 - sorted in one place
+        return _failed(error, request)
+
+
+def _told(reply: inquiry.Reply) -> _Answer:
+    return _Answer(reply.value, usage=reply.usage, model=reply.model)
+
+
+def _consulted(verdict: Verdict) -> _Answer:
+    return _Answer(verdict, usage=verdict.usage, model=verdict.model)
+
+
+def _failed(error: Exception, request: Request) -> _Answer:
+    if isinstance(error, ConfigurationError):
+        raise error
+    if isinstance(error, AskFailed):
+        return _Answer(failure=error, usage=error.usage)
+    where = getattr(getattr(request, "function", None), "__name__", type(request).__name__)
+    failure = AskFailed("judge_failed", f"{type(error).__name__} in {where}")
+    failure.__cause__ = error
+    return _Answer(failure=failure)
+
+
+def _waited_for(value: object) -> object:
+    """Finish a coroutine from sync code, in a thread of its own because a loop may be running in this one."""
+    if not inspect.isawaitable(value):
+        return value
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(contextvars.copy_context().run, asyncio.run, _awaited(value)).result()
+
+
+async def _awaited(value: Awaitable[object]) -> object:
+    return await value
+
+
+async def _applied(function: Callable[[Sample], object], sample: Sample) -> object:
+    if inspect.iscoroutinefunction(function):
+        return await function(sample)
+    value = await asyncio.to_thread(function, sample)
+    return await value if inspect.isawaitable(value) else value

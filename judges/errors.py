@@ -1,0 +1,46 @@
+"""What can go wrong while judging.
+
+JudgesError
+├── ConfigurationError    a judge, model or dataset was set up wrongly: raised, never turned into a verdict
+│   └── ModelRequestError a provider was about to be called where `no_model_requests` forbids it
+├── BadSample             a row or argument cannot be read as a sample
+└── AskFailed             a model could not be made to answer: ends as an unscored verdict
+"""
+
+from __future__ import annotations
+
+from judges.verdict import Unscored, Usage
+
+
+class JudgesError(Exception):
+    """Base of every error of this package."""
+
+
+class ConfigurationError(JudgesError, ValueError):
+    """Something was set up wrongly; the message names the value and the remedy."""
+
+
+class ModelRequestError(ConfigurationError):
+    """A model was about to be called although `no_model_requests` is in force."""
+
+
+class BadSample(JudgesError, ValueError):  # noqa: N818 - the noun says what was given
+    """A row or argument cannot be read as a `Sample`; the message names the field."""
+
+
+class AskFailed(JudgesError):  # noqa: N818 - the phrase says what happened
+    """A question to a model got no usable reply.
+
+    Args:
+        reason: The code the verdict will carry, for instance `"judge_failed"` or `"invalid_output"`.
+        detail: One line for a person; never contains the judged text.
+        usage: What was spent before giving up.
+        raw: The reply that could not be used, where there was one.
+    """
+
+    def __init__(self, reason: Unscored, detail: str, *, usage: Usage | None = None, raw: str = "") -> None:
+        super().__init__(detail)
+        self.reason: Unscored = reason
+        self.detail = detail
+        self.usage = usage or Usage()
+        self.raw = raw

@@ -1,0 +1,58 @@
+"""A guard that keeps model requests from being made by accident."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+from judges.errors import ModelRequestError
+
+
+class _Guard:
+    """How many `no_model_requests` blocks are open, in the whole process.
+
+    A context variable would not do: threads and event loops that were started earlier do not inherit it.
+    """
+
+    depth: ClassVar[int] = 0
+    lock: ClassVar[threading.Lock] = threading.Lock()
+
+
+@contextmanager
+def no_model_requests() -> Iterator[None]:
+    """Forbid requests to real models anywhere in the process while the block runs, in judges and in the loop.
+
+    Scripted models (`judges.testing.ScriptedModel`, or any with a true attribute `scripted`) and models served
+    from this machine's loopback address still answer. Meant for test suites, so that no test reaches a
+    provider by accident.
+    """
+    with _Guard.lock:
+        _Guard.depth += 1
+    try:
+        yield
+    finally:
+        with _Guard.lock:
+            _Guard.depth -= 1
+
+
+def check_allowed(name: str, model: object) -> None:
+    """Refuse a request to `model`, called `name`, where requests are forbidden.
+
+    Raises:
+        ModelRequestError: If the guard is up and the model is neither scripted nor on this machine.
+    """
+    if _Guard.depth and not (getattr(model, "scripted", False) or _is_local(model)):
+        raise ModelRequestError(
+            f"a request to {name} was about to be made inside no_model_requests(); "
+            f"use judges.testing.ScriptedModel in tests"
+        )
+
+
+def _is_local(model: object) -> bool:
+    for attribute in ("base_url", "openai_api_base"):
+        address = str(getattr(model, attribute, None) or "")
+        if address.partition("://")[2].startswith(("127.0.0.1", "localhost", "[::1]")):
+            return True
+    return False

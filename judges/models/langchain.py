@@ -1,0 +1,209 @@
+"""The door to LangChain: any chat model answers a judge's questions.
+
+LangChain is imported when a model is first asked, never with this module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from judges.errors import ConfigurationError
+from judges.guard import check_allowed
+from judges.models.model import Letter, RawReply
+from judges.verdict import Usage
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+
+RETRIES = 2
+"""How often a failed transport is repeated for a model whose own client does not."""
+
+_PROVIDER_PACKAGES = "install the provider's package, for instance selfrefine[openai], [anthropic] or [ollama]"
+
+
+def looks_like_chat_model(given: object) -> bool:
+    """Tell a chat model by what it can do, without importing LangChain."""
+    return all(hasattr(given, name) for name in ("invoke", "ainvoke", "bind")) and any(
+        hasattr(given, name) for name in ("bind_tools", "with_structured_output")
+    )
+
+
+class LangChainModel:
+    """Ask a LangChain chat model.
+
+    The reply is asked for as one forced tool call, built once per schema; a model without tools is asked for
+    the object as text. LangChain's own parsers are not used: they repair cut replies and take the first of two
+    contradicting calls.
+
+    Args:
+        chat: The chat model, or a binding of one.
+        temperature: Asked for where the model has a temperature that was left unset; None asks for nothing.
+    """
+
+    def __init__(self, chat: Any, *, temperature: float | None = 0.0) -> None:
+        self.chat = chat
+        self._temperature = temperature
+        self._bindings: dict[type[BaseModel], Any] = {}
+
+    @cached_property
+    def name(self) -> str:
+        """Model name where the chat model tells one, else its class."""
+        for attribute in ("model_name", "model"):
+            value = getattr(self.chat, attribute, None)
+            if isinstance(value, str) and value:
+                return value
+        return type(self.chat).__name__
+
+    @cached_property
+    def retries(self) -> int:
+        """None on top of the client's own."""
+        own = getattr(self.chat, "max_retries", None)
+        return 0 if isinstance(own, int) and own > 0 else RETRIES
+
+    def send(self, letter: Letter) -> RawReply:
+        """Send a letter and wait for the reply."""
+        check_allowed(self.name, self.chat)
+        return _raw(self._bound_to(letter.schema).invoke(_messages(letter)))
+
+    async def asend(self, letter: Letter) -> RawReply:
+        """Send a letter without blocking."""
+        check_allowed(self.name, self.chat)
+        return _raw(await self._bound_to(letter.schema).ainvoke(_messages(letter)))
+
+    def is_model(self, other: object) -> bool:
+        """Tell whether `other` is the chat model asked here, or another handle on the same one."""
+        if other is self.chat:
+            return True
+        told = getattr(other, "model_name", None) or getattr(other, "model", None)
+        return type(other) is type(self.chat) and isinstance(told, str) and told == self.name
+
+    def _bound_to(self, schema: type[BaseModel]) -> Any:
+        bound = self._bindings.get(schema)
+        if bound is None:
+            bound = self._bindings[schema] = self._bind(schema)
+        return bound
+
+    def _bind(self, schema: type[BaseModel]) -> Any:
+        settings: dict[str, Any] = {}
+        if self._temperature is not None and getattr(self.chat, "temperature", ...) is None:
+            settings["temperature"] = self._temperature
+        if _overrides(self.chat, "bind_tools"):
+            return self.chat.bind_tools([schema], tool_choice=schema.__name__, **settings)
+        if _overrides(self.chat, "with_structured_output"):
+            return self.chat.with_structured_output(schema)
+        return self.chat.bind(**settings) if settings else self.chat
+
+
+class NamedModel:
+    """A chat model known by a `"provider:model"` string, created when it is first asked."""
+
+    def __init__(self, name: str, *, temperature: float | None = 0.0) -> None:
+        self.name = name
+        self._temperature = temperature
+
+    @cached_property
+    def _model(self) -> LangChainModel:
+        settings = {} if self._temperature is None else {"temperature": self._temperature}
+        return LangChainModel(chat_model(self.name, max_retries=0, **settings), temperature=None)
+
+    @property
+    def retries(self) -> int:
+        """Ours alone: the client is created without any."""
+        return self._model.retries
+
+    def send(self, letter: Letter) -> RawReply:
+        """Send a letter and wait for the reply."""
+        return self._model.send(letter)
+
+    async def asend(self, letter: Letter) -> RawReply:
+        """Send a letter without blocking."""
+        return await self._model.asend(letter)
+
+    def is_model(self, other: object) -> bool:
+        """Tell whether `other` is the same name, or a model of that name."""
+        told = getattr(other, "model_name", None) or getattr(other, "model", None)
+        return other == self.name or (isinstance(told, str) and told == self.name.partition(":")[2])
+
+
+def chat_model(name: str, **settings: Any) -> BaseChatModel:
+    """Create the chat model that a `"provider:model"` string names.
+
+    Raises:
+        ConfigurationError: If the provider is unknown, its package or its key is missing.
+    """
+    try:
+        from langchain.chat_models import init_chat_model  # noqa: PLC0415 - an extra, opened on demand
+    except ImportError as error:
+        raise ConfigurationError(f"to use the model {name!r} by name, {_PROVIDER_PACKAGES}") from error
+    try:
+        model: BaseChatModel = init_chat_model(name, **settings)
+    except ImportError as error:
+        raise ConfigurationError(f"the model {name!r} is not available: {_PROVIDER_PACKAGES}") from error
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigurationError(f"the model {name!r} cannot be set up: {reason}") from error
+    return model
+
+
+def _overrides(chat: object, method: str) -> bool:
+    """Tell whether a model implements a method that LangChain's base class only declares."""
+    from langchain_core.language_models import BaseChatModel  # noqa: PLC0415 - loaded with the first request
+
+    kind = type(chat)
+    if isinstance(chat, BaseChatModel):
+        return getattr(kind, method) is not getattr(BaseChatModel, method)
+    return hasattr(chat, method)
+
+
+def _messages(letter: Letter) -> list[BaseMessage]:
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage  # noqa: PLC0415 - on demand
+
+    kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
+    return [kinds[role](text) for role, text in letter.messages]
+
+
+def _raw(reply: Any) -> RawReply:
+    if isinstance(reply, BaseModel) and not hasattr(reply, "response_metadata"):
+        return RawReply(text=reply.model_dump_json())
+    if isinstance(reply, Mapping):
+        return RawReply(text=json.dumps(dict(reply), default=str))
+    if reply is None or isinstance(reply, str):
+        return RawReply(text=reply or "")
+    told = reply.response_metadata or {}
+    return RawReply(
+        text=reply.text,
+        calls=tuple(_calls(reply)),
+        broken_calls=len(getattr(reply, "invalid_tool_calls", ())),
+        finish_reason=str(told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason") or ""),
+        refusal=str(reply.additional_kwargs.get("refusal") or ""),
+        usage=usage_of(reply),
+        model=told.get("model_name") or told.get("model"),
+    )
+
+
+def _calls(reply: Any) -> Iterator[tuple[str, str | dict[str, Any]]]:
+    """Yield the tool calls, with their raw JSON where the provider handed it on: only it shows duplicate keys."""
+    raw = reply.additional_kwargs.get("tool_calls")
+    calls = getattr(reply, "tool_calls", ())
+    for index, call in enumerate(calls):
+        arguments: str | dict[str, Any] = call["args"]
+        if isinstance(raw, list) and len(raw) == len(calls):
+            arguments = raw[index].get("function", {}).get("arguments", arguments)
+        yield call["name"], arguments
+
+
+def usage_of(message: Any) -> Usage:
+    """Read what one reply consumed from the usage metadata of its message."""
+    told = getattr(message, "usage_metadata", None) or {}
+    return Usage(
+        calls=1,
+        input_tokens=told.get("input_tokens", 0),
+        output_tokens=told.get("output_tokens", 0),
+        cost=None,
+    )

@@ -1,0 +1,94 @@
+"""Reading a model's reply strictly: exactly one JSON object that fits the schema, or nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from judges.models.model import RawReply
+
+T = TypeVar("T", bound=BaseModel)
+
+_CUT = {"length", "max_tokens", "model_length", "max_output_tokens"}
+_FILTERED = {"content_filter", "refusal", "safety", "recitation", "prohibited_content", "blocklist"}
+
+
+class Unreadable(ValueError):  # noqa: N818 - an adjective that says what the reply is
+    """The reply is not what was asked for; the message says so in words the model understands.
+
+    Args:
+        fault: What is wrong with the reply.
+        mendable: Whether asking again, with the fault named, can help.
+    """
+
+    def __init__(self, fault: str, *, mendable: bool = True) -> None:
+        super().__init__(fault)
+        self.mendable = mendable
+
+
+def read(reply: RawReply, schema: type[T]) -> T:
+    """Read a reply as `schema`.
+
+    Refused are: replies cut short, filtered or refused; no object, or more than one; several tool calls;
+    anything around the object; duplicate keys; NaN and Infinity; missing, surplus or mistyped fields. A value
+    is never clamped or repaired.
+
+    Raises:
+        Unreadable: With the fault.
+    """
+    _finished(reply)
+    try:
+        return schema.model_validate(_object_in(reply, schema), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the object"
+        raise Unreadable(f"{place}: {first['msg']}") from None
+
+
+def _finished(reply: RawReply) -> None:
+    reason = reply.finish_reason.lower()
+    if reason in _CUT:
+        raise Unreadable("the reply was cut short by its length limit")
+    if reply.refusal or reason in _FILTERED:
+        raise Unreadable("the model refused, or its reply was filtered", mendable=False)
+
+
+def _object_in(reply: RawReply, schema: type[BaseModel]) -> dict[str, Any]:
+    if reply.broken_calls:
+        raise Unreadable("the tool call's arguments are not valid JSON")
+    if len(reply.calls) > 1:
+        raise Unreadable(f"there are {len(reply.calls)} tool calls where one was asked for")
+    if not reply.calls:
+        return parse_object(reply.text)
+    name, arguments = reply.calls[0]
+    if name != schema.__name__:
+        raise Unreadable(f"the tool {name!r} was called where {schema.__name__!r} was asked for")
+    return parse_object(arguments) if isinstance(arguments, str) else arguments
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Parse text that is exactly one JSON object without duplicate keys, NaN or Infinity."""
+    if not text.strip():
+        raise Unreadable("the reply is empty")
+    try:
+        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+    except Unreadable:
+        raise
+    except (ValueError, RecursionError):
+        raise Unreadable("the reply is not exactly one JSON object") from None
+    if not isinstance(value, dict):
+        raise Unreadable(f"the reply is a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise Unreadable("a key appears twice in the object")
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise Unreadable(f"{name} is not a JSON number")

@@ -1,0 +1,289 @@
+"""Judges made of judges: `Panel` (several at once), `Cascade` (cheap first), `Repeat` (one several times)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from judges.coerce import as_judge
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.models import JudgeModel
+from judges.requests import Consult, Deliberation, consult
+from judges.sample import Sample
+from judges.verdict import LOWEST, Unscored, Verdict
+
+Rule = Literal["min", "mean", "weighted", "majority", "veto"]
+RULES: tuple[Rule, ...] = ("min", "mean", "weighted", "majority", "veto")
+
+_FAILING = 2
+"""The highest rating of a member that missed its own pass mark."""
+
+_LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
+
+
+class Panel(Judge):
+    """Let several judges speak on one answer, at once, and combine what they say.
+
+    The rules, over the ratings of the members that gave one:
+
+    - `"min"`: the strictest member decides.
+    - `"mean"`: the mean rating, rounded; a half is rounded down.
+    - `"weighted"`: the weighted mean, rounded likewise.
+    - `"majority"`: the lower median, which reaches any mark exactly when more than half of the members do.
+    - `"veto"`: the mean, unless a member named in `veto` misses its pass mark; then that member decides.
+
+    A tie goes to the stricter side, and `detail` says so. A member that is unscored is skipped and counted in
+    `detail`. A member that misses its own pass mark counts as at most 2, whatever its score.
+
+    Args:
+        judges: The members, or a mapping of names to members; functions are accepted. In a list, a second
+            member called `x` becomes `x-2`.
+        rule: How to combine them.
+        weights: For `"weighted"`: a weight per member, in order or by name.
+        veto: For `"veto"`: names of the members that may veto; none means all.
+        quorum: How many members must have given a rating; None takes more than half. With fewer the panel is
+            unscored, `"too_few_votes"`.
+        success_rating: Rating from which the panel passes.
+        name: What the panel is called.
+
+    Raises:
+        ConfigurationError: If there are no members, or a setting does not fit them.
+    """
+
+    def __init__(
+        self,
+        judges: Sequence[object] | Mapping[str, object],
+        *,
+        rule: Rule = "min",
+        weights: Sequence[float] | Mapping[str, float] | None = None,
+        veto: Sequence[str] = (),
+        quorum: int | None = None,
+        success_rating: int = 3,
+        name: str = "panel",
+    ) -> None:
+        if rule not in RULES:
+            raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {rule!r}")
+        self.name = name
+        self.judges: Mapping[str, Judge] = _members(judges)
+        self._rule: Rule = rule
+        self._weights = _checked_weights(weights, tuple(self.judges), rule)
+        self._veto = _checked_veto(veto, tuple(self.judges), rule)
+        self._quorum = _checked_quorum(quorum, len(self.judges))
+        self._success = success_rating
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """Every model its members ask."""
+        return tuple(model for judge in self.judges.values() for model in judge.models)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Consult all members at once and combine their verdicts."""
+        told = yield from consult(tuple(self.judges.values()), sample)
+        verdicts = tuple(
+            one.model_copy(update={"judge": name}) for name, one in zip(self.judges, told, strict=True)
+        )
+        valid = [one for one in verdicts if one.rating is not None]
+        if len(valid) < self._quorum:
+            return _too_few(verdicts, len(valid), self._quorum)
+        rating, note = self._combined(valid)
+        failing = [one for one in valid if not one.reaches(self._success)]
+        passing = [one for one in valid if one.reaches(self._success)]
+        return Verdict.rated(
+            rating,
+            success_rating=self._success,
+            rationale=_rationale(valid),
+            feedback=_advice(failing or passing, passing if failing else ()),
+            items=verdicts,
+            detail="; ".join([*([note] if note else []), *_skipped(verdicts)]),
+        )
+
+    def _combined(self, valid: Sequence[Verdict]) -> tuple[int, str]:
+        ballots = {one.judge: _ballot(one) for one in valid}
+        vetoes = [one.judge for one in valid if one.judge in self._veto and not one.reaches(self._success)]
+        if vetoes:
+            return min(ballots[name] for name in vetoes), f"vetoed by {', '.join(vetoes)}"
+        if self._rule == "min":
+            return min(ballots.values()), ""
+        if self._rule == "majority":
+            return _lower_median(list(ballots.values()))
+        return _mean([(ballot, self._weights[name]) for name, ballot in ballots.items()])
+
+
+class Cascade(Judge):
+    """Ask judges one after another, cheapest first, and stop at the first that does not pass.
+
+    The verdict is the deciding level's own: the first failure, or the last level if all pass. `detail` says
+    which level decided, and `items` holds the verdicts so far. A level that is unscored decides too, since
+    what it was to check is not known.
+
+    Args:
+        judges: The levels, cheapest first, or a mapping of names to levels; functions are accepted.
+        success_rating: Rating from which a level passes.
+        name: What the cascade is called.
+    """
+
+    def __init__(
+        self,
+        judges: Sequence[object] | Mapping[str, object],
+        *,
+        success_rating: int = 3,
+        name: str = "cascade",
+    ) -> None:
+        self.name = name
+        self.judges: Mapping[str, Judge] = _members(judges)
+        self._success = success_rating
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """Every model its levels ask."""
+        return tuple(model for judge in self.judges.values() for model in judge.models)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Consult level after level until one decides."""
+        verdicts: tuple[Verdict, ...] = ()
+        for name, judge in self.judges.items():
+            told: Verdict = yield Consult(judge, sample)
+            verdicts = (*verdicts, told.model_copy(update={"judge": name}))
+            if not told.reaches(self._success):
+                break
+        last = verdicts[-1]
+        place = f"level {len(verdicts)} of {len(self.judges)} decided: {last.judge}"
+        detail = f"{place}; {last.detail}" if last.detail else place
+        return last.model_copy(update={"judge": self.name, "items": verdicts, "detail": detail})
+
+
+class Repeat(Judge):
+    """Ask one judge several times and take the verdict given most often (self-consistency, arXiv 2203.11171).
+
+    A tie goes to the stricter side, and `detail` says so. `detail` also gives the agreement: the share of the
+    rated runs that said the same. Use a judge with a temperature above 0; at 0 the runs are copies.
+
+    Args:
+        judge: The judge; a function is accepted.
+        n: How often to ask, at least 1.
+        quorum: How many runs must have given a rating; None takes more than half. With fewer the verdict is
+            unscored, `"too_few_votes"`.
+        name: What it is called; None takes the judge's name.
+    """
+
+    def __init__(self, judge: object, n: int = 3, *, quorum: int | None = None, name: str | None = None) -> None:
+        if type(n) is not int or n < 1:
+            raise ConfigurationError(f"n is how often the judge is asked, a whole number from 1, not {n!r}")
+        self.judge = as_judge(judge)
+        self.name = name or self.judge.name
+        self._n = n
+        self._quorum = _checked_quorum(quorum, n)
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """The models of the repeated judge."""
+        return self.judge.models
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Consult the judge n times at once and count what it says."""
+        verdicts = yield from consult((self.judge,) * self._n, sample)
+        valid = [one for one in verdicts if one.rating is not None]
+        if len(valid) < self._quorum:
+            return _too_few(verdicts, len(valid), self._quorum)
+        counts = Counter((one.passed, one.rating) for one in valid)
+        most = max(counts.values())
+        tied = [one for one in valid if counts[one.passed, one.rating] == most]
+        spoken = min(tied, key=lambda one: (one.passed, one.rating))
+        notes = [f"agreement {most / len(valid):.2f}", *_skipped(verdicts)]
+        if most < len(tied):
+            notes.insert(1, "tied: the stricter side counts")
+        return spoken.model_copy(update={"judge": self.name, "items": verdicts, "detail": "; ".join(notes)})
+
+
+def _members(given: Sequence[object] | Mapping[str, object]) -> dict[str, Judge]:
+    """Make judges of the members and give each a name of its own: the second `x` of a list becomes `x-2`."""
+    if isinstance(given, Mapping):
+        members = {name: as_judge(one, name=name) for name, one in given.items()}
+    else:
+        members = {}
+        for judge in map(as_judge, given):
+            same = sum(1 for name in members if name == judge.name or name.startswith(f"{judge.name}-"))
+            members[judge.name if not same else f"{judge.name}-{same + 1}"] = judge
+    if not members:
+        raise ConfigurationError("at least one judge is needed; none was given")
+    return members
+
+
+def _ballot(verdict: Verdict) -> int:
+    rating = verdict.rating or LOWEST
+    return rating if verdict.reaches(rating) else min(rating, _FAILING)
+
+
+def _lower_median(ballots: list[int]) -> tuple[int, str]:
+    ordered = sorted(ballots)
+    middle = (len(ordered) - 1) // 2
+    tied = len(ordered) % 2 == 0 and ordered[middle] != ordered[middle + 1]
+    return ordered[middle], "tied: the stricter side counts" if tied else ""
+
+
+def _mean(ballots: Sequence[tuple[int, float]]) -> tuple[int, str]:
+    total = sum(weight for _, weight in ballots)
+    if total == 0:
+        return min(ballot for ballot, _ in ballots), "no weight among the members that rated: the strictest counts"
+    mean = sum(ballot * weight for ballot, weight in ballots) / total
+    rounded = math.ceil(mean - 0.5)
+    return rounded, f"mean {mean:.2f}" + (", tied: the stricter side counts" if mean - rounded == 0.5 else "")  # noqa: PLR2004
+
+
+def _too_few(verdicts: Sequence[Verdict], valid: int, quorum: int) -> Verdict:
+    """Say that too few rated; a budget or deadline behind it keeps its own reason, so that the loop sees it."""
+    reasons = [one.unscored for one in verdicts]
+    reason: Unscored = next((one for one in _LIMITS if one in reasons), "too_few_votes")
+    told = f"{valid} of {len(verdicts)} rated, {quorum} needed"
+    return Verdict.without_score(reason, "; ".join([told, *_skipped(verdicts)]), items=tuple(verdicts))
+
+
+def _skipped(verdicts: Sequence[Verdict]) -> list[str]:
+    skipped = [f"{one.judge} ({one.unscored})" for one in verdicts if one.rating is None]
+    return [f"skipped {len(skipped)}: {', '.join(skipped)}"] if skipped else []
+
+
+def _rationale(verdicts: Sequence[Verdict]) -> str:
+    return "\n".join(f"{one.judge}: {one.rationale}" for one in verdicts if one.rationale)
+
+
+def _advice(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> str:
+    """Merge feedback: what to change, from those that are not content, then what must not be lost."""
+    change = [f"- {one.feedback}" for one in failing if one.feedback]
+    keep = ", ".join(one.judge for one in passing)
+    return "\n".join([*change, f"Already good, keep it so: {keep}."] if failing and keep else change)
+
+
+def _checked_weights(
+    given: Sequence[float] | Mapping[str, float] | None, names: Sequence[str], rule: Rule
+) -> dict[str, float]:
+    if rule != "weighted":
+        if given is not None:
+            raise ConfigurationError(f"weights are for rule='weighted', not {rule!r}")
+        return dict.fromkeys(names, 1.0)
+    weights = dict(given) if isinstance(given, Mapping) else dict(zip(names, given or (), strict=False))
+    fitting = set(weights) == set(names) and (given is not None and len(given) == len(names))
+    if not fitting or min(weights.values()) < 0 or sum(weights.values()) <= 0:
+        raise ConfigurationError(f"weights gives each of {', '.join(names)} a weight from 0, not {given!r}")
+    return weights
+
+
+def _checked_veto(given: Sequence[str], names: Sequence[str], rule: Rule) -> tuple[str, ...]:
+    strange = [name for name in given if name not in names]
+    if strange or (given and rule != "veto"):
+        raise ConfigurationError(
+            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was {list(given)!r} "
+            f"for rule={rule!r}"
+        )
+    return tuple(given or names) if rule == "veto" else ()
+
+
+def _checked_quorum(given: int | None, most: int) -> int:
+    if given is None:
+        return most // 2 + 1
+    if type(given) is not int or not 1 <= given <= most:
+        raise ConfigurationError(f"quorum is a whole number from 1 to {most}, not {given!r}")
+    return given

@@ -1,0 +1,97 @@
+"""Prompts are data: one TOML file per judge and language, in a pack of the package or a folder of the user's.
+
+A file holds `task` (the instructions), `reminder` (the task in one sentence, repeated after the data), `levels`
+where the judge rates on described levels, and `examples`. Text is substituted as `$name` only, so braces and
+percent signs in anybody's text mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from judges.errors import ConfigurationError
+
+Language = Literal["en", "zh", "ru"]
+LANGUAGES: tuple[Language, ...] = ("en", "zh", "ru")
+
+_HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
+_CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+_LATIN = re.compile(r"[A-Za-z]")
+
+
+class Example(BaseModel):
+    """A worked case: what was judged, and the reply that is wanted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sample: dict[str, JsonValue]
+    reply: dict[str, JsonValue]
+
+
+class Prompt(BaseModel):
+    """The prompt of one judge in one language."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    reminder: str
+    levels: dict[int, str] = {}
+    examples: tuple[Example, ...] = ()
+
+    def filled(self, **values: str) -> str:
+        """Return the task with `$name` placeholders replaced; a `$` that names nothing stays."""
+        return Template(self.task).safe_substitute(values)
+
+
+def prompt(name: str, language: Language, *, folder: Path | None = None) -> Prompt:
+    """Load the prompt of a judge, from `folder` where it has one, else from the package.
+
+    A folder mirrors the package: `folder/en/helpfulness.toml`.
+
+    Raises:
+        ConfigurationError: If there is no such prompt or its file cannot be read.
+    """
+    if folder is not None:
+        own = folder / language / f"{name}.toml"
+        if own.is_file():
+            return _parsed(own.read_text(encoding="utf-8"), str(own))
+    return _packaged(name, language)
+
+
+@cache
+def _packaged(name: str, language: Language) -> Prompt:
+    file = resources.files("judges") / "packs" / language / f"{name}.toml"
+    if not file.is_file():
+        raise ConfigurationError(f"there is no prompt {name!r} in language {language!r}; known are {LANGUAGES}")
+    return _parsed(file.read_text(encoding="utf-8"), f"{language}/{name}.toml")
+
+
+def _parsed(text: str, place: str) -> Prompt:
+    try:
+        content: dict[str, Any] = tomllib.loads(text)
+        return Prompt.model_validate(content)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{place} is not valid TOML: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(f"{place}: field {field!r}: {first['msg']}") from error
+
+
+def language_of(text: str) -> Language:
+    """Tell which pack a text calls for, by the script most of its letters are written in."""
+    counts: dict[Language, int] = {
+        "zh": 2 * len(_HAN.findall(text)),
+        "ru": len(_CYRILLIC.findall(text)),
+        "en": len(_LATIN.findall(text)),
+    }
+    most = max(counts, key=lambda one: counts[one])
+    return most if counts[most] else "en"

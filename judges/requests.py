@@ -1,0 +1,96 @@
+"""What a deliberation may ask for. Requests are values; the drivers carry them out.
+
+`Judge.deliberate` is a generator. It yields one request and receives its answer, or yields a tuple of
+independent requests, which run concurrently, and receives a tuple of answers. A failed single `Ask` is raised
+inside the generator as `AskFailed`; in a tuple it stands in its place as a value, so that one failure does not
+cost the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, JsonValue
+
+from judges.errors import AskFailed
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+if TYPE_CHECKING:
+    from judges.judge import Judge
+    from judges.models import JudgeModel
+
+T = TypeVar("T", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One question to a model.
+
+    Args:
+        model: Who is asked.
+        task: The instructions; they become the system message.
+        data: What is judged, by field name; it reaches the model as fenced JSON, never as instructions.
+        reminder: The task in one sentence, repeated after the data.
+        schema: Pydantic class of the reply.
+        examples: Earlier cases with the wanted reply, shown before this one.
+    """
+
+    model: JudgeModel
+    task: str
+    data: Mapping[str, JsonValue]
+    reminder: str
+    schema: type[BaseModel]
+    examples: tuple[tuple[Mapping[str, JsonValue], BaseModel], ...] = ()
+
+
+@dataclass(frozen=True)
+class Consult:
+    """Let another judge speak on a sample; the answer is its `Verdict`, scored or not."""
+
+    judge: Judge
+    sample: Sample
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Call a user's function, sync or async, with a sample; the answer is what it returns.
+
+    Args:
+        function: What is called; run in a thread where the caller must not block.
+        sample: What it is called with.
+        afunction: Its async twin, preferred where the caller must not block.
+    """
+
+    function: Callable[[Sample], object | Awaitable[object]]
+    sample: Sample
+    afunction: Callable[[Sample], Awaitable[object]] | None = None
+
+
+Request = Ask | Consult | Apply
+Deliberation = Generator[Request | tuple[Request, ...], Any, Verdict]
+"""What `Judge.deliberate` returns: yields requests, receives answers, returns the verdict."""
+
+
+def ask(
+    schema: type[T],
+    *,
+    model: JudgeModel,
+    task: str,
+    data: Mapping[str, JsonValue],
+    reminder: str,
+    examples: tuple[tuple[Mapping[str, JsonValue], BaseModel], ...] = (),
+) -> Generator[Request | tuple[Request, ...], Any, T]:
+    """Ask one question from inside a deliberation, with `yield from`, and return the reply."""
+    reply = yield Ask(model=model, task=task, data=data, reminder=reminder, schema=schema, examples=examples)
+    if not isinstance(reply, schema):
+        raise AskFailed("invalid_output", f"expected a {schema.__name__}, got a {type(reply).__name__}")
+    return reply
+
+
+def consult(judges: tuple[Judge, ...], sample: Sample) -> Generator[Any, Any, tuple[Verdict, ...]]:
+    """Consult several judges at once from inside a deliberation, with `yield from`."""
+    verdicts: tuple[Verdict, ...] = yield tuple(Consult(judge, sample) for judge in judges)
+    return verdicts

@@ -1,0 +1,225 @@
+"""Judges that rate an answer on described levels: `Rubric`, and `Helpfulness`, the rubric for any chat answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, create_model
+
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.models import JudgeModel, as_model
+from judges.prompts import LANGUAGES, Language, Prompt, language_of, prompt
+from judges.requests import Deliberation, ask
+from judges.sample import Message, Sample
+from judges.verdict import Verdict, only_an_integer
+
+Example = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
+"""A worked case: the fields of a sample, and the reply wanted for it (`rationale`, `rating`, `feedback`)."""
+
+
+class Rubric(Judge):
+    """Rate an answer by your own criterion, on levels you describe.
+
+    The judge sees the whole conversation, tool calls and tool results, retrieved contexts, and the reference
+    where the sample has one. It gives its reasons before its rating (as in G-Eval, arXiv 2303.16634).
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        criteria: What to judge by.
+        levels: Description of each level, keyed by whole numbers, worst first. With the levels 1 to 4 the
+            rating is native; other levels are mapped onto a score from 0 to 1 by their value.
+        name: What the judge is called.
+        instructions: Your own instructions instead of the packaged ones; `$criteria` and `$levels` in them are
+            replaced.
+        language: Language of the packaged prompt; None takes the one of the question.
+        examples: Cases with the wanted reply, shown before the question, instead of the packaged ones.
+        success_rating: Level from which the verdict passes; None takes 3 of 1 to 4, and otherwise the first
+            level that is at least two thirds of the way up.
+        temperature: Asked of a model that leaves it open; None asks for nothing.
+        prompts: Folder of prompts that override the packaged ones, laid out like the package's.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range; the message says which.
+    """
+
+    _prompt_name = "rubric"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        criteria: str,
+        levels: Mapping[int, str],
+        name: str = "rubric",
+        instructions: str | None = None,
+        language: Language | None = None,
+        examples: Sequence[Example] | None = None,
+        success_rating: int | None = None,
+        temperature: float | None = 0.0,
+        prompts: str | Path | None = None,
+    ) -> None:
+        if language not in (None, *LANGUAGES):
+            raise ConfigurationError(f"language is one of {', '.join(LANGUAGES)} or None, not {language!r}")
+        self.name = name
+        self._model = as_model(model, temperature=temperature)
+        self._criteria = criteria
+        self._levels = _checked_levels(levels)
+        self._instructions = instructions
+        self._language = language
+        self._folder = None if prompts is None else Path(prompts)
+        self._scale = tuple(sorted(self._levels))
+        self._schema = _reply_schema(self._scale)
+        self._success = _checked_success(success_rating, self._scale)
+        self._examples = None if examples is None else tuple(self._shown(*one) for one in examples)
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """The one model that is asked."""
+        return (self._model,)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once for rationale, rating and feedback."""
+        if not (sample.answer or "").strip():
+            return Verdict.without_score("no_response", "there is no answer to judge")
+        text = self._prompt(sample)
+        reply: Any = yield from ask(
+            self._schema,
+            model=self._model,
+            task=self._task(text),
+            data=evidence(sample),
+            reminder=text.reminder,
+            examples=self._worked(text),
+        )
+        return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
+
+    def _prompt(self, sample: Sample) -> Prompt:
+        language = self._language or language_of(sample.question or sample.answer or "")
+        return prompt(self._prompt_name, language, folder=self._folder)
+
+    def _task(self, text: Prompt) -> str:
+        described = {**self._levels, **text.levels} if text.levels else self._levels
+        levels = "\n".join(f"{level}: {described[level]}" for level in self._scale)
+        template = text if self._instructions is None else text.model_copy(update={"task": self._instructions})
+        return template.filled(criteria=self._criteria, levels=levels)
+
+    def _worked(self, text: Prompt) -> tuple[tuple[Mapping[str, JsonValue], BaseModel], ...]:
+        if self._examples is not None:
+            return self._examples
+        return tuple((one.sample, self._schema.model_validate(one.reply)) for one in text.examples)
+
+    def _shown(
+        self, sample: Mapping[str, Any], reply: Mapping[str, JsonValue]
+    ) -> tuple[Mapping[str, JsonValue], BaseModel]:
+        try:
+            return evidence(Sample.read(sample)), self._schema.model_validate(reply)
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            raise ConfigurationError(f"example reply, field {fault['loc']}: {fault['msg']}") from error
+
+    def _verdict(self, level: int, **told: str) -> Verdict:
+        if self._scale == (1, 2, 3, 4):
+            return Verdict.rated(level, success_rating=self._success, **told)
+        lowest, highest = self._scale[0], self._scale[-1]
+        place = (level - lowest) / (highest - lowest)
+        mark = (self._success - lowest) / (highest - lowest)
+        return Verdict.scored(place, threshold=mark, value=level, **told)
+
+
+class Helpfulness(Rubric):
+    """Rate from 1 to 4 how helpful an answer is to the person who asked.
+
+    The four levels are those of Spring AI's self-refine advisor: 1 useless, 2 mostly unhelpful, 3 mostly
+    helpful, 4 excellent. Corrected against it: reasons come before the rating, ratings outside the scale are
+    refused, tool results count as evidence, and the prompt offers the judge no reward.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        name: What the judge is called.
+        instructions: Your own instructions instead of the packaged ones; `$levels` in them is replaced.
+        language: Language of the prompt; None takes the one of the question.
+        examples: Cases with the wanted reply, shown before the question, instead of the packaged one.
+        success_rating: Rating from which the verdict passes, 1 to 4.
+        temperature: Asked of a model that leaves it open; None asks for nothing.
+        prompts: Folder of prompts that override the packaged ones.
+
+    Raises:
+        ConfigurationError: If there is no model, or a setting is out of its range.
+    """
+
+    _prompt_name = "helpfulness"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        name: str = "helpfulness",
+        instructions: str | None = None,
+        language: Language | None = None,
+        examples: Sequence[Example] | None = None,
+        success_rating: int = 3,
+        temperature: float | None = 0.0,
+        prompts: str | Path | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            criteria="helpfulness",
+            levels=prompt("helpfulness", "en").levels,
+            name=name,
+            instructions=instructions,
+            language=language,
+            examples=examples,
+            success_rating=success_rating,
+            temperature=temperature,
+            prompts=prompts,
+        )
+
+
+def evidence(sample: Sample) -> dict[str, JsonValue]:
+    """Lay out what a judge is shown of a sample: only what is there."""
+    shown: dict[str, JsonValue] = {
+        "conversation": [_spoken(one) for one in sample.conversation],
+        "steps": [_spoken(one) for one in sample.steps],
+        "documents": list(sample.retrieved_contexts or ()),
+        "reference": sample.reference,
+        "answer": sample.answer,
+    }
+    return {name: value for name, value in shown.items() if value}
+
+
+def _spoken(message: Message) -> JsonValue:
+    return message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id"})
+
+
+def _checked_levels(levels: Mapping[int, str]) -> dict[int, str]:
+    if len(levels) < 2 or not all(type(level) is int for level in levels):  # noqa: PLR2004 - a scale has two ends
+        raise ConfigurationError(
+            f"levels maps at least two whole numbers to their descriptions, for instance "
+            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {dict(levels)!r}"
+        )
+    return dict(levels)
+
+
+def _checked_success(given: int | None, scale: tuple[int, ...]) -> int:
+    if given is None:
+        two_thirds = scale[0] + (scale[-1] - scale[0]) * 2 / 3
+        return next(level for level in scale if level >= two_thirds)
+    if given not in scale:
+        raise ConfigurationError(f"success_rating is one of {scale}, not {given!r}")
+    return given
+
+
+@lru_cache(maxsize=256)
+def _reply_schema(scale: tuple[int, ...]) -> type[BaseModel]:
+    rating = Annotated[Literal[scale], BeforeValidator(only_an_integer)]  # type: ignore[valid-type]
+    return create_model(
+        "Assessment",
+        __config__=ConfigDict(extra="forbid"),
+        __doc__="Assessment of an answer.",
+        rationale=(str, Field(description="text: your reasons, before you rate")),
+        rating=(rating, Field(description=f"whole number: one of {', '.join(map(str, scale))}")),
+        feedback=(str, Field(description="text: what to change; empty if nothing")),
+    )

@@ -1,0 +1,181 @@
+"""What a judge says: `Verdict`, the one result type online and offline, and `Usage`, what it cost."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+LOWEST, HIGHEST = 1, 4
+"""The rating scale: 1 is useless, 4 is excellent."""
+
+Unscored = Literal[
+    "no_claims",
+    "no_contexts",
+    "no_reference",
+    "no_response",
+    "no_topics",
+    "judge_failed",
+    "invalid_output",
+    "too_few_votes",
+    "budget",
+    "deadline",
+]
+"""Why there is no score. Unscored is not wrong: it is never a 0, and is counted apart."""
+
+Value = bool | int | float | str
+
+
+def only_an_integer(given: object) -> object:
+    """Refuse what merely looks like a whole number: `True`, `4.0`, `"4"`."""
+    if type(given) is not int:
+        raise ValueError(f"a whole number is wanted, not {given!r}")
+    return given
+
+
+Rating = Annotated[Literal[1, 2, 3, 4], BeforeValidator(only_an_integer)]
+"""A rating: one of 1, 2, 3, 4 and nothing that merely looks like one (`True`, `4.0` and `"4"` are refused)."""
+
+
+class Usage(BaseModel):
+    """What model calls consumed. Usages add up with `+`.
+
+    Args:
+        calls: Model calls made, retries of a failed transport not included.
+        input_tokens: Prompt tokens as the provider reported them.
+        output_tokens: Reply tokens as the provider reported them.
+        cost: US dollars, or None where a price is unknown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    calls: int = Field(default=0, ge=0)
+    input_tokens: int = Field(default=0, ge=0)
+    output_tokens: int = Field(default=0, ge=0)
+    cost: float | None = Field(default=0.0, ge=0)
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        """Sum two usages; an unknown cost makes the sum unknown."""
+        known = self.cost is not None and other.cost is not None
+        return Usage(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+        )
+
+
+class Verdict(BaseModel):
+    """The result of judging one sample.
+
+    Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep
+    the fields consistent.
+
+    Args:
+        judge: Name of the judge.
+        value: The result on the judge's own scale (a rating, a fraction, a yes or no, a label).
+        score: 0 to 1, higher is better; None where unscored.
+        rating: 1 to 4; None where unscored. It is `1 + round(3 * score)` unless the judge rated natively, in
+            which case `score` is `(rating - 1) / 3`.
+        passed: Whether the judge's own pass mark was reached; None where unscored.
+        rationale: Why.
+        feedback: What to change, addressed to whoever writes the next answer.
+        subject: What was judged, where that is a part of the answer: a claim, a chunk, a guideline.
+        items: Verdicts on the parts: per claim, chunk, guideline or member of a panel.
+        unscored: Reason code, or None where there is a score.
+        detail: One line about how the verdict came about: the error behind an unscored one, a tie, the
+            deciding level.
+        usage: What judging cost, parts included.
+        latency_s: Seconds from question to verdict.
+        model: Model id the provider reported; None where no model was asked.
+        raw: The reply that could not be read, where `unscored` is `"invalid_output"`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    judge: str = ""
+    value: Value | None = None
+    score: float | None = Field(default=None, ge=0, le=1)
+    rating: Rating | None = None
+    passed: bool | None = None
+    rationale: str = ""
+    feedback: str = ""
+    subject: str = ""
+    items: tuple[Verdict, ...] = ()
+    unscored: Unscored | None = None
+    detail: str = ""
+    usage: Usage = Usage()
+    latency_s: float = Field(default=0.0, ge=0)
+    model: str | None = None
+    raw: str = ""
+
+    @model_validator(mode="after")
+    def _scored_or_not(self) -> Self:
+        marks = (self.score, self.rating, self.passed)
+        if self.unscored is None and None in marks:
+            raise ValueError("a verdict has score, rating and passed, or the reason why it is unscored")
+        if self.unscored is not None and marks != (None, None, None):
+            raise ValueError(f"an unscored verdict ({self.unscored!r}) has no score, rating or passed")
+        return self
+
+    @classmethod
+    def rated(cls, rating: int, *, success_rating: int = 3, **fields: Any) -> Self:
+        """Give a native rating from 1 to 4; it passes at `success_rating`."""
+        return cls(
+            value=rating,
+            score=(rating - LOWEST) / (HIGHEST - LOWEST) if rating in {1, 2, 3, 4} else None,
+            rating=rating,  # type: ignore[arg-type]  # pydantic refuses what is not 1, 2, 3 or 4
+            passed=rating >= success_rating,
+            **fields,
+        )
+
+    @classmethod
+    def scored(cls, score: float, *, threshold: float = 0.5, value: Value | None = None, **fields: Any) -> Self:
+        """Give a score from 0 to 1; it passes at `threshold`. `value` is the native scale if it differs."""
+        if not (math.isfinite(score) and 0 <= score <= 1):
+            raise ValueError(f"a score lies from 0 to 1, not {score!r}")
+        return cls(
+            value=score if value is None else value,
+            score=score,
+            rating=rating_of(score),
+            passed=score >= threshold,
+            **fields,
+        )
+
+    @classmethod
+    def checked(cls, passed: bool, **fields: Any) -> Self:  # noqa: FBT001 - the one thing a check says
+        """Give the outcome of a yes-or-no check: rating 4 or 1."""
+        score = float(passed)
+        return cls(value=passed, score=score, rating=rating_of(score), passed=passed, **fields)
+
+    @classmethod
+    def without_score(cls, reason: Unscored, detail: str = "", **fields: Any) -> Self:
+        """Say that no verdict is possible, and why."""
+        return cls(unscored=reason, detail=detail, **fields)
+
+    def reaches(self, success_rating: int) -> bool:
+        """Tell whether this verdict opens a gate that asks for `success_rating`.
+
+        A native rating is compared as it is. A score must also have reached the pass mark of its own judge, so
+        that a threshold fitted offline holds online. An unscored verdict opens nothing.
+        """
+        if self.rating is None or self.rating < success_rating:
+            return False
+        return self.rated_natively or bool(self.passed)
+
+    @property
+    def rated_natively(self) -> bool:
+        """Whether the judge itself chose the rating, rather than a score or a check implying it."""
+        return type(self.value) is int and self.value == self.rating
+
+
+def rating_of(score: float) -> Literal[1, 2, 3, 4]:
+    """Map a score from 0 to 1 onto the ratings 1 to 4: `1 + round(3 * score)`."""
+    ratings: tuple[Literal[1], Literal[2], Literal[3], Literal[4]] = (1, 2, 3, 4)
+    return ratings[round(3 * score)]
