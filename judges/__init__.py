@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
-from judges.allowance import Price
-from judges.checks import JsonValid, Length, NumericRange, Pattern
-from judges.coerce import as_judge
-from judges.errors import AskFailed, BadSample, ConfigurationError, JudgesError, ModelRequestError
-from judges.guard import no_model_requests
-from judges.judge import Judge
-from judges.models import JudgeModel
-from judges.panel import Cascade, Panel, Repeat
-from judges.registry import load
-from judges.rubric import Helpfulness, Rubric
-from judges.sample import Message, Sample, ToolCall
-from judges.verdict import Unscored, Usage, Verdict
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from judges.allowance import Price
+    from judges.checks import JsonValid, Length, NumericRange, Pattern
+    from judges.coerce import as_judge
+    from judges.errors import AskFailed, BadSample, ConfigurationError, JudgesError, ModelRequestError
+    from judges.guard import no_model_requests
+    from judges.judge import Judge
+    from judges.models import JudgeModel
+    from judges.panel import Cascade, Panel, Repeat
+    from judges.registry import load
+    from judges.rubric import Helpfulness, Rubric
+    from judges.sample import Message, Sample, ToolCall
+    from judges.verdict import Unscored, Usage, Verdict
+
+_HOMES = {
+    "AskFailed": "errors",
+    "BadSample": "errors",
+    "Cascade": "panel",
+    "ConfigurationError": "errors",
+    "Helpfulness": "rubric",
+    "JsonValid": "checks",
+    "Judge": "judge",
+    "JudgeModel": "models",
+    "JudgesError": "errors",
+    "Length": "checks",
+    "Message": "sample",
+    "ModelRequestError": "errors",
+    "NumericRange": "checks",
+    "Panel": "panel",
+    "Pattern": "checks",
+    "Price": "allowance",
+    "Repeat": "panel",
+    "Rubric": "rubric",
+    "Sample": "sample",
+    "ToolCall": "sample",
+    "Unscored": "verdict",
+    "Usage": "verdict",
+    "Verdict": "verdict",
+    "as_judge": "coerce",
+    "load": "registry",
+    "no_model_requests": "guard",
+}
+"""Where each public name lives: loaded when first used, so that a command line answers at once."""
 
 __all__ = [
     "AskFailed",
@@ -43,3 +77,15 @@ __all__ = [
     "load",
     "no_model_requests",
 ]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

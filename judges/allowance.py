@@ -140,6 +140,7 @@ class stop_at_deadline(stop_base):  # noqa: N801 - tenacity's strategies are nam
         self._other = other
 
     def __call__(self, retry_state: RetryCallState) -> bool:
+        """Tell whether to stop."""
         current = _current.get()
         left = None if current is None else current.seconds_left
         return self._other(retry_state) or (left is not None and retry_state.upcoming_sleep >= left)

@@ -93,7 +93,7 @@ def _inquire(ask: Ask) -> Generator[Letter, RawReply | AskFailed, Reply]:
             if not fault.mendable or repairs == 0:
                 raise AskFailed("invalid_output", str(fault), usage=usage, raw=_shown(raw)) from None
             repairs -= 1
-            letter = repaired(letter, raw.text, str(fault))
+            letter = repaired(letter, _shown(raw), str(fault))
         else:
             return Reply(value, usage, raw.model)
 
@@ -117,10 +117,7 @@ def _without(nonce: str, value: BaseModel) -> BaseModel:
 def _send(model: JudgeModel, letter: Letter) -> RawReply:
     allowance.take()
     try:
-        if model.retries == 0:
-            reply = model.send(letter)
-        else:
-            reply = Retrying(**_retry_policy(model))(model.send, letter)
+        reply = Retrying(**_retry_policy(model))(model.send, letter) if model.retries else model.send(letter)
     except Exception as error:
         raise _as_failure(error, model) from error
     return replace(reply, usage=allowance.add(reply.usage, reply.model or model.name))

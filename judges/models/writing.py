@@ -44,7 +44,7 @@ def compose(ask: Ask, nonce: str) -> Letter:
 def repaired(letter: Letter, reply: str, fault: str) -> Letter:
     """Ask once more after an unreadable reply, naming the fault."""
     again = f"That reply cannot be used: {fault}. Reply again, with exactly one {letter.schema.__name__} object."
-    return Letter((*letter.messages, ("assistant", reply or "(empty)"), ("user", again)), letter.schema)
+    return Letter((*letter.messages, ("assistant", reply or "(nothing)"), ("user", again)), letter.schema)
 
 
 def fresh_nonce() -> str:

@@ -1,0 +1,285 @@
+"""Doubles for tests and demos: a chat model and a judge that follow a script. They need no key and no network."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from judges.coerce import verdict_of
+from judges.errors import AskFailed, ConfigurationError
+from judges.guard import no_model_requests
+from judges.judge import Judge
+from judges.requests import Deliberation
+from judges.sample import Sample, ToolCall
+from judges.verdict import Verdict
+
+__all__ = ["ScriptedJudge", "ScriptedModel", "no_model_requests"]
+
+T = TypeVar("T")
+
+
+class _Script(Generic[T]):
+    """Lines handed out in order, each once, to any number of threads; or a function that makes them."""
+
+    def __init__(self, lines: Sequence[T] | Callable[[Any], T], *, cycle: bool, owner: str) -> None:
+        self._make = lines if callable(lines) else None
+        self._lines: Sequence[T] = () if callable(lines) else tuple(lines)
+        self._left: Iterator[T] = itertools.cycle(self._lines) if cycle else iter(self._lines)
+        self._owner = owner
+        self._lock = threading.Lock()
+
+    def line(self, asked: Any) -> T:
+        if self._make is not None:
+            return self._make(asked)
+        with self._lock:
+            for line in self._left:
+                return line
+        raise ConfigurationError(
+            f"the script of {self._owner!r} has run out after {len(self._lines)} lines; "
+            f"give it more, or cycle=True"
+        )
+
+
+class ScriptedModel(BaseChatModel):
+    """A real LangChain chat model whose replies come from a script.
+
+    A line of the script is one of: a text; an `AIMessage`; a `ToolCall` or a list of them; a mapping or a
+    pydantic object, a structured reply (given as a call of the bound tool, or as JSON text where no tool is
+    bound); an exception, which is raised. Instead of lines, a function from the messages to a line may be given.
+
+    Token counts are those of blank-separated words, so that budgets and totals have something to count.
+
+    Args:
+        script: The lines, or the function.
+        cycle: Whether to begin again after the last line.
+        name: Model name, as reported in replies.
+        delay_s: Seconds to wait before each reply.
+
+    Attributes:
+        prompts: The messages of every call so far, in order.
+        settings: The keyword settings of every call so far (temperature, tool choice, ...), in order.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    model_name: str = "scripted"
+    temperature: float | None = None
+    delay_s: float = 0.0
+    scripted: bool = True
+    _script: _Script[Any] = PrivateAttr()
+    _prompts: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
+    _settings: list[dict[str, Any]] = PrivateAttr(default_factory=list)
+
+    def __init__(
+        self,
+        script: Sequence[object] | Callable[[list[BaseMessage]], object],
+        *,
+        cycle: bool = False,
+        name: str = "scripted",
+        delay_s: float = 0.0,
+    ) -> None:
+        super().__init__(model_name=name, delay_s=delay_s)
+        lines = [script] if isinstance(script, str) else script
+        self._script = _Script(lines, cycle=cycle, owner=name)
+
+    @property
+    def prompts(self) -> list[list[BaseMessage]]:
+        """The messages of every call so far, in order."""
+        return list(self._prompts)
+
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """The keyword settings of every call so far, in order."""
+        return list(self._settings)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools: structured lines of the script are then given as a call of the chosen tool."""
+        formatted = [convert_to_openai_tool(tool) for tool in tools]
+        return self.bind(tools=formatted, tool_choice=tool_choice, **kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        if self.delay_s:
+            time.sleep(self.delay_s)
+        return self._result(messages, kwargs)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        return self._result(messages, kwargs)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        if self.delay_s:
+            time.sleep(self.delay_s)
+        for chunk in _chunks(self._reply(messages, kwargs)):
+            if run_manager is not None:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    def _result(self, messages: list[BaseMessage], settings: dict[str, Any]) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._reply(messages, settings))])
+
+    def _reply(self, messages: list[BaseMessage], settings: dict[str, Any]) -> AIMessage:
+        self._prompts.append(list(messages))
+        self._settings.append(dict(settings))
+        line = self._script.line(messages)
+        if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
+            raise line
+        message = _message(line, settings)
+        message.response_metadata.setdefault("model_name", self.model_name)
+        if message.usage_metadata is None:
+            message.usage_metadata = _words_as_tokens(messages, message)
+        return message
+
+
+def _message(line: object, settings: Mapping[str, Any]) -> AIMessage:
+    """Make a message of a line: always a new one, so that calls never share it."""
+    match line:
+        case AIMessage():
+            return line.model_copy(deep=True)
+        case str():
+            return AIMessage(line)
+        case ToolCall():
+            return _calling([line])
+        case BaseModel():
+            return _structured(line.model_dump(mode="json"), settings)
+        case Mapping():
+            return _structured(dict(line), settings)
+        case [ToolCall(), *_]:
+            return _calling([call for call in line if isinstance(call, ToolCall)])
+        case _:
+            raise ConfigurationError(
+                f"a script's line is a text, an AIMessage, tool calls, a mapping or an exception, not {line!r}"
+            )
+
+
+def _calling(calls: Sequence[ToolCall]) -> AIMessage:
+    told = [
+        {"name": call.name, "args": call.args, "id": call.id or f"call_{number}", "type": "tool_call"}
+        for number, call in enumerate(calls, 1)
+    ]
+    return AIMessage("", tool_calls=told)
+
+
+def _structured(value: dict[str, Any], settings: Mapping[str, Any]) -> AIMessage:
+    tools = settings.get("tools") or ()
+    names = [tool["function"]["name"] for tool in tools]
+    chosen = settings.get("tool_choice")
+    if not names:
+        return AIMessage(json.dumps(value, ensure_ascii=False))
+    return _calling([ToolCall(name=chosen if chosen in names else names[0], args=value)])
+
+
+def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
+    """Split a message's text after each blank; tool calls and usage go with the last chunk."""
+    *first, last = [*message.text.split(" ")]
+    for word in first:
+        yield ChatGenerationChunk(message=AIMessageChunk(content=f"{word} "))
+    yield ChatGenerationChunk(
+        message=AIMessageChunk(
+            content=last,
+            tool_call_chunks=[
+                {
+                    "name": call["name"],
+                    "args": json.dumps(call["args"]),
+                    "id": call["id"],
+                    "index": index,
+                    "type": "tool_call_chunk",
+                }
+                for index, call in enumerate(message.tool_calls)
+            ],
+            response_metadata=message.response_metadata,
+            usage_metadata=message.usage_metadata,
+        )
+    )
+
+
+def _words_as_tokens(asked: Sequence[BaseMessage], reply: AIMessage) -> UsageMetadata:
+    read = sum(len(message.text.split()) for message in asked)
+    written = len(reply.text.split()) + sum(len(json.dumps(call["args"]).split()) + 1 for call in reply.tool_calls)
+    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+class ScriptedJudge(Judge):
+    """A judge whose verdicts come from a script.
+
+    A line is a `Verdict`, anything a function under `judges.as_judge` may return (a rating from 1 to 4, True or
+    False, a score, a pair with the feedback, a mapping), or an exception, which ends as an unscored verdict.
+    Instead of lines, a function from the sample to a line may be given.
+
+    Args:
+        script: The lines, or the function.
+        cycle: Whether to begin again after the last line.
+        name: What the judge is called.
+
+    Attributes:
+        samples: The samples judged so far, in order.
+    """
+
+    def __init__(
+        self,
+        script: Sequence[object] | Callable[[Sample], object],
+        *,
+        cycle: bool = False,
+        name: str = "scripted",
+    ) -> None:
+        self.name = name
+        self._script: _Script[object] = _Script(script, cycle=cycle, owner=name)
+        self._samples: list[Sample] = []
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The samples judged so far, in order."""
+        return list(self._samples)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Read the next line as a verdict."""
+        yield from ()
+        self._samples.append(sample)
+        line = self._script.line(sample)
+        if isinstance(line, ConfigurationError | AskFailed):
+            raise line
+        if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
+            return Verdict.without_score("judge_failed", _name_of(line))
+        return verdict_of(line, judge=self.name)
+
+
+def _name_of(error: BaseException | type[BaseException]) -> str:
+    return error.__name__ if isinstance(error, type) else type(error).__name__

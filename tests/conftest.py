@@ -1,0 +1,18 @@
+"""What every test shares: no request leaves for a provider, and nothing is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from judges import no_model_requests
+
+
+@pytest.fixture(autouse=True)
+def _no_provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep tests from reaching a provider, or a tracing service, by accident."""
+    for variable in ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2"):
+        monkeypatch.setenv(variable, "false")
+    with no_model_requests():
+        yield
