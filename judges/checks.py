@@ -6,7 +6,6 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 from judges.errors import ConfigurationError
@@ -15,7 +14,11 @@ from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-_NUMBER = re.compile(r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(
+    r"(?<![\dA-Za-z\u00c0-\u04ff_.])[-+\u2212]?"  # not inside a word; scripts without blanks may touch a number
+    r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+    r"(?:[eE][-+\u2212]?\d+)?"
+)
 
 
 class Check(Judge):
@@ -138,6 +141,8 @@ class JsonValid(Check):
 class NumericRange(Check):
     """Check that the numbers in an answer lie in a range.
 
+    Numbers are read with a decimal point and, if any, commas between thousands.
+
     Args:
         at_least: Smallest number allowed, or None.
         at_most: Largest number allowed, or None.
@@ -167,25 +172,24 @@ class NumericRange(Check):
 
     def check(self, answer: str) -> list[str]:
         """Find the numbers and compare each; an answer without a number fails."""
-        numbers = [float(text.replace(",", "").replace("\u2212", "-")) for text in _NUMBER.findall(answer)]
+        numbers = _NUMBER.findall(answer)
         if not numbers:
-            return ["Give a number."]
+            return [f"Give a number {self._range}."]
         looked_at = {"all": numbers, "first": numbers[:1], "last": numbers[-1:]}[self._which]
-        return [f"Check {one:g}: a number {self._range} is expected." for one in looked_at if not self._holds(one)]
+        return [f"Check {one}: a number {self._range} is expected." for one in looked_at if not self._holds(one)]
 
-    def _holds(self, number: float) -> bool:
+    def _holds(self, text: str) -> bool:
+        number = float(text.replace(",", "").replace("\u2212", "-"))
         above = self._at_least is None or number >= self._at_least
         return above and (self._at_most is None or number <= self._at_most)
 
-    @cached_property
+    @property
     def _range(self) -> str:
         if self._at_most is None:
-            return f"of at least {self._at_least:g}"
-        return (
-            f"of at most {self._at_most:g}"
-            if self._at_least is None
-            else (f"from {self._at_least:g} to {self._at_most:g}")
-        )
+            return f"of at least {self._at_least}"
+        if self._at_least is None:
+            return f"of at most {self._at_most}"
+        return f"from {self._at_least} to {self._at_most}"
 
 
 _MOST_FAULTS = 5
@@ -205,6 +209,8 @@ def _validator_of(schema: Mapping[str, Any]) -> Any:
         from jsonschema.validators import validator_for  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError("a JSON schema check needs the extra: selfrefine[jsonschema]") from error
+    if not isinstance(schema, Mapping):
+        raise ConfigurationError(f"a JSON schema is a mapping, not {schema!r}")
     kind = validator_for(schema)
     try:
         kind.check_schema(dict(schema))

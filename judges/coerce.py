@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from pydantic import BaseModel
 
 from judges.errors import AskFailed, ConfigurationError
 from judges.judge import Judge
@@ -14,6 +16,7 @@ from judges.sample import Sample, argument, field_named
 from judges.verdict import Verdict
 
 _REASONS = ("rationale", "reason", "reasoning", "comment", "explanation")
+_UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def as_judge(given: object, *, name: str | None = None) -> Judge:
@@ -21,9 +24,10 @@ def as_judge(given: object, *, name: str | None = None) -> Judge:
 
     A function takes either one sample, or arguments named after fields of a sample (`question`, `answer` and
     the other dialects included), sync or async. It returns a `Verdict`; or True or False; or a whole number
-    from 1 to 4, a rating; or a float from 0 to 1, a score; or a mapping with one of `rating`, `score` or
-    `passed` and, if it likes, `rationale` and `feedback`; or a pair of any of these and the feedback. A list
-    of judges becomes a `Panel` that is as strict as its strictest member.
+    from 1 to 4, a rating; or a float from 0 to 1, a score; or a mapping or pydantic object with one of `rating`,
+    `score` or `passed` and, if it likes, `rationale` and `feedback`; or a pair of any of these and the feedback.
+    Where an answer does not pass and a mapping gives no feedback, its rationale is the feedback. A list of
+    judges becomes a `Panel` that is as strict as its strictest member.
 
     Args:
         given: What to make a judge of; a judge is returned as it is.
@@ -38,6 +42,11 @@ def as_judge(given: object, *, name: str | None = None) -> Judge:
         from judges.panel import Panel  # noqa: PLC0415 - a panel makes judges of its members in turn
 
         return Panel(given, name=name or "panel")
+    if hasattr(given, "with_structured_output"):
+        raise ConfigurationError(
+            f"a chat model such as {_name_of(given)!r} is no judge by itself; give Helpfulness(model) or another "
+            f"judge that asks it"
+        )
     if hasattr(given, "invoke") and hasattr(given, "ainvoke"):
         return _RunnableJudge(given, name=name or _name_of(given))
     if callable(given) and not isinstance(given, type):
@@ -112,6 +121,8 @@ def _read(result: object) -> Verdict | None:
         case (marks, str() as feedback):
             verdict = _read(marks)
             return None if verdict is None else verdict.model_copy(update={"feedback": feedback})
+        case BaseModel():
+            return _read_mapping(result.model_dump())
         case Mapping():
             return _read_mapping(result)
         case _:
@@ -119,33 +130,62 @@ def _read(result: object) -> Verdict | None:
 
 
 def _read_mapping(result: Mapping[Any, Any]) -> Verdict | None:
-    mark = next((result[key] for key in ("rating", "score", "passed") if result.get(key) is not None), None)
-    verdict = None if isinstance(mark, Mapping) else _read(mark)
-    if verdict is None:
+    """Read a mapping by its keys: a `score` of 1 is the best score, never a rating of 1."""
+    rating, score, passed = (result.get(key) for key in ("rating", "score", "passed"))
+    said = passed if score is None else score
+    if rating is not None:
+        verdict = Verdict.rated(rating)
+    elif isinstance(said, bool):
+        verdict = Verdict.checked(said)
+    elif score is not None:
+        verdict = Verdict.scored(score)
+    else:
         return None
+    own_mark = {"passed": passed} if isinstance(passed, bool) else {}
+    verdict = verdict.model_copy(update=own_mark)
     rationale = next((str(result[key]) for key in _REASONS if result.get(key)), "")
-    return verdict.model_copy(update={"rationale": rationale, "feedback": str(result.get("feedback") or "")})
+    feedback = str(result.get("feedback") or ("" if verdict.passed else rationale))
+    return verdict.model_copy(update={"rationale": rationale, "feedback": feedback})
 
 
 def _taking_a_sample(function: Callable[..., object]) -> Callable[[Sample], object]:
     """Adapt a function whose parameters are named after fields of a sample to one that takes the sample."""
-    parameters = _parameters(function)
-    needed = [name for name, optional in parameters.items() if not optional]
-    fields = {name: field for name in parameters if (field := field_named(name)) is not None}
-    if fields and set(needed) <= set(fields):
-        return _by_fields(function, tuple(fields))
-    if len(needed) == 1 or not parameters:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C do not tell
         return function
-    strange = [name for name in needed if name not in fields]
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    wanted = [one for one in signature.parameters.values() if one.name not in bound]
+    fields = [one for one in wanted if field_named(one.name) is not None and one.kind not in _UNNAMED]
+    needed = [one.name for one in wanted if one.default is one.empty and one.kind not in _UNNAMED[1:]]
+    strange = [name for name in needed if name not in {one.name for one in fields}]
+    if fields and not strange:
+        return _by_fields(function, fields)
+    if _takes_one(signature):
+        return function
     raise ConfigurationError(
-        f"the parameters {strange or list(parameters)} of {_name_of(function)!r} name no field of a sample; take "
-        f"one sample, or parameters such as user_input, response, retrieved_contexts, reference"
+        f"the parameters {strange} of {_name_of(function)!r} name no field of a sample; take one sample, or "
+        f"parameters such as user_input, response, retrieved_contexts, reference"
     )
 
 
-def _by_fields(function: Callable[..., object], names: tuple[str, ...]) -> Callable[[Sample], object]:
+def _takes_one(signature: inspect.Signature) -> bool:
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
+
+
+def _by_fields(
+    function: Callable[..., object], parameters: Sequence[inspect.Parameter]
+) -> Callable[[Sample], object]:
+    """Call with the fields that are wanted; one with a default is left out where the sample has none."""
+    needed = {one.name for one in parameters if one.default is one.empty}
+
     def call(sample: Sample) -> object:
-        return function(**{name: argument(sample, name) for name in names})
+        given = {one.name: argument(sample, one.name) for one in parameters}
+        return function(**{name: value for name, value in given.items() if value is not None or name in needed})
 
     async def acall(sample: Sample) -> object:
         return await call(sample)  # type: ignore[misc]  # a coroutine function returns an awaitable
@@ -153,23 +193,13 @@ def _by_fields(function: Callable[..., object], names: tuple[str, ...]) -> Calla
     return functools.update_wrapper(acall if inspect.iscoroutinefunction(function) else call, function)
 
 
-def _parameters(function: Callable[..., object]) -> dict[str, bool]:
-    """Parameter names, and whether each may be left out; empty where they cannot be known."""
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return {}
-    return {
-        one.name: one.default is not one.empty
-        for one in found
-        if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    }
-
-
 def _name_of(given: object) -> str:
+    while isinstance(given, functools.partial):
+        given = given.func
     name = getattr(given, "__name__", None) or getattr(given, "name", None)
     return name if isinstance(name, str) and name != "<lambda>" else type(given).__name__.lower()
 
 
 def _shortly(result: object) -> str:
-    return f"a {type(result).__name__}" if isinstance(result, str | Mapping | list | tuple) else repr(result)
+    """Show a number; of anything else only the type, since it may hold the text that is judged."""
+    return repr(result) if result is None or isinstance(result, int | float) else f"a {type(result).__name__}"

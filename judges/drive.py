@@ -156,7 +156,7 @@ def _settle(request: Request) -> _Answer:
             case Consult(judge=judge, sample=sample):
                 return _consulted(run(judge, sample))
             case Apply(function=function, sample=sample):
-                return _Answer(_waited_for(function(sample)))
+                return _Answer(waited_for(function(sample)))
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
@@ -193,7 +193,7 @@ def _failed(error: Exception, request: Request) -> _Answer:
     return _Answer(failure=failure)
 
 
-def _waited_for(value: object) -> object:
+def waited_for(value: object) -> object:
     """Finish a coroutine from sync code, in a thread of its own because a loop may be running in this one."""
     if not inspect.isawaitable(value):
         return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from judges.coerce import as_judge
@@ -13,7 +13,7 @@ from judges.judge import Judge
 from judges.models import JudgeModel
 from judges.requests import Consult, Deliberation, consult
 from judges.sample import Sample
-from judges.verdict import LOWEST, Unscored, Verdict
+from judges.verdict import HIGHEST, LOWEST, Unscored, Verdict
 
 Rule = Literal["min", "mean", "weighted", "majority", "veto"]
 RULES: tuple[Rule, ...] = ("min", "mean", "weighted", "majority", "veto")
@@ -36,7 +36,8 @@ class Panel(Judge):
     - `"veto"`: the mean, unless a member named in `veto` misses its pass mark; then that member decides.
 
     A tie goes to the stricter side, and `detail` says so. A member that is unscored is skipped and counted in
-    `detail`. A member that misses its own pass mark counts as at most 2, whatever its score.
+    `detail`. A member that misses its own pass mark counts as at most 2, and below `success_rating`, whatever
+    its score.
 
     Args:
         judges: The members, or a mapping of names to members; functions are accepted. In a list, a second
@@ -72,7 +73,7 @@ class Panel(Judge):
         self._weights = _checked_weights(weights, tuple(self.judges), rule)
         self._veto = _checked_veto(veto, tuple(self.judges), rule)
         self._quorum = _checked_quorum(quorum, len(self.judges))
-        self._success = success_rating
+        self._success = _checked_success(success_rating)
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
@@ -88,7 +89,7 @@ class Panel(Judge):
         valid = [one for one in verdicts if one.rating is not None]
         if len(valid) < self._quorum:
             return _too_few(verdicts, len(valid), self._quorum)
-        rating, note = self._combined(valid)
+        rating, note = self._combined({one.judge: self._ballot(one) for one in valid}, valid)
         failing = [one for one in valid if not one.reaches(self._success)]
         passing = [one for one in valid if one.reaches(self._success)]
         return Verdict.rated(
@@ -100,8 +101,12 @@ class Panel(Judge):
             detail="; ".join([*([note] if note else []), *_skipped(verdicts)]),
         )
 
-    def _combined(self, valid: Sequence[Verdict]) -> tuple[int, str]:
-        ballots = {one.judge: _ballot(one) for one in valid}
+    def _ballot(self, verdict: Verdict) -> int:
+        """Count a member that missed its own pass mark as failing here too, whatever its score."""
+        rating = verdict.rating or LOWEST
+        return rating if verdict.reaches(rating) else max(LOWEST, min(rating, _FAILING, self._success - 1))
+
+    def _combined(self, ballots: Mapping[str, int], valid: Sequence[Verdict]) -> tuple[int, str]:
         vetoes = [one.judge for one in valid if one.judge in self._veto and not one.reaches(self._success)]
         if vetoes:
             return min(ballots[name] for name in vetoes), f"vetoed by {', '.join(vetoes)}"
@@ -115,14 +120,17 @@ class Panel(Judge):
 class Cascade(Judge):
     """Ask judges one after another, cheapest first, and stop at the first that does not pass.
 
-    The verdict is the deciding level's own: the first failure, or the last level if all pass. `detail` says
-    which level decided, and `items` holds the verdicts so far. A level that is unscored decides too, since
-    what it was to check is not known.
+    The verdict is the deciding level's own: the first failure, or the last level if all pass; it has passed if
+    it reaches `success_rating`. `detail` says which level decided, and `items` holds the verdicts so far. A
+    level that is unscored decides too, since what it was to check is not known.
 
     Args:
         judges: The levels, cheapest first, or a mapping of names to levels; functions are accepted.
         success_rating: Rating from which a level passes.
         name: What the cascade is called.
+
+    Raises:
+        ConfigurationError: If there are no levels, or a setting is out of its range.
     """
 
     def __init__(
@@ -134,7 +142,7 @@ class Cascade(Judge):
     ) -> None:
         self.name = name
         self.judges: Mapping[str, Judge] = _members(judges)
-        self._success = success_rating
+        self._success = _checked_success(success_rating)
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
@@ -152,7 +160,9 @@ class Cascade(Judge):
         last = verdicts[-1]
         place = f"level {len(verdicts)} of {len(self.judges)} decided: {last.judge}"
         detail = f"{place}; {last.detail}" if last.detail else place
-        return last.model_copy(update={"judge": self.name, "items": verdicts, "detail": detail})
+        passed = None if last.unscored else last.reaches(self._success)
+        told = {"judge": self.name, "passed": passed, "items": verdicts, "detail": detail}
+        return last.model_copy(update=told)
 
 
 class Repeat(Judge):
@@ -167,6 +177,9 @@ class Repeat(Judge):
         quorum: How many runs must have given a rating; None takes more than half. With fewer the verdict is
             unscored, `"too_few_votes"`.
         name: What it is called; None takes the judge's name.
+
+    Raises:
+        ConfigurationError: If `n` or `quorum` is out of its range.
     """
 
     def __init__(self, judge: object, n: int = 3, *, quorum: int | None = None, name: str | None = None) -> None:
@@ -202,19 +215,16 @@ def _members(given: Sequence[object] | Mapping[str, object]) -> dict[str, Judge]
     """Make judges of the members and give each a name of its own: the second `x` of a list becomes `x-2`."""
     if isinstance(given, Mapping):
         members = {name: as_judge(one, name=name) for name, one in given.items()}
-    else:
+    elif isinstance(given, Iterable):
         members = {}
         for judge in map(as_judge, given):
-            same = sum(1 for name in members if name == judge.name or name.startswith(f"{judge.name}-"))
-            members[judge.name if not same else f"{judge.name}-{same + 1}"] = judge
+            names = (judge.name, *(f"{judge.name}-{number}" for number in range(2, len(members) + 3)))
+            members[next(name for name in names if name not in members)] = judge
+    else:
+        raise ConfigurationError(f"give a list of judges, or a mapping of names to judges, not {given!r}")
     if not members:
         raise ConfigurationError("at least one judge is needed; none was given")
     return members
-
-
-def _ballot(verdict: Verdict) -> int:
-    rating = verdict.rating or LOWEST
-    return rating if verdict.reaches(rating) else min(rating, _FAILING)
 
 
 def _lower_median(ballots: list[int]) -> tuple[int, str]:
@@ -228,7 +238,7 @@ def _mean(ballots: Sequence[tuple[int, float]]) -> tuple[int, str]:
     total = sum(weight for _, weight in ballots)
     if total == 0:
         return min(ballot for ballot, _ in ballots), "no weight among the members that rated: the strictest counts"
-    mean = sum(ballot * weight for ballot, weight in ballots) / total
+    mean = round(sum(ballot * weight for ballot, weight in ballots) / total, 9)
     rounded = math.ceil(mean - 0.5)
     return rounded, f"mean {mean:.2f}" + (", tied: the stricter side counts" if mean - rounded == 0.5 else "")  # noqa: PLR2004
 
@@ -266,7 +276,7 @@ def _checked_weights(
         return dict.fromkeys(names, 1.0)
     weights = dict(given) if isinstance(given, Mapping) else dict(zip(names, given or (), strict=False))
     fitting = set(weights) == set(names) and (given is not None and len(given) == len(names))
-    if not fitting or min(weights.values()) < 0 or sum(weights.values()) <= 0:
+    if not fitting or min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
         raise ConfigurationError(f"weights gives each of {', '.join(names)} a weight from 0, not {given!r}")
     return weights
 
@@ -279,6 +289,12 @@ def _checked_veto(given: Sequence[str], names: Sequence[str], rule: Rule) -> tup
             f"for rule={rule!r}"
         )
     return tuple(given or names) if rule == "veto" else ()
+
+
+def _checked_success(given: int) -> int:
+    if type(given) is not int or not LOWEST <= given <= HIGHEST:
+        raise ConfigurationError(f"success_rating is a whole number from {LOWEST} to {HIGHEST}, not {given!r}")
+    return given
 
 
 def _checked_quorum(given: int | None, most: int) -> int:

@@ -20,7 +20,7 @@ _CATALOGUE: dict[str, Callable[..., Judge]] = {
 }
 
 
-def load(name: str, **settings: Any) -> Judge:
+def load(name: str, /, **settings: Any) -> Judge:
     """Make the judge that a name stands for: `load("helpfulness", model="openai:gpt-5-mini")`.
 
     Args:

@@ -46,13 +46,19 @@ class ToolCall(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_openai(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping) or "function" not in given:
+        function = given.get("function") if isinstance(given, Mapping) else None
+        if not isinstance(function, Mapping):
             return given
-        function = given["function"]
-        arguments = function.get("arguments") or {}
-        if isinstance(arguments, str):
-            arguments = json.loads(arguments)
-        return {"name": function["name"], "args": arguments, "id": given.get("id")}
+        return {"name": function.get("name"), "args": _arguments(function.get("arguments")), "id": given.get("id")}
+
+
+def _arguments(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given or {}
+    try:
+        return json.loads(given or "{}")
+    except ValueError:
+        raise ValueError("the arguments of a tool call are JSON") from None
 
 
 class Message(BaseModel):
@@ -127,16 +133,23 @@ def _part(part: object) -> str:
 
 
 def _contexts(given: Any) -> Any:
-    """Accept documents as text, as Databricks' `{content, doc_uri}`, or as LangChain documents."""
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        return given
-    return tuple(_context(one) for one in given)
+    """Accept one or more documents: as text, as Databricks' `{content, doc_uri}`, or as LangChain documents."""
+    if isinstance(given, str | Mapping) or hasattr(given, "page_content"):
+        return (_context(given),)
+    return tuple(_context(one) for one in given) if isinstance(given, Iterable) else given
 
 
 def _context(one: Any) -> Any:
     if isinstance(one, Mapping):
         return one.get("content", one.get("page_content", one.get("text", one)))
     return getattr(one, "page_content", one)
+
+
+def _rules(given: Any) -> Any:
+    """Accept a single rule, or a single rule under a name, as a list of one."""
+    if isinstance(given, Mapping):
+        return {name: (rules,) if isinstance(rules, str) else rules for name, rules in given.items()}
+    return (given,) if isinstance(given, str) else given
 
 
 def _levels(given: Any) -> Any:
@@ -147,6 +160,7 @@ def _levels(given: Any) -> Any:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_contexts)]
+Guidelines = Annotated[tuple[str, ...] | dict[str, tuple[str, ...]] | None, BeforeValidator(_rules)]
 Conversation = tuple[Message, ...]
 
 
@@ -158,12 +172,13 @@ class Sample(BaseModel):
     """What was asked, what was answered, and any evidence.
 
     Field names are those of ragas; the dialects of LangChain (`question`, `answer`), Databricks (`request`,
-    `expected_response`, `retrieved_context`, ...) and OpenAI (`messages`) are read as well.
+    `expected_response`, `retrieved_context`, ...) and OpenAI (`messages`) are read as well. Where several columns
+    name one field, the first that is not None counts and the others become metadata.
 
     Args:
         user_input: The question, or the conversation as a list of messages.
         response: The answer that is judged. Where it is missing and `user_input` ends with an assistant
-            message, that message is judged.
+            message that calls no tool, that message is judged.
         trajectory: Tool calls and tool results between question and answer.
         retrieved_contexts: Texts the answer could draw on, in rank order.
         retrieved_context_ids: Their ids.
@@ -193,7 +208,7 @@ class Sample(BaseModel):
     reference_contexts: Texts | None = None
     reference_context_ids: tuple[str, ...] | None = None
     expected_facts: tuple[str, ...] | None = None
-    guidelines: tuple[str, ...] | dict[str, tuple[str, ...]] | None = None
+    guidelines: Guidelines = None
     rubrics: Annotated[dict[str, str] | None, BeforeValidator(_levels)] = None
     reference_tool_calls: tuple[ToolCall, ...] | None = None
     reference_topics: tuple[str, ...] | None = None
@@ -207,33 +222,33 @@ class Sample(BaseModel):
         row = dict(given)
         _read_documents(row)
         _read_openai_request(row)
-        if isinstance(row.get("guidelines"), str):
-            row["guidelines"] = (row["guidelines"],)
-        unknown = {name: row.pop(name) for name in list(row) if name not in _FIELD_OF}
-        if unknown:
-            row["metadata"] = {**unknown, **(row.get("metadata") or {})}
+        known = {_first_given(row, names) for names in _NAMES.values()}
+        others = {name: row.pop(name) for name in list(row) if name not in known}
+        extra = {name: value for name, value in others.items() if name not in _FIELD_OF or value is not None}
+        metadata = row.get("metadata", {})
+        if extra and isinstance(metadata, Mapping):
+            row["metadata"] = {**extra, **metadata}
         return row
 
     @property
     def messages(self) -> Conversation:
-        """The whole exchange: conversation, trajectory and answer."""
-        given = self._given_messages
-        answer = () if self.response is None else (Message(role="assistant", content=self.response),)
-        return (*given, *self.trajectory, *answer)
+        """The whole exchange: conversation, steps and answer."""
+        answer = () if self.answer is None else (Message(role="assistant", content=self.answer),)
+        return (*self.conversation, *self.steps, *answer)
 
     @property
     def answer(self) -> str | None:
         """The text that is judged, or None where there is none."""
         if self.response is not None:
             return self.response
-        given = self._given_messages
-        return given[-1].content if given and given[-1].role == "assistant" else None
+        last = self._given_messages[-1:]
+        return last[0].content if last and _speaks(last[0]) else None
 
     @property
     def conversation(self) -> Conversation:
         """The messages up to and with the last question."""
         given = self._given_messages
-        return given[: _after_last_question(given)] if self.response is None else given
+        return given[: _after_last_question(given)]
 
     @property
     def question(self) -> str:
@@ -242,11 +257,11 @@ class Sample(BaseModel):
 
     @property
     def steps(self) -> Conversation:
-        """Tool calls and tool results that led to the answer."""
-        if self.response is not None or self.trajectory:
-            return self.trajectory
+        """What came between the last question and the answer: tool calls and tool results."""
         given = self._given_messages
-        return given[_after_last_question(given) : -1]
+        since = given[_after_last_question(given) :]
+        ends_with_answer = bool(since) and _speaks(since[-1]) and since[-1].content == self.answer
+        return (*(since[:-1] if ends_with_answer else since), *self.trajectory)
 
     @property
     def _given_messages(self) -> Conversation:
@@ -270,7 +285,9 @@ class Sample(BaseModel):
                 f"cannot read a {type(given).__name__} as a sample; give a Sample, a mapping, or "
                 f"keywords such as user_input=... and response=..."
             )
-        row = {**(given or {}), **fields}
+        named = {_FIELD_OF.get(name, name) for name in fields}
+        row = {name: one for name, one in (given or {}).items() if _FIELD_OF.get(name, name) not in named}
+        row.update(fields)
         if not row:
             raise BadSample("nothing to judge; give a Sample, a mapping, or user_input=... and response=...")
         try:
@@ -285,12 +302,16 @@ def _after_last_question(messages: Conversation) -> int:
 
 
 def _read_documents(row: dict[str, Any]) -> None:
-    """Take the ids of Databricks' documents along, where no ids are given apart."""
+    """Take the ids of Databricks' documents along, where no ids are given apart; a text may then be missing."""
     documents = row.get("retrieved_context")
-    if row.get("retrieved_context_ids") is None and isinstance(documents, Sequence):
-        ids = [one.get("doc_uri") for one in documents if isinstance(one, Mapping)]
-        if ids and all(isinstance(one, str) for one in ids):
+    if isinstance(documents, str) or not isinstance(documents, Sequence):
+        return
+    ids = [one.get("doc_uri") if isinstance(one, Mapping) else None for one in documents]
+    if ids and all(isinstance(one, str) for one in ids):
+        if row.get("retrieved_context_ids") is None:
             row["retrieved_context_ids"] = tuple(ids)
+        if not any("content" in one for one in documents):
+            del row["retrieved_context"]
 
 
 def _read_openai_request(row: dict[str, Any]) -> None:
@@ -301,14 +322,30 @@ def _read_openai_request(row: dict[str, Any]) -> None:
             row[name] = column["messages"]
 
 
+def _first_given(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    return next((name for name in names if row.get(name) is not None), names[0])
+
+
+def _speaks(message: Message) -> bool:
+    """Tell an answer from a step: the assistant speaks, and calls no tool."""
+    return message.role == "assistant" and not message.tool_calls
+
+
 def _one_line(error: ValidationError) -> str:
-    first = max(error.errors(include_url=False), key=lambda one: len(one["loc"]))
-    place = ".".join(
-        str(part) for part in first["loc"] if not str(part).startswith(("function-", "tuple[", "str"))
-    )
+    """Say what is wrong at the deepest place; where a field may be one of several types, name them all."""
+    faults = [(_place(one["loc"]), one) for one in error.errors(include_url=False)]
+    place, first = max(faults, key=lambda fault: fault[0].count("."))
+    told = [one["msg"].removeprefix("Value error, ") for where, one in faults if where == place]
+    wanted = " or ".join(one if one is told[0] else one.removeprefix("Input should be ") for one in told)
     given = repr(first["input"])
     shown = given if len(given) <= 60 else given[:57] + "..."  # noqa: PLR2004 - about one line
-    return f"field {place or 'sample'!r}: {first['msg'].lower()} (given {shown})"
+    return f"field {place or 'sample'!r}: {wanted[0].lower()}{wanted[1:]} (given {shown})"
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    """Write a place as a path, without pydantic's names for the branches of a union."""
+    parts = [str(part) for part in loc if part != "str"]
+    return ".".join(part for part in parts if not part.startswith(("function-", "tuple[", "dict[")))
 
 
 def field_named(name: str) -> str | None:
@@ -332,4 +369,5 @@ def _names(field: str) -> tuple[str, ...]:
     return (field, *choices)
 
 
-_FIELD_OF = {name: field for field in Sample.model_fields for name in _names(field)}
+_NAMES = {field: _names(field) for field in Sample.model_fields}
+_FIELD_OF = {name: field for field, names in _NAMES.items() for name in names}

@@ -127,11 +127,12 @@ class Verdict(BaseModel):
     @classmethod
     def rated(cls, rating: int, *, success_rating: int = 3, **fields: Any) -> Self:
         """Give a native rating from 1 to 4; it passes at `success_rating`."""
+        known = rating in {1, 2, 3, 4}
         return cls(
             value=rating,
-            score=(rating - LOWEST) / (HIGHEST - LOWEST) if rating in {1, 2, 3, 4} else None,
+            score=_score_of(rating) if known else None,
             rating=rating,  # type: ignore[arg-type]  # pydantic refuses what is not 1, 2, 3 or 4
-            passed=rating >= success_rating,
+            passed=known and rating >= success_rating,
             **fields,
         )
 
@@ -171,8 +172,12 @@ class Verdict(BaseModel):
 
     @property
     def rated_natively(self) -> bool:
-        """Whether the judge itself chose the rating, rather than a score or a check implying it."""
-        return type(self.value) is int and self.value == self.rating
+        """Whether the judge itself chose the rating, rather than a score, a check or another scale implying it."""
+        return type(self.value) is int and self.value == self.rating and self.score == _score_of(self.value)
+
+
+def _score_of(rating: int) -> float:
+    return (rating - LOWEST) / (HIGHEST - LOWEST)
 
 
 def rating_of(score: float) -> Literal[1, 2, 3, 4]:

@@ -1,0 +1,40 @@
+"""The refine loop as a LangGraph graph, and the policy that steers it."""
+
+from __future__ import annotations
+
+from graphs.augment import Augmenter, all_drafts, feedback_only, last_draft, last_drafts
+from graphs.errors import (
+    DraftError,
+    GeneratorFailed,
+    InputError,
+    JudgeFailed,
+    NotAccepted,
+    RefineError,
+    Unanswered,
+)
+from graphs.graph import SelfJudgingWarning, self_refine
+from graphs.outcome import Outcome
+from graphs.policy import Override, Policy
+from graphs.refinement import Attempt, Refinement
+
+__all__ = [
+    "Attempt",
+    "Augmenter",
+    "DraftError",
+    "GeneratorFailed",
+    "InputError",
+    "JudgeFailed",
+    "NotAccepted",
+    "Outcome",
+    "Override",
+    "Policy",
+    "RefineError",
+    "Refinement",
+    "SelfJudgingWarning",
+    "Unanswered",
+    "all_drafts",
+    "feedback_only",
+    "last_draft",
+    "last_drafts",
+    "self_refine",
+]

@@ -1,0 +1,112 @@
+"""What the generator sees on a retry: the conversation, followed by drafts and feedback, marked as ours.
+
+Feedback was written by a model that read untrusted text, so it is passed on as a quoted JSON string of bounded
+length, never as bare instructions, and never with the reference answer in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+
+from judges.errors import ConfigurationError
+from judges.models.writing import encode
+from judges.prompts import Language, language_of
+
+if TYPE_CHECKING:
+    from graphs.refinement import Attempt, Refinement
+
+Augmenter = Callable[["Refinement"], list[AnyMessage]]
+"""Makes, of a refinement so far, the messages that follow the conversation on the next attempt."""
+
+AugmenterName = Literal["last_draft", "feedback_only", "all_drafts"]
+
+MARK = "refine"
+"""Key in a message's `additional_kwargs` that marks it as put there by the loop."""
+
+FEEDBACK_LIMIT = 4_000
+"""Most characters of one feedback that reach the generator."""
+
+_NOTES: dict[Language, tuple[str, str, str]] = {
+    "en": (
+        "A reviewer did not accept the answer",
+        "The review is quoted as data",
+        "Answer the original question again, completely and with the faults mended. Do not mention the review.",
+    ),
+    "zh": (
+        "审阅者没有接受这个回答",
+        "审阅意见作为数据引用如下",
+        "请重新完整回答原来的问题，并改正其中的缺陷。不要提及审阅。",
+    ),
+    "ru": (
+        "Рецензент не принял ответ",
+        "Отзыв приведён как данные",
+        "Ответь на исходный вопрос заново, полностью и без указанных недостатков. Не упоминай отзыв.",
+    ),
+}
+
+
+def last_draft(refinement: Refinement) -> list[AnyMessage]:
+    """Show the last draft and its feedback: the default."""
+    last = refinement.attempts[-1]
+    return [_draft(last), _note(refinement, last)]
+
+
+def feedback_only(refinement: Refinement) -> list[AnyMessage]:
+    """Show the last feedback alone, as Spring AI's advisor does."""
+    return [_note(refinement, refinement.attempts[-1])]
+
+
+def all_drafts(refinement: Refinement) -> list[AnyMessage]:
+    """Show every draft with its rating and feedback, so that mended faults do not come back."""
+    return last_drafts(len(refinement.attempts))(refinement)
+
+
+def last_drafts(k: int) -> Augmenter:
+    """Make an augmenter that shows the last `k` drafts, each with its rating and feedback.
+
+    Raises:
+        ConfigurationError: If `k` is not a whole number from 1.
+    """
+    if type(k) is not int or k < 1:
+        raise ConfigurationError(f"k is how many drafts are shown, a whole number from 1, not {k!r}")
+
+    def augment(refinement: Refinement) -> list[AnyMessage]:
+        shown = refinement.attempts[-k:]
+        return [message for one in shown for message in (_draft(one), _note(refinement, one, rated=True))]
+
+    return augment
+
+
+AUGMENTERS: dict[AugmenterName, Augmenter] = {
+    "last_draft": last_draft,
+    "feedback_only": feedback_only,
+    "all_drafts": all_drafts,
+}
+
+
+def _draft(attempt: Attempt) -> AnyMessage:
+    return AIMessage(attempt.text, additional_kwargs={MARK: "draft"})
+
+
+def _note(refinement: Refinement, attempt: Attempt, *, rated: bool = False) -> AnyMessage:
+    refused, quoted, again = _NOTES[language_of(refinement.question or attempt.text)]
+    rating = f" ({attempt.rating}/4)" if rated and attempt.rating is not None else ""
+    feedback = withheld(attempt.feedback, refinement.reference)[:FEEDBACK_LIMIT]
+    told = [f"{quoted}: {encode(feedback)}"] if feedback else []
+    request = [again] if attempt is refinement.attempts[-1] else []
+    return HumanMessage("\n".join([f"{refused}{rating}.", *told, *request]), additional_kwargs={MARK: "feedback"})
+
+
+def withheld(feedback: str, reference: str | None) -> str:
+    """Take the reference answer, whole or by sentence, out of a feedback, so that it cannot be copied."""
+    if not reference or not reference.strip():
+        return feedback
+    pieces = [reference.strip(), *re.split(r"(?<=[.!?。！？])\s*|\n+", reference)]
+    for piece in sorted({one.strip() for one in pieces if one.strip()}, key=len, reverse=True):
+        edge = r"\b" if piece[0].isalnum() and piece[-1].isalnum() and piece.isascii() else ""
+        feedback = re.sub(f"{edge}{re.escape(piece)}{edge}", "[...]", feedback, flags=re.IGNORECASE)
+    return feedback

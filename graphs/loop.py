@@ -1,0 +1,374 @@
+"""The steps of the loop: begin, generate, judge, augment, finish.
+
+A step decides without I/O, from the refinement so far, and comes to a `Move`, or to a `Call` that must be made
+before it can tell. `Step` carries both out inside a LangGraph node, sync or async.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command, interrupt
+
+from graphs import hidden
+from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
+from graphs.generators import Draft, Generator, as_generator
+from graphs.limits import DeadlinePassed, acall_within, call_within
+from graphs.outcome import Outcome, sample_of
+from graphs.policy import Policy
+from graphs.progress import Event, atell, tell
+from graphs.refinement import Attempt, Refinement, empty_answer
+from graphs.tracing import watched
+from judges.allowance import priced, within
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.sample import Sample
+from judges.verdict import Usage, Verdict
+
+Messages = Sequence[AnyMessage]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """What a step comes to.
+
+    Args:
+        refinement: The record from now on; None leaves it.
+        goto: The next node, where the graph has no fixed edge.
+        update: What to put into the graph's visible state.
+        events: What to tell the world.
+    """
+
+    refinement: Refinement | None = None
+    goto: Literal["judge", "augment", "finish"] | None = None
+    update: Mapping[str, Any] | None = None
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A call to the generator or the judge that a step needs.
+
+    Args:
+        run: Makes the call, blocking.
+        arun: Makes it without blocking.
+        seconds: Longest wait, or None.
+        config: What the call inherits.
+        settle: Makes a move of what came back, an exception included, and of the seconds it took.
+    """
+
+    run: Callable[[], Any]
+    arun: Callable[[], Awaitable[Any]]
+    seconds: float | None
+    config: RunnableConfig
+    settle: Callable[[Any, float], Move]
+
+
+Decision = Callable[[Messages, RunnableConfig], Move | Call]
+
+
+class Step(Runnable[Any, Any]):
+    """A node of the graph: carries out what a step decides."""
+
+    def __init__(self, name: str, decide: Decision, *, log_texts: bool) -> None:
+        self.name = name
+        self._decide = decide
+        self._log_texts = log_texts
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Take the step, blocking."""
+        config = config or {}
+        move = self._decide(input["messages"], config)
+        if isinstance(move, Call):
+            started = time.perf_counter()
+            with hidden.inside(move.config):
+                try:
+                    came_back = call_within(move.seconds, move.run)
+                except Exception as error:  # noqa: BLE001 - settled by the step
+                    came_back = error
+            move = move.settle(came_back, time.perf_counter() - started)
+        tell(move.events, config, log_texts=self._log_texts)
+        return _carried_out(move, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Take the step without blocking the event loop."""
+        config = config or {}
+        move = self._decide(input["messages"], config)
+        if isinstance(move, Call):
+            started = time.perf_counter()
+            with hidden.inside(move.config):
+                try:
+                    came_back = await acall_within(move.seconds, move.arun())
+                except Exception as error:  # noqa: BLE001 - settled by the step
+                    came_back = error
+            move = move.settle(came_back, time.perf_counter() - started)
+        await atell(move.events, config, log_texts=self._log_texts)
+        return _carried_out(move, config)
+
+
+def _carried_out(move: Move, config: RunnableConfig) -> Any:
+    if move.refinement is not None:
+        hidden.write(config, hidden.CHANNEL, move.refinement.to_state())
+    return move.update if move.goto is None else Command(goto=move.goto)
+
+
+class Loop:
+    """The five steps around one generator and one judge, under one policy."""
+
+    def __init__(self, generator: object, judge: Judge, policy: Policy) -> None:
+        self.policy = policy
+        self._judge = judge
+        self._generator = as_generator(generator)
+        self._overriding = {
+            number: as_generator(one.model) for number, one in policy.overrides.items() if one.model is not None
+        }
+
+    def begin(self, messages: Messages, config: RunnableConfig) -> Move:
+        """Start a fresh record: nothing of an earlier turn is left."""
+        if not messages:
+            raise InputError("there are no messages to answer; give at least one, for instance ('user', 'Hello')")
+        if messages[-1].type == "ai":
+            raise InputError("the last message is an answer already; end with a message of the user or of a tool")
+        evidence = hidden.read(config, hidden.EVIDENCE) or {}
+        asked = next((one.text for one in reversed(messages) if one.type == "human"), "")
+        refinement = Refinement(
+            policy=self.policy,
+            question=asked,
+            evidence=Sample.read(user_input=asked, **evidence).model_dump(
+                mode="json", exclude_unset=True, exclude={"user_input", "response"}
+            )
+            if evidence
+            else {},
+            started_at=time.time(),
+            sampled=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
+        )
+        return Move(refinement=refinement, update={"refine": None}, events=(Event("begin", logged=False),))
+
+    def generate(self, messages: Messages, config: RunnableConfig) -> Move | Call:
+        """Send the prompt to the generator."""
+        refinement = self._recorded(config)
+        now = time.time()
+        limit = refinement.limit_reached(now)
+        if limit is not None:
+            return self._to_finish(refinement.stopped(*limit, now=now))
+        generator, temperature = self._generator_for(refinement.number)
+        prompt = refinement.prompt(messages)
+        quiet: RunnableConfig = {**hidden.quiet(config), "run_name": f"attempt {refinement.number}"}
+        return Call(
+            run=lambda: generator.draft(prompt, quiet, temperature),
+            arun=lambda: generator.adraft(prompt, quiet, temperature),
+            seconds=refinement.seconds_left(now),
+            config=quiet,
+            settle=lambda came_back, seconds: self._generated(refinement, messages, came_back, seconds),
+        )
+
+    def _generator_for(self, number: int) -> tuple[Generator, float | None]:
+        begun = [first for first in self._overriding if first <= number]
+        generator = self._overriding[max(begun)] if begun else self._generator
+        return generator, self.policy.override(number).temperature
+
+    def _generated(
+        self, refinement: Refinement, messages: Messages, came_back: Draft | Exception, seconds: float
+    ) -> Move:
+        now = time.time()
+        if isinstance(came_back, GraphBubbleUp | ConfigurationError | DraftError):
+            raise came_back
+        if isinstance(came_back, DeadlinePassed):
+            return self._to_finish(refinement.stopped("deadline", "the generator took too long", now=now))
+        if isinstance(came_back, Exception):
+            told = f"{type(came_back).__name__} from the generator on attempt {refinement.number}"
+            failed = refinement.stopped("generator_failed", told, now=now)
+            if failed.ending == "nothing":
+                raise GeneratorFailed(told, Outcome.of(failed, messages, None, now=now)) from came_back
+            return self._to_finish(failed)
+        more = refinement.drafted(
+            came_back.answer,
+            steps=came_back.steps,
+            evidence=came_back.evidence,
+            usage=_priced(came_back, self.policy),
+            latency_s=seconds,
+        )
+        return Move(
+            refinement=more,
+            goto="finish" if more.done else "judge",
+            events=self._drafted_events(more.attempts[-1]),
+        )
+
+    def judge(self, messages: Messages, config: RunnableConfig) -> Move | Call:
+        """Ask the judge about the draft."""
+        refinement = self._recorded(config)
+        now = time.time()
+        attempt = refinement.attempts[-1]
+        if not attempt.text.strip():
+            return self._judged(refinement, empty_answer())
+        limit = refinement.limit_reached(now)
+        if limit is not None:
+            return self._to_finish(refinement.stopped(*limit, now=now))
+        sample = sample_of(messages, attempt, refinement.evidence)
+        allowance = refinement.allowance(now)
+        quiet = hidden.quiet(config)
+
+        def run() -> Verdict:
+            with within(allowance), watched(quiet):
+                return self._judge(sample)
+
+        async def arun() -> Verdict:
+            with within(allowance), watched(quiet):
+                return await self._judge.acall(sample)
+
+        return Call(
+            run=run,
+            arun=arun,
+            seconds=refinement.seconds_left(now),
+            config=quiet,
+            settle=lambda came_back, _: self._judged(refinement, _as_verdict(came_back)),
+        )
+
+    def _judged(self, refinement: Refinement, verdict: Verdict) -> Move:
+        told = refinement.judged(verdict, now=time.time())
+        return Move(
+            refinement=told,
+            goto="finish" if told.done else "augment",
+            events=self._judged_events(told),
+        )
+
+    def augment(self, messages: Messages, config: RunnableConfig) -> Move:
+        """Add the draft and its feedback to what the generator is sent next."""
+        del messages
+        return Move(refinement=self._recorded(config).augmented())
+
+    def finish(self, messages: Messages, config: RunnableConfig) -> Move:
+        """Append the answer, and only the answer, to the conversation."""
+        refinement = self._recorded(config)
+        now = time.time()
+        answer, refinement = self._answer(refinement, messages, now)
+        outcome = Outcome.of(refinement, messages, answer, now=now)
+        metadata = {**answer.response_metadata, "refine": outcome.summary()}
+        final = answer.model_copy(update={"id": str(uuid4()), "response_metadata": metadata})
+        return Move(
+            refinement=refinement,
+            update={"messages": [final], "refine": outcome.summary()},
+            events=(_finished(refinement),),
+        )
+
+    def _answer(self, refinement: Refinement, messages: Messages, now: float) -> tuple[AIMessage, Refinement]:
+        """Choose what to release, or raise that nothing may be."""
+        match refinement.ending:
+            case "fallback":
+                return AIMessage(self.policy.fallback or ""), refinement
+            case "answer" if refinement.chosen is not None:
+                return refinement.chosen.answer, refinement
+            case "interrupt" if refinement.chosen is not None:
+                return self._reviewed(refinement, refinement.chosen, messages, now)
+            case ending:
+                raise self._unanswered(refinement, messages, now, raised=ending == "raise")
+
+    def _unanswered(self, refinement: Refinement, messages: Messages, now: float, *, raised: bool) -> Unanswered:
+        outcome = Outcome.of(refinement, messages, None, now=now)
+        told = f"no answer may be released: {refinement.stop_reason} after {len(refinement.attempts)} attempts"
+        told = f"{told} ({refinement.detail})" if refinement.detail else told
+        if not raised:
+            return Unanswered(told, outcome)
+        return (JudgeFailed if refinement.stop_reason == "judge_failed" else NotAccepted)(told, outcome)
+
+    def _reviewed(
+        self, refinement: Refinement, attempt: Attempt, messages: Messages, now: float
+    ) -> tuple[AIMessage, Refinement]:
+        """Put the best attempt to a human; see `graphs.self_refine` for the answers understood."""
+        decision = interrupt(
+            {
+                "stop_reason": refinement.stop_reason,
+                "attempts": len(refinement.attempts),
+                "answer": attempt.text,
+                "rating": attempt.rating,
+                "feedback": attempt.feedback,
+            }
+        )
+        match decision:
+            case True | "accept":
+                return attempt.answer, refinement.with_detail("released by a reviewer")
+            case False | "reject":
+                refused = refinement.with_detail("refused by a reviewer")
+                raise self._unanswered(refused, messages, now, raised=True)
+            case {"answer": str(text)} | str(text):
+                return AIMessage(text), refinement.with_detail("written by a reviewer")
+            case _:
+                raise InputError(
+                    f"a review is 'accept', 'reject' or {{'answer': 'the text to send'}}, not {decision!r}"
+                )
+
+    def _recorded(self, config: RunnableConfig) -> Refinement:
+        return Refinement.from_state(hidden.read(config, hidden.CHANNEL), self.policy)
+
+    def _to_finish(self, refinement: Refinement) -> Move:
+        last = refinement.attempts[-1] if refinement.attempts else None
+        unjudged = last is not None and last.verdict is None and last is not refinement.chosen
+        events = (_discard(last),) if self.policy.show_drafts and last is not None and unjudged else ()
+        return Move(refinement=refinement, goto="finish", events=events)
+
+    def _drafted_events(self, attempt: Attempt) -> tuple[Event, ...]:
+        figures = {
+            "attempt": attempt.number,
+            "calls": attempt.usage.calls,
+            "tokens": attempt.usage.tokens,
+            "latency_s": round(attempt.latency_s, 6),
+        }
+        shown = Event("draft", {"attempt": attempt.number}, {"text": attempt.text}, logged=False, show=True)
+        return (
+            Event("attempt", figures, {"text": attempt.text}),
+            *((shown,) if self.policy.show_drafts else ()),
+        )
+
+    def _judged_events(self, refinement: Refinement) -> tuple[Event, ...]:
+        attempt = refinement.attempts[-1]
+        verdict = attempt.verdict or Verdict.without_score("judge_failed")
+        figures = {
+            "attempt": attempt.number,
+            "judge": verdict.judge,
+            "rating": verdict.rating,
+            "score": verdict.score,
+            "accepted": refinement.passed,
+            "unscored": verdict.unscored,
+            "tokens": verdict.usage.tokens,
+            "latency_s": round(verdict.latency_s, 6),
+        }
+        told = Event("verdict", figures, {"rationale": verdict.rationale, "feedback": verdict.feedback})
+        released = refinement.done and refinement.chosen is attempt
+        return (told, _discard(attempt)) if self.policy.show_drafts and not released else (told,)
+
+
+def _discard(attempt: Attempt) -> Event:
+    return Event("discard", {"attempt": attempt.number}, logged=False)
+
+
+def _finished(refinement: Refinement) -> Event:
+    usage = refinement.usage
+    figures = {
+        "stop_reason": refinement.stop_reason,
+        "passed": refinement.passed,
+        "attempts": len(refinement.attempts),
+        "calls": usage.calls,
+        "tokens": usage.tokens,
+        "detail": refinement.detail,
+    }
+    return Event("finish", figures)
+
+
+def _priced(draft: Draft, policy: Policy) -> Usage:
+    return sum((priced(usage, model, policy.prices) for model, usage in draft.calls), Usage())
+
+
+def _as_verdict(came_back: Verdict | Exception) -> Verdict:
+    if isinstance(came_back, DeadlinePassed):
+        return Verdict.without_score("deadline", "the judge took too long")
+    if isinstance(came_back, Exception):
+        raise came_back
+    return came_back

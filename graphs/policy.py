@@ -1,0 +1,132 @@
+"""When to accept, when to stop, and what to return: decisions as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage, AnyMessage
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from graphs.augment import AUGMENTERS, Augmenter, AugmenterName
+from judges.allowance import Price
+from judges.errors import ConfigurationError
+from judges.verdict import Rating
+
+OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
+OnJudgeError = Literal["accept", "reject", "raise"]
+
+
+class Override(BaseModel):
+    """What is different from some attempt on.
+
+    Args:
+        temperature: Sampling temperature for a chat model.
+        model: Another generator, for instance a stronger chat model or its `"provider:model"` name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    temperature: float | None = Field(default=None, ge=0)
+    model: Any = None
+
+
+class Policy(BaseModel):
+    """When to accept an answer, when to stop trying, and what to return then.
+
+    Args:
+        success_rating: Rating from 1 to 4 at which an answer is accepted.
+        max_attempts: Most answers generated, the first one included; 1 judges once and never retries.
+        on_exhausted: What to return when trying ends without acceptance: the `"best"` attempt (highest score,
+            the latest on a tie), the `"last"` one, `"raise"` `NotAccepted`, the `"fallback"` text, or
+            `"interrupt"` the graph for a human to decide.
+        fallback: The text for `on_exhausted="fallback"`.
+        on_judge_error: What to do when the judge gives no verdict: `"accept"` the draft and flag it,
+            `"reject"` it and return the best judged attempt so far, or `"raise"` `JudgeFailed`. Only under
+            `"accept"` is an answer ever released that no judge has rated.
+        max_calls: Most model calls, of generator and judges together.
+        max_tokens: Tokens, of generator and judges together, after which no call is made any more.
+        max_cost: US dollars likewise. Needs `prices`; an unknown price ends the loop, since the budget could
+            not be kept.
+        deadline_s: Seconds from the question after which nothing is waited for any more.
+        prices: Price of each model, by model name or its beginning.
+        patience: Stop after this many attempts in a row that were no better than the best before them.
+        augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
+            `"feedback_only"` (as Spring AI's advisor), `"all_drafts"` (every draft with rating and feedback),
+            or a function from the attempts to messages.
+        overrides: What changes from an attempt number on, for instance `{2: {"temperature": 0.8}}`.
+        skip: Returns an answer unjudged where it says so. Turns that call a tool are always skipped.
+        sample_rate: Share of questions that are judged at all, 0 to 1; the rest is returned unjudged.
+        shadow: Judge and log, but return the first draft whatever the verdict.
+        show_drafts: Send drafts out as progress events, each ended by a discard event unless it is the answer.
+        log_texts: Write drafts, rationale and feedback to the log.
+
+    Raises:
+        ConfigurationError: If a setting is unknown or out of its range; the message names it and the remedy.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    success_rating: Rating = 3
+    max_attempts: int = Field(default=3, ge=1, strict=True)
+    on_exhausted: OnExhausted = "best"
+    fallback: str | None = None
+    on_judge_error: OnJudgeError = "accept"
+    max_calls: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_cost: float | None = Field(default=None, gt=0)
+    deadline_s: float | None = Field(default=None, gt=0)
+    prices: Mapping[str, Price] = {}
+    patience: int | None = Field(default=None, ge=1)
+    augment: AugmenterName | Callable[[Any], list[AnyMessage]] = "last_draft"
+    overrides: Mapping[int, Override] = {}
+    skip: Callable[[AIMessage], bool] | None = None
+    sample_rate: float = Field(default=1.0, ge=0, le=1)
+    shadow: bool = False
+    show_drafts: bool = False
+    log_texts: bool = False
+
+    def __init__(self, **settings: Any) -> None:
+        """Check the settings; see the class."""
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise ConfigurationError(_one_line(error)) from None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Policy:
+        if self.on_exhausted == "fallback" and not self.fallback:
+            raise ValueError("on_exhausted='fallback' needs fallback='the text to return'")
+        if self.max_cost is not None and not self.prices:
+            raise ValueError("max_cost needs prices={'model name': Price(input=..., output=...)}")
+        if any(number < 1 for number in self.overrides):
+            raise ValueError(f"overrides is keyed by attempt numbers from 1, not {sorted(self.overrides)}")
+        return self
+
+    def override(self, attempt: int) -> Override:
+        """Return what is different at an attempt: the entry with the highest number not above it."""
+        begun = [number for number in self.overrides if number <= attempt]
+        return self.overrides[max(begun)] if begun else _NO_OVERRIDE
+
+    @property
+    def augmenter(self) -> Augmenter:
+        """The function behind `augment`."""
+        return AUGMENTERS[self.augment] if isinstance(self.augment, str) else self.augment
+
+
+_NO_OVERRIDE = Override()
+
+
+def _one_line(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    name = str(fault["loc"][0]) if fault["loc"] else ""
+    if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+        near = get_close_matches(name, Policy.model_fields, n=1)
+        known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(Policy.model_fields))}"
+        return f"a policy has no setting {name!r} (given {fault['input']!r}); {known}"
+    told = fault["msg"].removeprefix("Value error, ")
+    if not name:
+        return told
+    place = ".".join(str(part) for part in fault["loc"] if not str(part).startswith(("function-", "literal[")))
+    return f"policy setting {place}: {told[0].lower()}{told[1:]} (given {fault['input']!r})"

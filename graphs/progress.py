@@ -1,0 +1,90 @@
+"""Telling the world how far the loop is: custom stream events, callback events and the log, from one event."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from langchain_core.callbacks import BaseCallbackManager, adispatch_custom_event, dispatch_custom_event
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_stream_writer
+
+_LOGGER = "refine"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in the loop.
+
+    Args:
+        name: `begin`, `draft`, `attempt`, `verdict`, `discard` or `finish`.
+        figures: Numbers and codes; never judged text.
+        texts: Judged text, for those who asked for it.
+        streamed: Whether the client's stream hears of it.
+        logged: Whether the log does.
+        show: Whether the stream gets the texts too.
+    """
+
+    name: str
+    figures: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    streamed: bool = True
+    logged: bool = True
+    show: bool = False
+
+    def payload(self) -> dict[str, Any]:
+        """Give the event as the stream sends it."""
+        return {"type": "refine", "event": self.name, **self.figures, **(self.texts if self.show else {})}
+
+
+def tell(events: Sequence[Event], config: RunnableConfig, *, log_texts: bool) -> None:
+    """Send events to the graph's custom stream, to callback handlers, and to the log."""
+    _write(events, log_texts=log_texts)
+    if _listened_to(config):
+        for event in events:
+            if event.streamed:
+                dispatch_custom_event(f"refine.{event.name}", event.payload(), config=config)
+
+
+async def atell(events: Sequence[Event], config: RunnableConfig, *, log_texts: bool) -> None:
+    """Send events without blocking; otherwise as `tell`."""
+    _write(events, log_texts=log_texts)
+    if _listened_to(config):
+        for event in events:
+            if event.streamed:
+                await adispatch_custom_event(f"refine.{event.name}", event.payload(), config=config)
+
+
+def _write(events: Sequence[Event], *, log_texts: bool) -> None:
+    send = get_stream_writer()
+    log = _log()
+    for event in events:
+        if event.streamed:
+            send(event.payload())
+        if event.logged and log is not None:
+            log.info(event.name, **event.figures, **(event.texts if log_texts else {}))
+
+
+def _listened_to(config: RunnableConfig) -> bool:
+    callbacks = config.get("callbacks")
+    return bool(callbacks.handlers if isinstance(callbacks, BaseCallbackManager) else callbacks)
+
+
+def _log() -> Any:
+    """Find where to log: the user's structlog, else the standard logger `refine`; None where nobody listens.
+
+    An unconfigured structlog would print to standard output, which is not a library's to write on.
+    """
+    if structlog.is_configured():
+        return structlog.get_logger(_LOGGER)
+    logger = logging.getLogger(_LOGGER)
+    if not logger.isEnabledFor(logging.INFO):
+        return None
+    return structlog.wrap_logger(
+        logger,
+        processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )

@@ -1,0 +1,51 @@
+"""Each judge as a named run, for whoever traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import (
+    get_callback_manager_for_config,
+    patch_config,
+    var_child_runnable_config,
+)
+
+from graphs import hidden
+from judges.drive import observer
+from judges.judge import Judge
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+
+@contextmanager
+def watched(config: RunnableConfig) -> Iterator[None]:
+    """Make every judge called in the block, members of a panel included, a run of its own under `config`.
+
+    Without callbacks nothing is set up and nothing is spent.
+    """
+    if not config.get("callbacks"):
+        yield
+        return
+    token = observer.set(lambda judge, sample: _run_of(judge, sample, config))
+    try:
+        yield
+    finally:
+        observer.reset(token)
+
+
+@contextmanager
+def _run_of(judge: Judge, sample: Sample, config: RunnableConfig) -> Iterator[Callable[[Verdict], None]]:
+    parent = var_child_runnable_config.get() or config
+    run = get_callback_manager_for_config(parent).on_chain_start(
+        None, sample.model_dump(mode="json", exclude_defaults=True), name=judge.name
+    )
+    verdicts: list[Verdict] = []
+    try:
+        with hidden.inside(patch_config(parent, callbacks=run.get_child())):
+            yield verdicts.append
+    except BaseException as error:
+        run.on_chain_error(error)
+        raise
+    run.on_chain_end({} if not verdicts else verdicts[-1].model_dump(mode="json", exclude_defaults=True))

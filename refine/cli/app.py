@@ -1,0 +1,125 @@
+"""The commands and their options; what they do stands in modules imported when one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="refine",
+    help="Judge answers of a chat application, offline.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_INTERRUPTED = 130
+"""What a shell expects of a program that was stopped with Ctrl-C."""
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands an option's value on by position
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - only here
+
+        typer.echo(f"refine {version('selfrefine')}")
+        raise typer.Exit
+
+
+@app.callback()
+def refine(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Judge answers of a chat application, offline."""
+
+
+@app.command(no_args_is_help=True)
+def evaluate(
+    rows: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ROWS", help="Dataset: .jsonl, one object per line, or .csv with a header.", show_default=False
+        ),
+    ],
+    *,
+    judge: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME[:KEY=VALUE,...]",
+            help="Judge by name, with settings if it takes any; repeat it for several. "
+            "E.g. helpfulness, length:at_most=80,unit=words",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="RUN", help="New folder for results.jsonl and summary.json.", show_default=False),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="PROVIDER:NAME", help="Model that the judges ask. E.g. openai:gpt-5-mini"),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="OpenAI-compatible server of the model. E.g. http://localhost:8000/v1"),
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(metavar="en|zh|ru", help="Language of the judges' prompts. Default: the row's.")
+    ] = None,
+    max_concurrency: Annotated[int, typer.Option(min=1, metavar="N", help="Rows judged at once.")] = 8,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Judge the first N rows only.")] = None,
+    keep_unreadable: Annotated[
+        bool,
+        typer.Option("--keep-unreadable", help="Keep rows that cannot be read, unscored, instead of stopping."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")] = False,
+) -> None:
+    """Judge every row of a dataset.
+
+    Example: refine evaluate rows.jsonl --judge helpfulness --judge length:at_most=400 --model openai:gpt-5-mini
+    --out runs/first
+
+    A row is what was asked and what was answered: {"question": ..., "answer": ...}, and whatever else there is
+    (contexts, reference, messages, ...). A setting's value is read as JSON where it is JSON, else as text; a
+    second judge of one kind needs a name=... of its own.
+
+    Exit code: 0 judged, 1 nothing could be scored, 2 bad input.
+    """
+    with _one_line_errors(out):
+        from refine.cli.evaluation import Order, carry_out  # noqa: PLC0415 - loads pydantic, rich and the judges
+
+        order = Order(
+            rows=rows,
+            judges=tuple(judge),
+            out=out,
+            model=model,
+            base_url=base_url,
+            language=language,
+            max_concurrency=max_concurrency,
+            limit=limit,
+            keep_unreadable=keep_unreadable,
+            as_json=as_json,
+        )
+        raise typer.Exit(carry_out(order))
+
+
+@contextmanager
+def _one_line_errors(out: Path) -> Iterator[None]:
+    """Say in one line what is wrong with the input, and end with 2."""
+    from judges import JudgesError  # noqa: PLC0415 - loads pydantic
+
+    try:
+        yield
+    except (JudgesError, OSError) as error:
+        typer.echo(f"refine: {' '.join(str(error).splitlines())}", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo(f"refine: interrupted; what was judged so far is in {out}", err=True)
+        raise typer.Exit(_INTERRUPTED) from None

@@ -1,0 +1,91 @@
+"""Judges as they are named on a command line: `length`, `length:at_most=80,unit=words`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from judges import ConfigurationError, Judge, load
+
+_NEXT_SETTING = re.compile(r",(?=\s*\w+=)")
+_ANY_MODEL = "any:model"
+"""Stands in for a model, to find out whether a judge would take one; it is never asked."""
+
+
+def judges_named(
+    specs: Sequence[str], *, model: str | None, base_url: str | None, language: str | None
+) -> list[Judge]:
+    """Make the judges of a command line; those that ask a model share the one given.
+
+    Raises:
+        ConfigurationError: If a name or a setting is wrong, or a model is needed and there is none.
+    """
+    if base_url is not None and model is None:
+        raise ConfigurationError(f"--base-url {base_url} needs --model, the model's name on that server")
+    named = [(spec, *_parsed(spec)) for spec in specs]
+    asking = [_asks_a_model(spec, name, settings) for spec, name, settings in named]
+    if any(asking) and model is None:
+        first = next(name for asks, (_, name, _) in zip(asking, named, strict=True) if asks)
+        raise ConfigurationError(f"the judge {first!r} asks a model; add one, e.g. --model openai:gpt-5-mini")
+    chat = _chat_model(model, base_url) if any(asking) and model is not None else None
+    shared = {"model": chat} if language is None else {"model": chat, "language": language}
+    return [
+        _loaded(spec, name, {**shared, **settings} if asks else settings)
+        for asks, (spec, name, settings) in zip(asking, named, strict=True)
+    ]
+
+
+def _parsed(spec: str) -> tuple[str, dict[str, Any]]:
+    name, _, rest = spec.partition(":")
+    settings = {}
+    for setting in _NEXT_SETTING.split(rest) if rest.strip() else []:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip().isidentifier():
+            raise ConfigurationError(
+                f"--judge {spec!r}: {setting!r} is no setting; write {name}:key=value,key=value"
+            )
+        settings[key.strip()] = _value(text)
+    if isinstance(settings.get("levels"), dict):
+        settings["levels"] = {int(key) if key.isdigit() else key: text for key, text in settings["levels"].items()}
+    return name.strip(), settings
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _asks_a_model(spec: str, name: str, settings: dict[str, Any]) -> bool:
+    """Tell whether a judge needs a model: it can be made with one, and not without."""
+    try:
+        load(name, **settings)
+    except ConfigurationError as error:
+        try:
+            load(name, model=_ANY_MODEL, **settings)
+        except ConfigurationError as also:
+            told = error if "'model'" in str(also) else also
+            raise ConfigurationError(f"--judge {spec!r}: {told}") from told
+        return True
+    return False
+
+
+def _loaded(spec: str, name: str, settings: dict[str, Any]) -> Judge:
+    try:
+        return load(name, **settings)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--judge {spec!r}: {error}") from error
+
+
+def _chat_model(name: str, base_url: str | None) -> object:
+    """Create the model now, so that a missing package or key is told before a run begins."""
+    from judges.models.langchain import chat_model  # noqa: PLC0415 - leads to LangChain
+
+    if base_url is None:
+        return chat_model(name, max_retries=0)
+    settings = {} if os.environ.get("OPENAI_API_KEY") else {"api_key": "none-needed"}
+    return chat_model(f"openai:{name.removeprefix('openai:')}", base_url=base_url, max_retries=0, **settings)

@@ -1,0 +1,98 @@
+"""The table that ends an evaluation: one line per judge, and what went wrong beneath it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from judges.offline import Row, Summary
+
+_COLOURS = {1: "red", 2: "yellow", 3: "green", 4: "bright_green"}
+_BARS = " ▁▂▃▄▅▆▇█"
+_MOST = len(_BARS) - 1
+
+
+class Faults:
+    """The first fault of each kind, with how often it came, so that the table can tell what happened."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], tuple[int, str]] = {}
+        self._times: dict[tuple[str, str], int] = {}
+
+    def note(self, row: Row) -> None:
+        """Look a row over for cells without a score."""
+        if row.error:
+            self._count("", "unreadable", row.index, row.error)
+            return
+        for name, verdict in row.verdicts.items():
+            if verdict.unscored is not None:
+                self._count(name, verdict.unscored, row.index, verdict.detail)
+
+    def lines(self) -> list[str]:
+        """Tell each kind of fault in a line: how often, where first, and why."""
+        return [
+            f"{self._times[kind]} x {' '.join(filter(None, kind))}, first in row {index + 1}: {detail}"
+            for kind, (index, detail) in self._first.items()
+        ]
+
+    def _count(self, judge: str, reason: str, index: int, detail: str) -> None:
+        kind = (judge, reason)
+        self._first.setdefault(kind, (index, detail))
+        self._times[kind] = self._times.get(kind, 0) + 1
+
+
+def show(console: Console, summary: Mapping[str, Summary], faults: Faults, *, place: Path, seconds: float) -> None:
+    """Print the table, the faults, and where the results are."""
+    console.print(_table(summary, bars=not console.options.ascii_only))
+    for line in faults.lines():
+        console.print(Text(f" ! {line}", style="yellow"), soft_wrap=True)
+    rows = next(iter(summary.values())).n
+    console.print(Text(f" {rows:,} rows in {seconds:.1f} s, written to {place}", style="dim"), soft_wrap=True)
+
+
+def _table(summary: Mapping[str, Summary], *, bars: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("judge", overflow="fold")
+    table.add_column("mean", justify="right")
+    for rating, colour in _COLOURS.items():
+        table.add_column(f"{rating}", justify="right", style=colour, header_style=f"bold {colour}")
+    table.add_column("passed", justify="right")
+    table.add_column("unscored")
+    table.add_column("calls", justify="right")
+    table.add_column("tokens", justify="right")
+    table.add_column("s/row", justify="right")
+    for name, one in summary.items():
+        table.add_row(name, *_cells(one, bars=bars))
+    return table
+
+
+def _cells(one: Summary, *, bars: bool) -> list[str | Text]:
+    most = max(one.ratings.values())
+    ratings = [_count(number, most, bars=bars) for number in one.ratings.values()]
+    unscored = "\n".join(f"{number:,} {reason}" for reason, number in one.unscored.items())
+    return [
+        Text(_number(one.mean, ".3f"), style="bold"),
+        *ratings,
+        _number(one.passed, ".1%"),
+        Text(unscored or "-", style="yellow" if unscored else "dim"),
+        f"{one.usage.calls:,}",
+        f"{one.usage.tokens:,}",
+        _number(one.latency_s, ".2f"),
+    ]
+
+
+def _count(number: int, most: int, *, bars: bool) -> Text:
+    """Show a count, with a bar as high as its share of the highest."""
+    if not number:
+        return Text("0", style="dim")
+    bar = f"{_BARS[max(1, round(_MOST * number / most))]} " if bars else ""
+    return Text(f"{bar}{number:,}")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
