@@ -16,6 +16,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, R
 from langgraph.pregel import Pregel
 from pydantic import JsonValue
 
+from graphs import hidden
 from graphs.errors import DraftError
 from judges.drive import waited_for
 from judges.errors import ConfigurationError
@@ -132,7 +133,7 @@ class _FunctionGenerator:
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _no_temperature(temperature, self._name)
-        if config.get("callbacks"):
+        if hidden.listeners(config):
             made = self._traced().invoke(prompt, config)
         else:
             made = waited_for(self._function(list(prompt)))
@@ -140,7 +141,7 @@ class _FunctionGenerator:
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _no_temperature(temperature, self._name)
-        if config.get("callbacks"):
+        if hidden.listeners(config):
             made = await self._traced().ainvoke(prompt, config)
         elif self._async:
             made = await _awaited(self._function(list(prompt)))

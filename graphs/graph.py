@@ -13,7 +13,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from graphs.loop import Loop, Step
+from graphs import hidden
+from graphs.loop import Entrance, Loop, Step
 from graphs.policy import Policy
 from judges.coerce import as_judge
 from judges.judge import Judge
@@ -83,21 +84,17 @@ def self_refine(
     _warn_of_self_judging(generator, spoken)
     loop = Loop(generator, spoken, policy)
     graph = StateGraph(_State, input_schema=Question, output_schema=Answered)
+    graph.add_conditional_edges(START, Entrance(loop.begin), {"begin": "generate"})
     for step, decide, targets in (
-        ("begin", loop.begin, None),
-        ("generate", loop.generate, ("judge", "finish")),
-        ("judge", loop.judge, ("augment", "finish")),
-        ("augment", loop.augment, None),
+        ("generate", loop.generate, {"judge": "", "finish": ""}),
+        ("judge", loop.judge, {"generate": "augment", "finish": ""}),
         ("finish", loop.finish, None),
     ):
         node = Step(step, decide, log_texts=policy.log_texts)
         graph.add_node(step, node, input_schema=Conversation, destinations=targets)
-    graph.add_edge(START, "begin")
-    graph.add_edge("begin", "generate")
-    graph.add_edge("augment", "generate")
     graph.add_edge("finish", END)
     compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
-    compiled.stream_channels = ["messages", "refine"]
+    compiled.stream_channels = ["messages", hidden.SUMMARY]
     return compiled
 
 

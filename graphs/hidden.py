@@ -8,19 +8,22 @@ other, and left out of what the graph streams and returns. Tests look at every s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, CallbackManager
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
 
-CHANNEL = "refinement"
-EVIDENCE = "evidence"
+RECORD = "refinement"
+"""The hidden channel: the record of the refinement, drafts included."""
 
-_READ, _SEND = "__pregel_read", "__pregel_send"
+SUMMARY = "refine"
+"""The visible channel: a summary of the record without any rejected text."""
+
+_READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
 _STREAMS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 
@@ -29,9 +32,14 @@ def read(config: RunnableConfig, channel: str) -> Any:
     return config["configurable"][_READ]([channel]).get(channel)
 
 
-def write(config: RunnableConfig, channel: str, value: Mapping[str, Any]) -> None:
+def write(config: RunnableConfig, channel: str, value: object) -> None:
     """Write a channel from inside a node; it is applied, and stored, when the node is done."""
     config["configurable"][_SEND]([(channel, value)])
+
+
+def stored(config: RunnableConfig) -> bool:
+    """Tell whether what is written will be put into a checkpoint, and so must be plain data."""
+    return config["configurable"].get(_CHECKPOINTER) is not None
 
 
 def quiet(config: RunnableConfig) -> RunnableConfig:
@@ -39,27 +47,39 @@ def quiet(config: RunnableConfig) -> RunnableConfig:
 
     Everything else is kept, a checkpointer included, so that an agent may still interrupt and resume.
     """
-    callbacks = config.get("callbacks")
-    handlers = _handlers(callbacks)
-    kept = [one for one in handlers if not isinstance(one, _StreamingCallbackHandler)]
     given = config.get("configurable") or {}
     silent: RunnableConfig = {
+        "callbacks": _manager(config, streaming=False),
         "configurable": {key: value for key, value in given.items() if key not in _STREAMS},
         "recursion_limit": config.get("recursion_limit", 10_000),
     }
-    if kept and isinstance(callbacks, BaseCallbackManager):
-        manager = callbacks.copy()
-        for handler in handlers:
-            if handler not in kept:
-                manager.remove_handler(handler)
-        silent |= {"callbacks": manager, "tags": config.get("tags", []), "metadata": config.get("metadata", {})}
+    if listeners(silent):
+        silent |= {"tags": config.get("tags", []), "metadata": config.get("metadata", {})}
     return silent
 
 
-def _handlers(callbacks: Any) -> list[BaseCallbackHandler]:
-    if isinstance(callbacks, BaseCallbackManager):
-        return callbacks.handlers
-    return list(callbacks or ())
+def loud(config: RunnableConfig) -> RunnableConfig:
+    """Make the config that reaches the client's streams alone."""
+    return {**config, "callbacks": _manager(config, streaming=True)}
+
+
+def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
+    """List the handlers that hear what happens under a config."""
+    callbacks = config.get("callbacks")
+    return callbacks.handlers if isinstance(callbacks, BaseCallbackManager) else list(callbacks or ())
+
+
+def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager:
+    """Keep the handlers that feed streams, or the others; a manager without any silences what is inherited."""
+    given = config.get("callbacks")
+    heard = [one for one in listeners(config) if isinstance(one, _StreamingCallbackHandler) is streaming]
+    if not heard or not isinstance(given, BaseCallbackManager):
+        return CallbackManager(handlers=heard, inheritable_handlers=heard)
+    manager = given.copy()
+    for handler in given.handlers:
+        if handler not in heard:
+            manager.remove_handler(handler)
+    return manager
 
 
 @contextmanager

@@ -1,5 +1,9 @@
 """The steps of the loop: begin, generate, judge, augment, finish.
 
+Generate, judge and finish are nodes of the graph. Begin and augment only hand data on, so they run on the edges
+they stand on, into the graph and from the judge back to the generator: each node costs as much as a model call
+costs a client.
+
 A step decides without I/O, from the refinement so far, and comes to a `Move`, or to a `Call` that must be made
 before it can tell. `Step` carries both out inside a LangGraph node, sync or async.
 """
@@ -41,14 +45,14 @@ class Move:
     """What a step comes to.
 
     Args:
-        refinement: The record from now on; None leaves it.
-        goto: The next node, where the graph has no fixed edge.
+        refinement: The record from now on.
+        goto: The next node; None ends.
         update: What to put into the graph's visible state.
         events: What to tell the world.
     """
 
-    refinement: Refinement | None = None
-    goto: Literal["judge", "augment", "finish"] | None = None
+    refinement: Refinement
+    goto: Literal["generate", "judge", "finish"] | None = None
     update: Mapping[str, Any] | None = None
     events: tuple[Event, ...] = ()
 
@@ -114,14 +118,34 @@ class Step(Runnable[Any, Any]):
         return _carried_out(move, config)
 
 
+class Entrance(Runnable[Any, str]):
+    """The edge into the graph: begins the record and says where to go."""
+
+    def __init__(self, begin: Callable[[Mapping[str, Any], RunnableConfig], str]) -> None:
+        self.name = "begin"
+        self._begin = begin
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        """Begin."""
+        return self._begin(input, config or {})
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        """Begin; nothing blocks."""
+        return self._begin(input, config or {})
+
+
 def _carried_out(move: Move, config: RunnableConfig) -> Any:
-    if move.refinement is not None:
-        hidden.write(config, hidden.CHANNEL, move.refinement.to_state())
+    hidden.write(config, hidden.RECORD, _written(move.refinement, config))
     return move.update if move.goto is None else Command(goto=move.goto)
 
 
+def _written(refinement: Refinement, config: RunnableConfig) -> object:
+    """Give the record as plain data where it goes into a checkpoint, else as it is."""
+    return refinement.to_state() if hidden.stored(config) else refinement
+
+
 class Loop:
-    """The five steps around one generator and one judge, under one policy."""
+    """The steps around one generator and one judge, under one policy."""
 
     def __init__(self, generator: object, judge: Judge, policy: Policy) -> None:
         self.policy = policy
@@ -131,26 +155,24 @@ class Loop:
             number: as_generator(one.model) for number, one in policy.overrides.items() if one.model is not None
         }
 
-    def begin(self, messages: Messages, config: RunnableConfig) -> Move:
-        """Start a fresh record: nothing of an earlier turn is left."""
+    def begin(self, question: Mapping[str, Any], config: RunnableConfig) -> Literal["begin"]:
+        """Start a fresh record, so that nothing of an earlier turn is left; runs on the edge into the graph."""
+        messages: Messages = question.get("messages") or ()
         if not messages:
             raise InputError("there are no messages to answer; give at least one, for instance ('user', 'Hello')")
         if messages[-1].type == "ai":
             raise InputError("the last message is an answer already; end with a message of the user or of a tool")
-        evidence = hidden.read(config, hidden.EVIDENCE) or {}
         asked = next((one.text for one in reversed(messages) if one.type == "human"), "")
         refinement = Refinement(
             policy=self.policy,
             question=asked,
-            evidence=Sample.read(user_input=asked, **evidence).model_dump(
-                mode="json", exclude_unset=True, exclude={"user_input", "response"}
-            )
-            if evidence
-            else {},
+            evidence=_evidence(question.get("evidence")),
             started_at=time.time(),
             sampled=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
         )
-        return Move(refinement=refinement, update={"refine": None}, events=(Event("begin", logged=False),))
+        hidden.write(config, hidden.RECORD, _written(refinement, config))
+        hidden.write(config, hidden.SUMMARY, None)
+        return "begin"
 
     def generate(self, messages: Messages, config: RunnableConfig) -> Move | Call:
         """Send the prompt to the generator."""
@@ -233,17 +255,12 @@ class Loop:
         )
 
     def _judged(self, refinement: Refinement, verdict: Verdict) -> Move:
+        """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
         told = refinement.judged(verdict, now=time.time())
-        return Move(
-            refinement=told,
-            goto="finish" if told.done else "augment",
-            events=self._judged_events(told),
-        )
-
-    def augment(self, messages: Messages, config: RunnableConfig) -> Move:
-        """Add the draft and its feedback to what the generator is sent next."""
-        del messages
-        return Move(refinement=self._recorded(config).augmented())
+        events = self._judged_events(told)
+        if told.done:
+            return Move(refinement=told, goto="finish", events=events)
+        return Move(refinement=told.augmented(), goto="generate", events=events)
 
     def finish(self, messages: Messages, config: RunnableConfig) -> Move:
         """Append the answer, and only the answer, to the conversation."""
@@ -306,7 +323,7 @@ class Loop:
                 )
 
     def _recorded(self, config: RunnableConfig) -> Refinement:
-        return Refinement.from_state(hidden.read(config, hidden.CHANNEL), self.policy)
+        return Refinement.read(hidden.read(config, hidden.RECORD), self.policy)
 
     def _to_finish(self, refinement: Refinement) -> Move:
         last = refinement.attempts[-1] if refinement.attempts else None
@@ -343,6 +360,13 @@ class Loop:
         told = Event("verdict", figures, {"rationale": verdict.rationale, "feedback": verdict.feedback})
         released = refinement.done and refinement.chosen is attempt
         return (told, _discard(attempt)) if self.policy.show_drafts and not released else (told,)
+
+
+def _evidence(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Read the evidence that came with a question as fields of a sample, under their canonical names."""
+    if not given:
+        return {}
+    return Sample.read(given).model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})
 
 
 def _discard(attempt: Attempt) -> Event:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from langchain_core.callbacks import BaseCallbackManager, adispatch_custom_event, dispatch_custom_event
+from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_stream_writer
+
+from graphs import hidden
 
 _LOGGER = "refine"
 
@@ -43,7 +45,7 @@ class Event:
 def tell(events: Sequence[Event], config: RunnableConfig, *, log_texts: bool) -> None:
     """Send events to the graph's custom stream, to callback handlers, and to the log."""
     _write(events, log_texts=log_texts)
-    if _listened_to(config):
+    if hidden.listeners(config):
         for event in events:
             if event.streamed:
                 dispatch_custom_event(f"refine.{event.name}", event.payload(), config=config)
@@ -52,7 +54,7 @@ def tell(events: Sequence[Event], config: RunnableConfig, *, log_texts: bool) ->
 async def atell(events: Sequence[Event], config: RunnableConfig, *, log_texts: bool) -> None:
     """Send events without blocking; otherwise as `tell`."""
     _write(events, log_texts=log_texts)
-    if _listened_to(config):
+    if hidden.listeners(config):
         for event in events:
             if event.streamed:
                 await adispatch_custom_event(f"refine.{event.name}", event.payload(), config=config)
@@ -66,11 +68,6 @@ def _write(events: Sequence[Event], *, log_texts: bool) -> None:
             send(event.payload())
         if event.logged and log is not None:
             log.info(event.name, **event.figures, **(event.texts if log_texts else {}))
-
-
-def _listened_to(config: RunnableConfig) -> bool:
-    callbacks = config.get("callbacks")
-    return bool(callbacks.handlers if isinstance(callbacks, BaseCallbackManager) else callbacks)
 
 
 def _log() -> Any:

@@ -209,7 +209,10 @@ class Refinement:
 
     def limit_reached(self, now: float) -> tuple[StopReason, str] | None:
         """Tell which budget leaves room for no further call, or None."""
-        policy, spent = self.policy, self.usage
+        policy = self.policy
+        if not self._limited:
+            return None
+        spent = self.usage
         if policy.deadline_s is not None and now - self.started_at >= policy.deadline_s:
             return "deadline", f"{policy.deadline_s:g} s passed"
         if policy.max_calls is not None and spent.calls >= policy.max_calls:
@@ -224,10 +227,10 @@ class Refinement:
 
     def allowance(self, now: float) -> Allowance | None:
         """Give what the judges may still spend, or None where nothing is limited or priced."""
-        policy, spent = self.policy, self.usage
-        limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.deadline_s)
-        if limits == (None, None, None, None) and not policy.prices:
+        policy = self.policy
+        if not self._limited and not policy.prices:
             return None
+        spent = self.usage
         return Allowance(
             calls=None if policy.max_calls is None else policy.max_calls - spent.calls,
             tokens=None if policy.max_tokens is None else policy.max_tokens - spent.tokens,
@@ -235,6 +238,12 @@ class Refinement:
             seconds=self.seconds_left(now),
             prices=policy.prices,
         )
+
+    @property
+    def _limited(self) -> bool:
+        policy = self.policy
+        limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.deadline_s)
+        return any(limit is not None for limit in limits)
 
     def seconds_left(self, now: float) -> float | None:
         """Time left until the deadline, or None where there is none."""
@@ -308,8 +317,10 @@ class Refinement:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], policy: Policy) -> Self:
-        """Read a record back under a policy."""
+    def read(cls, state: Refinement | Mapping[str, Any], policy: Policy) -> Refinement:
+        """Read a record back under a policy, from a checkpoint's plain data or as it is."""
+        if isinstance(state, Refinement):
+            return state
         attempts = tuple(Attempt.model_validate(one) for one in state["attempts"])
         return cls(policy=policy, **{**state, "attempts": attempts, "added": tuple(state["added"])})
 

@@ -25,7 +25,7 @@ def watched(config: RunnableConfig) -> Iterator[None]:
 
     Without callbacks nothing is set up and nothing is spent.
     """
-    if not config.get("callbacks"):
+    if not hidden.listeners(config):
         yield
         return
     token = observer.set(lambda judge, sample: _run_of(judge, sample, config))

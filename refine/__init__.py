@@ -1,0 +1,32 @@
+"""Judge a chat application's answers before anyone sees them, and refine them until they are good enough."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphs import Attempt, Outcome, Policy
+    from refine.selfrefine import SelfRefine
+
+_HOMES = {
+    "Attempt": "graphs",
+    "Outcome": "graphs",
+    "Policy": "graphs",
+    "SelfRefine": "refine.selfrefine",
+}
+"""Where each public name lives: loaded when first used, so that a command line answers at once."""
+
+__all__ = ["Attempt", "Outcome", "Policy", "SelfRefine"]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

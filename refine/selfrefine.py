@@ -1,0 +1,326 @@
+"""The face of the product: `SelfRefine`, a runnable that stands wherever a chat model or an agent stood."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForChainRun,
+    CallbackManagerForChainRun,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config, patch_config
+from langgraph.store.base import BaseStore
+from langgraph.types import Checkpointer, Command, Durability
+
+from graphs import (
+    InputError,
+    JudgeFailed,
+    NotAccepted,
+    Outcome,
+    Policy,
+    Refinement,
+    Unanswered,
+    hidden,
+    self_refine,
+)
+from judges import ConfigurationError
+from refine.recording import Record
+
+Question = LanguageModelInput | Mapping[str, Any] | Command[Any]
+"""What may be asked: text, messages, a prompt value, a mapping with `messages`, or a reviewer's `Command`."""
+
+_OUTPUT = ["messages", hidden.SUMMARY, hidden.RECORD]
+
+
+class SelfRefine(Runnable[Question, AIMessage]):
+    """Refine a generator's answers until a judge accepts them.
+
+    A LangChain runnable from a question to the accepted answer. The answer's `response_metadata["refine"]`
+    sums up how it came about; `refine` and `arefine` give the whole `Outcome`. Nothing of a rejected draft
+    reaches what is returned or streamed. Progress goes out as custom events named `refine.*`.
+
+    Args:
+        generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
+            function of the list of messages, sync or async.
+        judge: A judge, a function, or a list of judges (see `judges.as_judge`).
+        policy: When to accept and when to stop, where it is not given as settings.
+        checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; give
+            `{"configurable": {"thread_id": ...}}` as config then.
+        store: A LangGraph store, for nodes of an agent inside.
+        record: File of JSON lines to which every attempt is appended as a sample.
+        durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
+            `"exit"` is fastest.
+        name: Name of the run in a trace.
+        settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
+
+    Raises:
+        ConfigurationError: If a setting is unknown or out of range, or generator or judge is none.
+    """
+
+    def __init__(
+        self,
+        generator: object,
+        judge: object,
+        *,
+        policy: Policy | None = None,
+        checkpointer: Checkpointer = None,
+        store: BaseStore | None = None,
+        record: str | Path | None = None,
+        durability: Durability = "sync",
+        name: str = "SelfRefine",
+        **settings: Any,
+    ) -> None:
+        if policy is not None and settings:
+            raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
+        self.name = name
+        self.policy = policy or Policy(**settings)
+        self.graph = self_refine(
+            generator, judge, policy=self.policy, checkpointer=checkpointer, store=store, name=f"{name} loop"
+        )
+        self._record = None if record is None else Record(record)
+        self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
+
+    def invoke(
+        self,
+        input: Question,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> AIMessage:
+        """Answer a question.
+
+        Args:
+            input: The question.
+            config: Config of the run; callbacks, tags and metadata are passed on.
+            evidence: What else the judge is to see: fields of a `Sample`, for instance `retrieved_contexts`.
+
+        Raises:
+            Unanswered: If no answer may be released: `GeneratorFailed`, or as the policy says `NotAccepted`
+                or `JudgeFailed`; `outcome` holds the record.
+            InputError: If there is nothing to answer.
+        """
+        return self._call_with_config(self._answer, _asked(input, evidence), config)  # type: ignore[arg-type]  # it finds out that a config is taken
+
+    async def ainvoke(
+        self,
+        input: Question,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> AIMessage:
+        """Answer a question without blocking; otherwise as `invoke`."""
+        return await self._acall_with_config(self._aanswer, _asked(input, evidence), config)  # type: ignore[arg-type]  # as above
+
+    def refine(
+        self,
+        input: Question,  # noqa: A002 - as in `invoke`
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Answer a question and give the whole record.
+
+        A run that ends without an answer ends with an outcome too: `answer` is then None, and `stop_reason`
+        says why. Only where the policy says `"raise"` is there an error.
+
+        Raises:
+            NotAccepted: If no attempt passed and `on_exhausted="raise"`.
+            JudgeFailed: If the judge gave no verdict and `on_judge_error="raise"`.
+            InputError: If there is nothing to answer.
+        """
+        try:
+            return self._outcome(_asked(input, evidence), ensure_config(config))
+        except (NotAccepted, JudgeFailed):
+            raise
+        except Unanswered as unanswered:
+            return unanswered.outcome
+
+    async def arefine(
+        self,
+        input: Question,  # noqa: A002 - as in `invoke`
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Answer a question without blocking and give the whole record; otherwise as `refine`."""
+        try:
+            return await self._aoutcome(_asked(input, evidence), ensure_config(config))
+        except (NotAccepted, JudgeFailed):
+            raise
+        except Unanswered as unanswered:
+            return unanswered.outcome
+
+    def stream(
+        self,
+        input: Question,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> Iterator[AIMessage]:
+        """Stream the answer, once it is accepted, as one chunk; progress meanwhile goes out as custom events."""
+        asked = iter([_asked(input, evidence)])
+        yield from self._transform_stream_with_config(asked, self._streamed, config)
+
+    async def astream(
+        self,
+        input: Question,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> AsyncIterator[AIMessage]:
+        """Stream the answer, once it is accepted; otherwise as `stream`."""
+
+        async def asked() -> AsyncIterator[Any]:
+            yield _asked(input, evidence)
+
+        async for chunk in self._atransform_stream_with_config(asked(), self._astreamed, config):
+            yield chunk
+
+    def _answer(self, asked: Any, config: RunnableConfig) -> AIMessage:
+        return _released(self._outcome(asked, config))
+
+    async def _aanswer(self, asked: Any, config: RunnableConfig) -> AIMessage:
+        return _released(await self._aoutcome(asked, config))
+
+    def _outcome(self, asked: Any, config: RunnableConfig) -> Outcome:
+        quiet = hidden.quiet(config)
+        try:
+            state = self.graph.invoke(asked, quiet, output_keys=_OUTPUT, **self._durability)
+        except Unanswered as unanswered:
+            self._write(unanswered.outcome)
+            raise
+        outcome = self._read(state)
+        self._write(outcome)
+        return outcome
+
+    async def _aoutcome(self, asked: Any, config: RunnableConfig) -> Outcome:
+        quiet = hidden.quiet(config)
+        try:
+            state = await self.graph.ainvoke(asked, quiet, output_keys=_OUTPUT, **self._durability)
+        except Unanswered as unanswered:
+            await self._awrite(unanswered.outcome)
+            raise
+        outcome = self._read(state)
+        await self._awrite(outcome)
+        return outcome
+
+    def _streamed(
+        self, asked: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig
+    ) -> Iterator[AIMessageChunk]:
+        quiet, loud = hidden.quiet(config), hidden.loud(patch_config(config, callbacks=run_manager.get_child()))
+        state: Mapping[str, Any] = {}
+        try:
+            for mode, part in self.graph.stream(
+                next(asked), quiet, stream_mode=["custom", "values"], output_keys=_OUTPUT, **self._durability
+            ):
+                if mode == "values":
+                    state = part
+                elif hidden.listeners(loud) and _is_ours(part):
+                    dispatch_custom_event(f"refine.{part['event']}", part, config=loud)
+        except Unanswered as unanswered:
+            self._write(unanswered.outcome)
+            raise
+        outcome = self._read(state)
+        self._write(outcome)
+        yield _chunk(_released(outcome))
+
+    async def _astreamed(
+        self, asked: AsyncIterator[Any], run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
+    ) -> AsyncIterator[AIMessageChunk]:
+        quiet, loud = hidden.quiet(config), hidden.loud(patch_config(config, callbacks=run_manager.get_child()))
+        state: Mapping[str, Any] = {}
+        try:
+            async for mode, part in self.graph.astream(
+                await anext(asked),
+                quiet,
+                stream_mode=["custom", "values"],
+                output_keys=_OUTPUT,
+                **self._durability,
+            ):
+                if mode == "values":
+                    state = part
+                elif hidden.listeners(loud) and _is_ours(part):
+                    await adispatch_custom_event(f"refine.{part['event']}", part, config=loud)
+        except Unanswered as unanswered:
+            await self._awrite(unanswered.outcome)
+            raise
+        outcome = self._read(state)
+        await self._awrite(outcome)
+        yield _chunk(_released(outcome))
+
+    def _read(self, state: Mapping[str, Any]) -> Outcome:
+        """Make the outcome of the graph's final state; a run that waits for a human is `interrupted`."""
+        refinement = Refinement.read(state[hidden.RECORD], self.policy)
+        messages = state["messages"]
+        now = time.time()
+        if state.get(hidden.SUMMARY) is not None:
+            return Outcome.of(refinement, messages[:-1], messages[-1], now=now)
+        waiting = Outcome.of(refinement, messages, None, now=now)
+        return waiting.model_copy(update={"stop_reason": "interrupted", "detail": refinement.stop_reason or ""})
+
+    def _write(self, outcome: Outcome) -> None:
+        if self._record is not None:
+            self._record.add(outcome)
+
+    async def _awrite(self, outcome: Outcome) -> None:
+        if self._record is not None:
+            await asyncio.to_thread(self._record.add, outcome)
+
+
+def _asked(given: Question, evidence: Mapping[str, Any] | None) -> Any:
+    """Read what was asked as the graph's input."""
+    if isinstance(given, Command):
+        return given
+    messages: Any = given
+    if isinstance(given, Mapping):
+        strange = sorted(set(given) - {"messages", "evidence"})
+        if "messages" not in given or strange:
+            raise InputError(
+                f"a question given as a mapping has 'messages' and, if need be, 'evidence', not {strange}"
+            )
+        messages, evidence = given["messages"], evidence or given.get("evidence")
+    question = {"messages": _messages(messages)}
+    return question if evidence is None else {**question, "evidence": dict(evidence)}
+
+
+def _messages(given: Any) -> list[BaseMessage]:
+    if isinstance(given, str):
+        return convert_to_messages([("user", given)]) if given.strip() else []
+    if isinstance(given, PromptValue):
+        return given.to_messages()
+    if isinstance(given, BaseMessage):
+        return [given]
+    if not isinstance(given, Sequence):
+        raise InputError(f"cannot read {given!r} as a question; give a text or a list of messages")
+    try:
+        return convert_to_messages(given)
+    except (ValueError, NotImplementedError) as error:
+        raise InputError(f"cannot read the messages: {str(error).splitlines()[0]}") from error
+
+
+def _released(outcome: Outcome) -> AIMessage:
+    if outcome.answer is None:
+        raise Unanswered(f"the answer awaits a review ({outcome.detail}); resume with a Command", outcome)
+    return outcome.answer
+
+
+def _chunk(answer: AIMessage) -> AIMessageChunk:
+    fields = answer.model_dump(exclude={"type"})
+    return AIMessageChunk(**fields, chunk_position="last")
+
+
+def _is_ours(event: object) -> bool:
+    return isinstance(event, Mapping) and event.get("type") == "refine"
