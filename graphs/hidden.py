@@ -8,14 +8,16 @@ other, and left out of what the graph streams and returns. Tests look at every s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, CallbackManager
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
+
+T = TypeVar("T")
 
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
@@ -84,9 +86,34 @@ def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager:
 
 @contextmanager
 def inside(config: RunnableConfig) -> Iterator[None]:
-    """Let everything called in the block inherit `config`, also where nobody passes it on."""
+    """Let everything called in the block inherit `config`, and nothing else that was inherited before.
+
+    LangGraph merges the callbacks of a config with the inherited ones, so a config alone silences nothing.
+    """
     token = var_child_runnable_config.set(config)
     try:
         yield
     finally:
         var_child_runnable_config.reset(token)
+
+
+def each_inside(config: RunnableConfig, parts: Iterator[T]) -> Iterator[T]:
+    """Iterate so that every step runs inside `config`, and what the caller does between the steps does not."""
+    while True:
+        with inside(config):
+            try:
+                part = next(parts)
+            except StopIteration:
+                return
+        yield part
+
+
+async def aeach_inside(config: RunnableConfig, parts: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Iterate likewise over what comes asynchronously."""
+    while True:
+        with inside(config):
+            try:
+                part = await anext(parts)
+            except StopAsyncIteration:
+                return
+        yield part

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from judges.errors import AskFailed, ConfigurationError
 from judges.models import inquiry
-from judges.requests import Apply, Ask, Consult, Request
+from judges.requests import Apply, Ask, Consult, Deliberation, Request
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
@@ -57,18 +57,21 @@ class _Case:
     def __init__(self, judge: Judge, sample: Sample) -> None:
         self._judge = judge
         self._started = time.perf_counter()
-        self._deliberation = judge.deliberate(sample)
+        self._deliberation = _begun(judge, sample)
+        self._answered = False
         self._usage = Usage()
         self._model: str | None = None
         self.verdict: Verdict | None = None
-        self.request: Request | tuple[Request, ...] | None = None
+        self.requests: tuple[Request, ...] = ()
+        self._together = False
         self._step(lambda: next(self._deliberation))
 
     def take(self, answers: tuple[_Answer, ...]) -> None:
+        self._answered = True
         for answer in answers:
             self._usage += answer.usage
             self._model = self._model or answer.model
-        if isinstance(self.request, tuple):
+        if self._together:
             values = tuple(a.failure if a.failure is not None else a.value for a in answers)
             self._step(lambda: self._deliberation.send(values))
         elif answers[0].failure is not None:
@@ -79,7 +82,11 @@ class _Case:
 
     def _step(self, proceed: Callable[[], Request | tuple[Request, ...]]) -> None:
         try:
-            self.request = proceed()
+            request = proceed()
+            self._together = isinstance(request, tuple)
+            self.requests = request if isinstance(request, tuple) else (request,)
+            if not all(isinstance(one, Request) for one in self.requests):
+                self._deliberation.throw(TypeError("a deliberation yields requests, or a tuple of them"))
         except StopIteration as end:
             self._close(end.value)
         except AskFailed as failure:
@@ -89,20 +96,23 @@ class _Case:
         except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost answer
             self._close(Verdict.without_score("judge_failed", f"{type(error).__name__} in {self._judge.name!r}"))
 
-    def _close(self, verdict: Verdict) -> None:
-        self.request = None
+    def _close(self, verdict: object) -> None:
+        if not isinstance(verdict, Verdict):
+            told = f"{self._judge.name!r} ended with a {type(verdict).__name__}, not a Verdict"
+            verdict = Verdict.without_score("judge_failed", told)
         self.verdict = verdict.model_copy(
             update={
                 "judge": verdict.judge or self._judge.name,
-                "usage": self._usage,
+                "usage": self._usage if self._answered else verdict.usage,
                 "latency_s": time.perf_counter() - self._started,
                 "model": verdict.model or self._model,
             }
         )
 
-    @property
-    def requests(self) -> tuple[Request, ...]:
-        return self.request if isinstance(self.request, tuple) else (self.request,) if self.request else ()
+
+def _begun(judge: Judge, sample: Sample) -> Deliberation:
+    """Start a deliberation with the first step, so that all of a judge's own code runs in one place."""
+    return (yield from judge.deliberate(sample))
 
 
 def _observed(judge: Judge, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
@@ -145,7 +155,11 @@ def _settle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
 async def _asettle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
     if len(requests) < 2:  # noqa: PLR2004 - one request needs no task
         return tuple([await _asettle(request) for request in requests])
-    return tuple(await asyncio.gather(*(_asettle(request) for request in requests)))
+    answers = await asyncio.gather(*(_asettle(request) for request in requests), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return tuple(answer for answer in answers if isinstance(answer, _Answer))
 
 
 def _settle(request: Request) -> _Answer:
@@ -156,7 +170,7 @@ def _settle(request: Request) -> _Answer:
             case Consult(judge=judge, sample=sample):
                 return _consulted(run(judge, sample))
             case Apply(function=function, sample=sample):
-                return _Answer(waited_for(function(sample)))
+                return _returned(waited_for(function(sample)))
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
@@ -169,7 +183,7 @@ async def _asettle(request: Request) -> _Answer:
             case Consult(judge=judge, sample=sample):
                 return _consulted(await arun(judge, sample))
             case Apply(sample=sample):
-                return _Answer(await _applied(request.afunction or request.function, sample))
+                return _returned(await _applied(request.afunction or request.function, sample))
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
@@ -180,6 +194,11 @@ def _told(reply: inquiry.Reply) -> _Answer:
 
 def _consulted(verdict: Verdict) -> _Answer:
     return _Answer(verdict, usage=verdict.usage, model=verdict.model)
+
+
+def _returned(value: object) -> _Answer:
+    """Take what a function returned; a verdict comes with what it cost."""
+    return _consulted(value) if isinstance(value, Verdict) else _Answer(value)
 
 
 def _failed(error: Exception, request: Request) -> _Answer:
@@ -208,5 +227,12 @@ async def _awaited(value: Awaitable[object]) -> object:
 async def _applied(function: Callable[[Sample], object], sample: Sample) -> object:
     if inspect.iscoroutinefunction(function):
         return await function(sample)
-    value = await asyncio.to_thread(function, sample)
+    value = await asyncio.to_thread(_called, function, sample)
     return await value if inspect.isawaitable(value) else value
+
+
+def _called(function: Callable[[Sample], object], sample: Sample) -> object:
+    try:
+        return function(sample)
+    except StopIteration as error:
+        raise RuntimeError("StopIteration") from error  # a future cannot hold it, and would wait for ever

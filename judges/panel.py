@@ -161,8 +161,8 @@ class Cascade(Judge):
         place = f"level {len(verdicts)} of {len(self.judges)} decided: {last.judge}"
         detail = f"{place}; {last.detail}" if last.detail else place
         passed = None if last.unscored else last.reaches(self._success)
-        told = {"judge": self.name, "passed": passed, "items": verdicts, "detail": detail}
-        return last.model_copy(update=told)
+        own = {"judge": self.name, "passed": passed, "items": verdicts, "detail": detail}
+        return last.model_copy(update=own)
 
 
 class Repeat(Judge):
@@ -262,7 +262,7 @@ def _rationale(verdicts: Sequence[Verdict]) -> str:
 
 def _advice(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> str:
     """Merge feedback: what to change, from those that are not content, then what must not be lost."""
-    change = [f"- {one.feedback}" for one in failing if one.feedback]
+    change = ["- " + one.feedback.removeprefix("- ") for one in failing if one.feedback]
     keep = ", ".join(one.judge for one in passing)
     return "\n".join([*change, f"Already good, keep it so: {keep}."] if failing and keep else change)
 

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -62,8 +62,21 @@ def prompt(name: str, language: Language, *, folder: Path | None = None) -> Prom
     if folder is not None:
         own = folder / language / f"{name}.toml"
         if own.is_file():
-            return _parsed(own.read_text(encoding="utf-8"), str(own))
+            return _parsed(own.read_bytes(), str(own))
     return _packaged(name, language)
+
+
+def prompts_of(name: str, *, folder: Path | None = None) -> dict[Language, Prompt]:
+    """Load the prompts of a judge in every language; see `prompt`.
+
+    Raises:
+        ConfigurationError: If `folder` is no folder, or one of the prompts cannot be read.
+    """
+    if folder is not None and not folder.is_dir():
+        raise ConfigurationError(
+            f"prompts is a folder laid out like en/{name}.toml; there is none at {str(folder)!r}"
+        )
+    return {language: prompt(name, language, folder=folder) for language in LANGUAGES}
 
 
 @cache
@@ -71,14 +84,13 @@ def _packaged(name: str, language: Language) -> Prompt:
     file = resources.files("judges") / "packs" / language / f"{name}.toml"
     if not file.is_file():
         raise ConfigurationError(f"there is no prompt {name!r} in language {language!r}; known are {LANGUAGES}")
-    return _parsed(file.read_text(encoding="utf-8"), f"{language}/{name}.toml")
+    return _parsed(file.read_bytes(), f"{language}/{name}.toml")
 
 
-def _parsed(text: str, place: str) -> Prompt:
+def _parsed(content: bytes, place: str) -> Prompt:
     try:
-        content: dict[str, Any] = tomllib.loads(text)
-        return Prompt.model_validate(content)
-    except tomllib.TOMLDecodeError as error:
+        return Prompt.model_validate(tomllib.loads(content.decode()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{place} is not valid TOML: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

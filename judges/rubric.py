@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, create_model
 
-from judges.errors import ConfigurationError
+from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.models import JudgeModel, as_model
-from judges.prompts import LANGUAGES, Language, Prompt, language_of, prompt
+from judges.prompts import LANGUAGES, Language, Prompt, language_of, prompt, prompts_of
 from judges.requests import Deliberation, ask
 from judges.sample import Message, Sample
 from judges.verdict import Verdict, only_an_integer
 
 Example = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
 """A worked case: the fields of a sample, and the reply wanted for it (`rationale`, `rating`, `feedback`)."""
+
+_Worked = tuple[tuple[Mapping[str, JsonValue], BaseModel], ...]
 
 
 class Rubric(Judge):
@@ -30,8 +33,9 @@ class Rubric(Judge):
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         criteria: What to judge by.
-        levels: Description of each level, keyed by whole numbers, worst first. With the levels 1 to 4 the
-            rating is native; other levels are mapped onto a score from 0 to 1 by their value.
+        levels: Description of each level, keyed by whole numbers or, as in JSON, by their digits; the lowest is
+            the worst. With the levels 1 to 4 the rating is native; other levels are mapped onto a score from 0
+            to 1 by their value.
         name: What the judge is called.
         instructions: Your own instructions instead of the packaged ones; `$criteria` and `$levels` in them are
             replaced.
@@ -40,7 +44,8 @@ class Rubric(Judge):
         success_rating: Level from which the verdict passes; None takes 3 of 1 to 4, and otherwise the first
             level that is at least two thirds of the way up.
         temperature: Asked of a model that leaves it open; None asks for nothing.
-        prompts: Folder of prompts that override the packaged ones, laid out like the package's.
+        prompts: Folder of prompts that override the packaged ones, laid out like the package's
+            (`zh/rubric.toml`); it is read once, here.
 
     Raises:
         ConfigurationError: If a setting is out of its range; the message says which.
@@ -70,11 +75,15 @@ class Rubric(Judge):
         self._levels = _checked_levels(levels)
         self._instructions = instructions
         self._language = language
-        self._folder = None if prompts is None else Path(prompts)
         self._scale = tuple(sorted(self._levels))
         self._schema = _reply_schema(self._scale)
         self._success = _checked_success(success_rating, self._scale)
-        self._examples = None if examples is None else tuple(self._shown(*one) for one in examples)
+        self._prompts = prompts_of(self._prompt_name, folder=None if prompts is None else Path(prompts))
+        own = None if examples is None else self._worked(examples)
+        self._examples = {
+            language: own if own is not None else self._worked((one.sample, one.reply) for one in text.examples)
+            for language, text in self._prompts.items()
+        }
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
@@ -85,40 +94,37 @@ class Rubric(Judge):
         """Ask once for rationale, rating and feedback."""
         if not (sample.answer or "").strip():
             return Verdict.without_score("no_response", "there is no answer to judge")
-        text = self._prompt(sample)
+        language = self._language or language_of(sample.question or sample.answer or "")
+        text = self._prompts[language]
         reply: Any = yield from ask(
             self._schema,
             model=self._model,
             task=self._task(text),
             data=evidence(sample),
             reminder=text.reminder,
-            examples=self._worked(text),
+            examples=self._examples[language],
         )
         return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
 
-    def _prompt(self, sample: Sample) -> Prompt:
-        language = self._language or language_of(sample.question or sample.answer or "")
-        return prompt(self._prompt_name, language, folder=self._folder)
-
     def _task(self, text: Prompt) -> str:
-        described = {**self._levels, **text.levels} if text.levels else self._levels
+        described = {**self._levels, **text.levels}
         levels = "\n".join(f"{level}: {described[level]}" for level in self._scale)
         template = text if self._instructions is None else text.model_copy(update={"task": self._instructions})
         return template.filled(criteria=self._criteria, levels=levels)
 
-    def _worked(self, text: Prompt) -> tuple[tuple[Mapping[str, JsonValue], BaseModel], ...]:
-        if self._examples is not None:
-            return self._examples
-        return tuple((one.sample, self._schema.model_validate(one.reply)) for one in text.examples)
-
-    def _shown(
-        self, sample: Mapping[str, Any], reply: Mapping[str, JsonValue]
-    ) -> tuple[Mapping[str, JsonValue], BaseModel]:
+    def _worked(self, examples: Iterable[Example]) -> _Worked:
         try:
-            return evidence(Sample.read(sample)), self._schema.model_validate(reply)
+            return tuple(
+                (evidence(Sample.read(sample)), self._schema.model_validate(reply)) for sample, reply in examples
+            )
+        except BadSample as error:
+            raise ConfigurationError(f"example of {self.name!r}: {error}") from error
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
-            raise ConfigurationError(f"example reply, field {fault['loc']}: {fault['msg']}") from error
+            place = ".".join(map(str, fault["loc"]))
+            raise ConfigurationError(
+                f"example of {self.name!r}, reply, field {place!r}: {fault['msg']}"
+            ) from error
 
     def _verdict(self, level: int, **told: str) -> Verdict:
         if self._scale == (1, 2, 3, 4):
@@ -194,21 +200,30 @@ def _spoken(message: Message) -> JsonValue:
     return message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id"})
 
 
-def _checked_levels(levels: Mapping[int, str]) -> dict[int, str]:
-    if len(levels) < 2 or not all(type(level) is int for level in levels):  # noqa: PLR2004 - a scale has two ends
+def _checked_levels(levels: object) -> dict[int, str]:
+    """Check the levels; JSON knows no keys but text, so digits are read as the number they spell."""
+    given = levels if isinstance(levels, Mapping) else {}
+    read = {_whole(level): text for level, text in given.items()}
+    if len(read) < 2 or None in read or len(read) < len(given):  # noqa: PLR2004 - a scale has two ends
         raise ConfigurationError(
             f"levels maps at least two whole numbers to their descriptions, for instance "
-            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {dict(levels)!r}"
+            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {levels!r}"
         )
-    return dict(levels)
+    return {level: text for level, text in read.items() if level is not None}
+
+
+def _whole(level: object) -> int | None:
+    if isinstance(level, str) and re.fullmatch(r"-?\d+", level):
+        return int(level)
+    return level if type(level) is int else None
 
 
 def _checked_success(given: int | None, scale: tuple[int, ...]) -> int:
     if given is None:
         two_thirds = scale[0] + (scale[-1] - scale[0]) * 2 / 3
         return next(level for level in scale if level >= two_thirds)
-    if given not in scale:
-        raise ConfigurationError(f"success_rating is one of {scale}, not {given!r}")
+    if type(given) is not int or given not in scale:
+        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {given!r}")
     return given
 
 

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -20,16 +21,27 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from judges.coerce import verdict_of
-from judges.errors import AskFailed, ConfigurationError
+from judges.errors import ConfigurationError
 from judges.guard import no_model_requests
 from judges.judge import Judge
+from judges.models.retrying import pause
 from judges.requests import Deliberation
 from judges.sample import Sample, ToolCall
-from judges.verdict import Verdict
 
-__all__ = ["ScriptedJudge", "ScriptedModel", "no_model_requests"]
+__all__ = ["ScriptedJudge", "ScriptedModel", "no_model_requests", "no_waiting"]
 
 T = TypeVar("T")
+
+
+@contextmanager
+def no_waiting() -> Iterator[list[float]]:
+    """Skip the waits between retries of a failed transport in this block; give their lengths, in seconds."""
+    waits: list[float] = []
+    token = pause.set(waits.append)
+    try:
+        yield waits
+    finally:
+        pause.reset(token)
 
 
 class _Script(Generic[T]):
@@ -81,8 +93,7 @@ class ScriptedModel(BaseChatModel):
     delay_s: float = 0.0
     scripted: bool = True
     _script: _Script[Any] = PrivateAttr()
-    _prompts: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
-    _settings: list[dict[str, Any]] = PrivateAttr(default_factory=list)
+    _calls: list[tuple[list[BaseMessage], dict[str, Any]]] = PrivateAttr(default_factory=list)
 
     def __init__(
         self,
@@ -92,19 +103,20 @@ class ScriptedModel(BaseChatModel):
         name: str = "scripted",
         delay_s: float = 0.0,
     ) -> None:
-        super().__init__(model_name=name, delay_s=delay_s)
+        super().__init__()
+        self.model_name, self.delay_s = name, delay_s
         lines = [script] if isinstance(script, str) else script
         self._script = _Script(lines, cycle=cycle, owner=name)
 
     @property
     def prompts(self) -> list[list[BaseMessage]]:
         """The messages of every call so far, in order."""
-        return list(self._prompts)
+        return [messages for messages, _ in list(self._calls)]
 
     @property
     def settings(self) -> list[dict[str, Any]]:
         """The keyword settings of every call so far, in order."""
-        return list(self._settings)
+        return [settings for _, settings in list(self._calls)]
 
     @property
     def _llm_type(self) -> str:
@@ -157,8 +169,8 @@ class ScriptedModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=self._reply(messages, settings))])
 
     def _reply(self, messages: list[BaseMessage], settings: dict[str, Any]) -> AIMessage:
-        self._prompts.append(list(messages))
-        self._settings.append(dict(settings))
+        own = {} if self.temperature is None else {"temperature": self.temperature}
+        self._calls.append((list(messages), {**own, **settings}))
         line = self._script.line(messages)
         if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
             raise line
@@ -200,11 +212,11 @@ def _calling(calls: Sequence[ToolCall]) -> AIMessage:
 
 def _structured(value: dict[str, Any], settings: Mapping[str, Any]) -> AIMessage:
     tools = settings.get("tools") or ()
-    names = [tool["function"]["name"] for tool in tools]
-    chosen = settings.get("tool_choice")
+    names = [str(tool["function"]["name"]) for tool in tools if "function" in tool]
     if not names:
         return AIMessage(json.dumps(value, ensure_ascii=False))
-    return _calling([ToolCall(name=chosen if chosen in names else names[0], args=value)])
+    chosen = next((name for name in names if name == settings.get("tool_choice")), names[0])
+    return _calling([ToolCall(name=chosen, args=value)])
 
 
 def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
@@ -215,6 +227,8 @@ def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
     yield ChatGenerationChunk(
         message=AIMessageChunk(
             content=last,
+            additional_kwargs=message.additional_kwargs,
+            chunk_position="last",
             tool_call_chunks=[
                 {
                     "name": call["name"],
@@ -274,12 +288,6 @@ class ScriptedJudge(Judge):
         yield from ()
         self._samples.append(sample)
         line = self._script.line(sample)
-        if isinstance(line, ConfigurationError | AskFailed):
-            raise line
         if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
-            return Verdict.without_score("judge_failed", _name_of(line))
+            raise line
         return verdict_of(line, judge=self.name)
-
-
-def _name_of(error: BaseException | type[BaseException]) -> str:
-    return error.__name__ if isinstance(error, type) else type(error).__name__

@@ -60,8 +60,16 @@ class Usage(BaseModel):
         """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
+    def __bool__(self) -> bool:
+        """Whether anything was consumed."""
+        return bool(self.calls or self.tokens or self.cost)
+
     def __add__(self, other: Usage) -> Usage:
-        """Sum two usages; an unknown cost makes the sum unknown."""
+        """Sum two usages; an unknown cost makes the sum unknown, unless nothing was consumed."""
+        if not other:
+            return self
+        if not self:
+            return other
         known = self.cost is not None and other.cost is not None
         return Usage(
             calls=self.calls + other.calls,
@@ -173,7 +181,8 @@ class Verdict(BaseModel):
     @property
     def rated_natively(self) -> bool:
         """Whether the judge itself chose the rating, rather than a score, a check or another scale implying it."""
-        return type(self.value) is int and self.value == self.rating and self.score == _score_of(self.value)
+        chosen = type(self.value) is int and self.value == self.rating
+        return chosen and self.score == _score_of(self.rating or LOWEST)
 
 
 def _score_of(rating: int) -> float:

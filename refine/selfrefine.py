@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, conv
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config, patch_config
 from langgraph.store.base import BaseStore
-from langgraph.types import Checkpointer, Command, Durability
+from langgraph.types import Checkpointer, Command, Durability, StreamMode
 
 from graphs import (
     InputError,
@@ -39,6 +39,7 @@ Question = LanguageModelInput | Mapping[str, Any] | Command[Any]
 """What may be asked: text, messages, a prompt value, a mapping with `messages`, or a reviewer's `Command`."""
 
 _OUTPUT = ["messages", hidden.SUMMARY, hidden.RECORD]
+_MODES: list[StreamMode] = ["custom", "values"]
 
 
 class SelfRefine(Runnable[Question, AIMessage]):
@@ -198,7 +199,8 @@ class SelfRefine(Runnable[Question, AIMessage]):
     def _outcome(self, asked: Any, config: RunnableConfig) -> Outcome:
         quiet = hidden.quiet(config)
         try:
-            state = self.graph.invoke(asked, quiet, output_keys=_OUTPUT, **self._durability)
+            with hidden.inside(quiet):
+                state = self.graph.invoke(asked, quiet, output_keys=_OUTPUT, **self._durability)
         except Unanswered as unanswered:
             self._write(unanswered.outcome)
             raise
@@ -209,7 +211,8 @@ class SelfRefine(Runnable[Question, AIMessage]):
     async def _aoutcome(self, asked: Any, config: RunnableConfig) -> Outcome:
         quiet = hidden.quiet(config)
         try:
-            state = await self.graph.ainvoke(asked, quiet, output_keys=_OUTPUT, **self._durability)
+            with hidden.inside(quiet):
+                state = await self.graph.ainvoke(asked, quiet, output_keys=_OUTPUT, **self._durability)
         except Unanswered as unanswered:
             await self._awrite(unanswered.outcome)
             raise
@@ -221,11 +224,10 @@ class SelfRefine(Runnable[Question, AIMessage]):
         self, asked: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig
     ) -> Iterator[AIMessageChunk]:
         quiet, loud = hidden.quiet(config), hidden.loud(patch_config(config, callbacks=run_manager.get_child()))
+        parts = self.graph.stream(next(asked), quiet, stream_mode=_MODES, output_keys=_OUTPUT, **self._durability)
         state: Mapping[str, Any] = {}
         try:
-            for mode, part in self.graph.stream(
-                next(asked), quiet, stream_mode=["custom", "values"], output_keys=_OUTPUT, **self._durability
-            ):
+            for mode, part in hidden.each_inside(quiet, parts):
                 if mode == "values":
                     state = part
                 elif hidden.listeners(loud) and _is_ours(part):
@@ -241,15 +243,11 @@ class SelfRefine(Runnable[Question, AIMessage]):
         self, asked: AsyncIterator[Any], run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
     ) -> AsyncIterator[AIMessageChunk]:
         quiet, loud = hidden.quiet(config), hidden.loud(patch_config(config, callbacks=run_manager.get_child()))
+        question = await anext(asked)
+        parts = self.graph.astream(question, quiet, stream_mode=_MODES, output_keys=_OUTPUT, **self._durability)
         state: Mapping[str, Any] = {}
         try:
-            async for mode, part in self.graph.astream(
-                await anext(asked),
-                quiet,
-                stream_mode=["custom", "values"],
-                output_keys=_OUTPUT,
-                **self._durability,
-            ):
+            async for mode, part in hidden.aeach_inside(quiet, parts):
                 if mode == "values":
                     state = part
                 elif hidden.listeners(loud) and _is_ours(part):

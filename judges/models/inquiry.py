@@ -5,16 +5,17 @@ What happens next is decided in `_inquire`, without I/O; `put` and `aput` carry 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
-from tenacity import AsyncRetrying, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
-from tenacity.stop import stop_base
+from tenacity import AsyncRetrying, Retrying
 
 from judges import allowance
 from judges.errors import AskFailed, ConfigurationError
+from judges.models import retrying
 from judges.models.model import JudgeModel, Letter, RawReply
 from judges.models.reading import Unreadable, read
 from judges.models.writing import compose, fresh_nonce, repaired
@@ -24,8 +25,12 @@ from judges.verdict import Usage
 REPAIRS = 1
 """How often a model is told what was wrong with its reply before the verdict is `invalid_output`."""
 
-_TRANSIENT_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 529}
-_TRANSIENT_NAMES = {"APIConnectionError", "TransportError", "ConnectionError", "TimeoutError"}
+_UNREADABLE_NAMES = {
+    "ContentFilterFinishReasonError",
+    "LengthFinishReasonError",
+    "OutputParserException",
+    "ValidationError",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +90,18 @@ def _inquire(ask: Ask) -> Generator[Letter, RawReply | AskFailed, Reply]:
     while True:
         raw = yield letter
         if isinstance(raw, AskFailed):
-            raise AskFailed(raw.reason, raw.detail, usage=usage + raw.usage) from raw
+            raise AskFailed(raw.reason, raw.detail, usage=usage + raw.usage, raw=_without(nonce, raw.raw)) from raw
         usage += raw.usage
         try:
-            value = _without(nonce, read(raw, ask.schema))
-        except Unreadable as fault:
-            if not fault.mendable or repairs == 0:
-                raise AskFailed("invalid_output", str(fault), usage=usage, raw=_shown(raw)) from None
+            value = read(raw, ask.schema)
+        except Unreadable as unreadable:
+            fault, shown = _without(nonce, str(unreadable)), _without(nonce, _shown(raw))
+            if not unreadable.mendable or repairs == 0:
+                raise AskFailed("invalid_output", fault, usage=usage, raw=shown) from None
             repairs -= 1
-            letter = repaired(letter, _shown(raw), str(fault))
+            letter = repaired(letter, shown, fault)
         else:
-            return Reply(value, usage, raw.model)
+            return Reply(_without(nonce, value), usage, raw.model)
 
 
 def _shown(raw: RawReply) -> str:
@@ -104,57 +110,50 @@ def _shown(raw: RawReply) -> str:
     return f"{shown} [finish reason: {raw.finish_reason}]" if raw.finish_reason else shown
 
 
-def _without(nonce: str, value: BaseModel) -> BaseModel:
-    """Keep the fence's number out of rationale and feedback, so that nobody can learn it."""
-    told = {
-        name: text.replace(nonce, "")
-        for name, text in value.__dict__.items()
-        if isinstance(text, str) and nonce in text
-    }
-    return value.model_copy(update=told) if told else value
+def _without(nonce: str, value: Any) -> Any:
+    """Keep the fence's number out of whatever a model says, so that nobody can learn it."""
+    if type(value) is str:
+        return re.sub(nonce, "", value, flags=re.IGNORECASE)
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: _without(nonce, one) for name, one in value})
+    if isinstance(value, list | tuple):
+        return type(value)(_without(nonce, one) for one in value)
+    if isinstance(value, dict):
+        return {_without(nonce, name): _without(nonce, one) for name, one in value.items()}
+    return value
 
 
 def _send(model: JudgeModel, letter: Letter) -> RawReply:
     allowance.take()
     try:
-        reply = Retrying(**_retry_policy(model))(model.send, letter) if model.retries else model.send(letter)
+        reply: RawReply = Retrying(**retrying.policy(model.retries, retrying.sleep))(model.send, letter)
+    except (ConfigurationError, AskFailed):
+        raise
     except Exception as error:
-        raise _as_failure(error, model) from error
+        raise _failure(error, model) from error
     return replace(reply, usage=allowance.add(reply.usage, reply.model or model.name))
 
 
 async def _asend(model: JudgeModel, letter: Letter) -> RawReply:
     allowance.take()
     try:
-        if model.retries == 0:
-            reply = await model.asend(letter)
-        else:
-            reply = await AsyncRetrying(**_retry_policy(model))(model.asend, letter)
+        retry = AsyncRetrying(**retrying.policy(model.retries, retrying.asleep))
+        reply: RawReply = await retry(model.asend, letter)
+    except (ConfigurationError, AskFailed):
+        raise
     except Exception as error:
-        raise _as_failure(error, model) from error
+        raise _failure(error, model) from error
     return replace(reply, usage=allowance.add(reply.usage, reply.model or model.name))
 
 
-def _retry_policy(model: JudgeModel) -> dict[str, Any]:
-    stop: stop_base = stop_after_attempt(model.retries + 1)
-    return {
-        "retry": retry_if_exception(_is_transient),
-        "stop": allowance.stop_at_deadline(stop),
-        "wait": wait_random_exponential(multiplier=0.5, max=8),
-        "reraise": True,
-    }
-
-
-def _is_transient(error: BaseException) -> bool:
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int):
-        return status in _TRANSIENT_STATUS
-    return any(kind.__name__ in _TRANSIENT_NAMES for kind in type(error).__mro__)
-
-
-def _as_failure(error: Exception, model: JudgeModel) -> Exception:
-    if isinstance(error, ConfigurationError | AskFailed):
-        return error
-    status = getattr(error, "status_code", None)
-    told = f"{type(error).__name__} (status {status})" if isinstance(status, int) else type(error).__name__
-    return AskFailed("judge_failed", f"{told} from {model.name}", usage=Usage(calls=1))
+def _failure(error: Exception, model: JudgeModel) -> AskFailed:
+    """Map a provider's error; one raised by its own parser means that the model did reply."""
+    status = retrying.status_of(error)
+    told = type(error).__name__ if status is None else f"{type(error).__name__} (status {status})"
+    unreadable = any(kind.__name__ in _UNREADABLE_NAMES for kind in type(error).__mro__)
+    return AskFailed(
+        "invalid_output" if unreadable else "judge_failed",
+        f"{told} from {model.name}",
+        usage=Usage(calls=1),
+        raw=str(getattr(error, "llm_output", None) or ""),
+    )

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from judges.errors import ConfigurationError
 from judges.guard import check_allowed
 from judges.models.model import Letter, RawReply
+from judges.models.retrying import status_of
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 RETRIES = 2
 """How often a failed transport is repeated for a model whose own client does not."""
 
+_BAD_REQUEST = {400, 422}
+_FINISH_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _PROVIDER_PACKAGES = "install the provider's package, for instance selfrefine[openai], [anthropic] or [ollama]"
 
 
@@ -39,7 +42,9 @@ class LangChainModel:
 
     The reply is asked for as one forced tool call, built once per schema; a model without tools is asked for
     the object as text. LangChain's own parsers are not used: they repair cut replies and take the first of two
-    contradicting calls.
+    contradicting calls. For the same reason a judge's model never streams, whatever surrounds the call: LangChain
+    completes the arguments of a streamed call that broke off. So a copy of the model is asked, which shares its
+    client.
 
     Args:
         chat: The chat model, or a binding of one.
@@ -49,7 +54,7 @@ class LangChainModel:
     def __init__(self, chat: Any, *, temperature: float | None = 0.0) -> None:
         self.chat = chat
         self._temperature = temperature
-        self._bindings: dict[type[BaseModel], Any] = {}
+        self._bindings: dict[tuple[type[BaseModel], float | None], Any] = {}
 
     @cached_property
     def name(self) -> str:
@@ -62,19 +67,30 @@ class LangChainModel:
 
     @cached_property
     def retries(self) -> int:
-        """None on top of the client's own."""
-        own = getattr(self.chat, "max_retries", None)
-        return 0 if isinstance(own, int) and own > 0 else RETRIES
+        """None on top of the client's own; a client that was told nothing (None) has some."""
+        return RETRIES if getattr(self.chat, "max_retries", 0) == 0 else 0
 
     def send(self, letter: Letter) -> RawReply:
         """Send a letter and wait for the reply."""
         check_allowed(self.name, self.chat)
-        return _raw(self._bound_to(letter.schema).invoke(_messages(letter)))
+        try:
+            reply = self._bound_to(letter.schema).invoke(_messages(letter))
+        except Exception as error:
+            if not self._concedes(error):
+                raise
+            reply = self._bound_to(letter.schema).invoke(_messages(letter))
+        return _raw(reply)
 
     async def asend(self, letter: Letter) -> RawReply:
         """Send a letter without blocking."""
         check_allowed(self.name, self.chat)
-        return _raw(await self._bound_to(letter.schema).ainvoke(_messages(letter)))
+        try:
+            reply = await self._bound_to(letter.schema).ainvoke(_messages(letter))
+        except Exception as error:
+            if not self._concedes(error):
+                raise
+            reply = await self._bound_to(letter.schema).ainvoke(_messages(letter))
+        return _raw(reply)
 
     def is_model(self, other: object) -> bool:
         """Tell whether `other` is the chat model asked here, or another handle on the same one."""
@@ -83,39 +99,59 @@ class LangChainModel:
         told = getattr(other, "model_name", None) or getattr(other, "model", None)
         return type(other) is type(self.chat) and isinstance(told, str) and told == self.name
 
+    def _concedes(self, error: Exception) -> bool:
+        """Tell whether the provider refuses a temperature, as those of reasoning models do; then ask for none."""
+        if self._temperature is None or status_of(error) not in _BAD_REQUEST or "temperature" not in str(error):
+            return False
+        self._temperature = None
+        return True
+
     def _bound_to(self, schema: type[BaseModel]) -> Any:
-        bound = self._bindings.get(schema)
-        if bound is None:
-            bound = self._bindings[schema] = self._bind(schema)
-        return bound
+        key = (schema, self._temperature)
+        if key not in self._bindings:
+            self._bindings[key] = self._bind(schema)
+        return self._bindings[key]
 
     def _bind(self, schema: type[BaseModel]) -> Any:
+        from langchain_core.runnables import RunnableBinding  # noqa: PLC0415 - loaded with the first request
+
+        chat = self.chat
         settings: dict[str, Any] = {}
-        if self._temperature is not None and getattr(self.chat, "temperature", ...) is None:
-            settings["temperature"] = self._temperature
-        if _overrides(self.chat, "bind_tools"):
-            return self.chat.bind_tools([schema], tool_choice=schema.__name__, **settings)
-        if _overrides(self.chat, "with_structured_output"):
-            return self.chat.with_structured_output(schema)
-        return self.chat.bind(**settings) if settings else self.chat
+        config: dict[str, Any] = {}
+        while isinstance(chat, RunnableBinding):
+            settings, config = {**chat.kwargs, **settings}, {**chat.config, **config}
+            chat = chat.bound
+        chat = _quiet(chat, self._temperature)
+        if _overrides(chat, "bind_tools"):
+            settings = {name: value for name, value in settings.items() if name not in ("tools", "tool_choice")}
+            bound = chat.bind_tools([schema], tool_choice=schema.__name__).bind(**settings)
+        elif _overrides(chat, "with_structured_output"):
+            bound = chat.with_structured_output(schema)
+        else:
+            bound = chat.bind(**settings)
+        return bound.with_config(config) if config else bound
 
 
 class NamedModel:
-    """A chat model known by a `"provider:model"` string, created when it is first asked."""
+    """A chat model known by a `"provider:model"` string, created when it is first asked.
+
+    Args:
+        name: The string.
+        temperature: As for `LangChainModel`.
+
+    Attributes:
+        retries: Ours alone: the client is created without any.
+    """
 
     def __init__(self, name: str, *, temperature: float | None = 0.0) -> None:
         self.name = name
         self._temperature = temperature
 
+        self.retries = RETRIES
+
     @cached_property
     def _model(self) -> LangChainModel:
-        settings = {} if self._temperature is None else {"temperature": self._temperature}
-        return LangChainModel(chat_model(self.name, max_retries=0, **settings), temperature=None)
-
-    @property
-    def retries(self) -> int:
-        """Ours alone: the client is created without any."""
-        return self._model.retries
+        return LangChainModel(chat_model(self.name, max_retries=0), temperature=self._temperature)
 
     def send(self, letter: Letter) -> RawReply:
         """Send a letter and wait for the reply."""
@@ -151,6 +187,20 @@ def chat_model(name: str, **settings: Any) -> BaseChatModel:
     return model
 
 
+def _quiet(chat: Any, temperature: float | None) -> Any:
+    """Give a copy of a model that does not stream and has a temperature, where it can and has not already."""
+    from langchain_core.language_models import BaseChatModel  # noqa: PLC0415 - loaded with the first request
+
+    if not isinstance(chat, BaseChatModel):
+        return chat
+    changes: dict[str, object] = {}
+    if _overrides(chat, "_stream") or _overrides(chat, "_astream"):
+        changes["disable_streaming"] = True
+    if temperature is not None and getattr(chat, "temperature", ...) is None:
+        changes["temperature"] = temperature
+    return chat.model_copy(update=changes) if changes else chat
+
+
 def _overrides(chat: object, method: str) -> bool:
     """Tell whether a model implements a method that LangChain's base class only declares."""
     from langchain_core.language_models import BaseChatModel  # noqa: PLC0415 - loaded with the first request
@@ -177,25 +227,33 @@ def _raw(reply: Any) -> RawReply:
         return RawReply(text=reply or "")
     told = reply.response_metadata or {}
     return RawReply(
-        text=reply.text,
+        text=str(reply.text),
         calls=tuple(_calls(reply)),
         broken_calls=len(getattr(reply, "invalid_tool_calls", ())),
-        finish_reason=str(told.get("finish_reason") or told.get("stop_reason") or told.get("done_reason") or ""),
+        finish_reason=_finish_reason(told),
         refusal=str(reply.additional_kwargs.get("refusal") or ""),
         usage=usage_of(reply),
         model=told.get("model_name") or told.get("model"),
     )
 
 
+def _finish_reason(told: Mapping[str, Any]) -> str:
+    """Read why the reply ended, under the name that the provider gives it."""
+    incomplete = told.get("incomplete_details")
+    given = [told.get(name) for name in _FINISH_REASONS]
+    given.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
+    return str(next((reason for reason in given if reason), ""))
+
+
 def _calls(reply: Any) -> Iterator[tuple[str, str | dict[str, Any]]]:
     """Yield the tool calls, with their raw JSON where the provider handed it on: only it shows duplicate keys."""
     raw = reply.additional_kwargs.get("tool_calls")
     calls = getattr(reply, "tool_calls", ())
-    for index, call in enumerate(calls):
-        arguments: str | dict[str, Any] = call["args"]
-        if isinstance(raw, list) and len(raw) == len(calls):
-            arguments = raw[index].get("function", {}).get("arguments", arguments)
-        yield call["name"], arguments
+    told = raw if isinstance(raw, list) and len(raw) == len(calls) else [None] * len(calls)
+    for call, one in zip(calls, told, strict=True):
+        function = one.get("function") if isinstance(one, Mapping) else None
+        arguments = function.get("arguments") if isinstance(function, Mapping) else None
+        yield call["name"], arguments if isinstance(arguments, str) else call["args"]
 
 
 def usage_of(message: Any) -> Usage:
@@ -203,7 +261,7 @@ def usage_of(message: Any) -> Usage:
     told = getattr(message, "usage_metadata", None) or {}
     return Usage(
         calls=1,
-        input_tokens=told.get("input_tokens", 0),
-        output_tokens=told.get("output_tokens", 0),
+        input_tokens=told.get("input_tokens") or 0,
+        output_tokens=told.get("output_tokens") or 0,
         cost=None,
     )

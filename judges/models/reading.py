@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from textwrap import shorten
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -11,8 +12,19 @@ from judges.models.model import RawReply
 
 T = TypeVar("T", bound=BaseModel)
 
-_CUT = {"length", "max_tokens", "model_length", "max_output_tokens"}
-_FILTERED = {"content_filter", "refusal", "safety", "recitation", "prohibited_content", "blocklist"}
+_CUT = {"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"}
+_FILTERED = {
+    "blocklist",
+    "content_filter",
+    "content_filtered",
+    "guardrail_intervened",
+    "prohibited_content",
+    "recitation",
+    "refusal",
+    "safety",
+    "spii",
+}
+_LONGEST_FAULT = 200
 
 
 class Unreadable(ValueError):  # noqa: N818 - an adjective that says what the reply is
@@ -33,18 +45,19 @@ def read(reply: RawReply, schema: type[T]) -> T:
 
     Refused are: replies cut short, filtered or refused; no object, or more than one; several tool calls;
     anything around the object; duplicate keys; NaN and Infinity; missing, surplus or mistyped fields. A value
-    is never clamped or repaired.
+    is never clamped or repaired. Whole numbers need the type `judges.verdict.Rating`, or one like it, where they
+    are a `Literal`: pydantic's own takes `true` for 1, strict or not.
 
     Raises:
         Unreadable: With the fault.
     """
     _finished(reply)
     try:
-        return schema.model_validate(_object_in(reply, schema), strict=True)
+        return schema.model_validate_json(_json(_object_in(reply, schema)), strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "the object"
-        raise Unreadable(f"{place}: {first['msg']}") from None
+        raise Unreadable(shorten(f"{place}: {first['msg']}", _LONGEST_FAULT, placeholder=" ...")) from None
 
 
 def _finished(reply: RawReply) -> None:
@@ -64,8 +77,16 @@ def _object_in(reply: RawReply, schema: type[BaseModel]) -> dict[str, Any]:
         return parse_object(reply.text)
     name, arguments = reply.calls[0]
     if name != schema.__name__:
-        raise Unreadable(f"the tool {name!r} was called where {schema.__name__!r} was asked for")
+        raise Unreadable(f"another tool was called than {schema.__name__!r}")
     return parse_object(arguments) if isinstance(arguments, str) else arguments
+
+
+def _json(value: dict[str, Any]) -> str:
+    """Write a parsed object as JSON again: JSON's own types are what strict validation is about."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        raise Unreadable("the tool call's arguments are not valid JSON") from None
 
 
 def parse_object(text: str) -> dict[str, Any]:

@@ -20,13 +20,18 @@ from judges.models.model import Letter
 from judges.requests import Ask
 
 _INVISIBLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff"
+    "\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000110bd\U000110cd"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff"
 )
+_OPEN, _CLOSE, _BAR, _SLASH = "[<\uff1c\ufe64]", "[>\uff1e\ufe65]", "[|\uff5c]", "[/\uff0f]?"
+_TAGS = (
+    "s|bos|eos|pad|unk|system|user|assistant|human|model|tool|think|tool_call|tool_response|(?:start|end)_of_turn"
+)
+_BRACKETS = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_CONTENT|TOOL_RESULTS|THINK"
 _ROLE_MARKS = (
-    "<\\||\\|>|<\uff5c|\uff5c>|"
-    r"</?(?:s|system|user|assistant|human|tool|start_of_turn|end_of_turn)>|"
-    r"\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS)\]|<</?SYS>>"
+    f"{_OPEN}{_BAR}|{_BAR}{_CLOSE}|{_OPEN}{_SLASH}(?:{_TAGS}){_CLOSE}|{_OPEN}{{2}}{_SLASH}SYS{_CLOSE}{{2}}|"
+    rf"[\[\uff3b]{_SLASH}(?:{_BRACKETS})[\]\uff3d]"
 )
 _NEUTRALISED = re.compile(f"[{_INVISIBLE}\x7f-\x9f]|{_ROLE_MARKS}", re.IGNORECASE)
 
@@ -44,7 +49,8 @@ def compose(ask: Ask, nonce: str) -> Letter:
 def repaired(letter: Letter, reply: str, fault: str) -> Letter:
     """Ask once more after an unreadable reply, naming the fault."""
     again = f"That reply cannot be used: {fault}. Reply again, with exactly one {letter.schema.__name__} object."
-    return Letter((*letter.messages, ("assistant", reply or "(nothing)"), ("user", again)), letter.schema)
+    reply, again = _neutral(reply) or "(nothing)", _neutral(again)
+    return Letter((*letter.messages, ("assistant", reply), ("user", again)), letter.schema)
 
 
 def fresh_nonce() -> str:
@@ -57,7 +63,11 @@ def encode(value: JsonValue) -> str:
 
     Other characters stay as they are, non-ASCII included; `json.loads` gives the value back unchanged.
     """
-    return _NEUTRALISED.sub(_escaped, json.dumps(value, ensure_ascii=False))
+    return _neutral(json.dumps(value, ensure_ascii=False))
+
+
+def _neutral(text: str) -> str:
+    return _NEUTRALISED.sub(_escaped, text)
 
 
 def _escaped(found: re.Match[str]) -> str:

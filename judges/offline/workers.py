@@ -59,8 +59,12 @@ def evaluate(
     source = _Source(_checked(samples, max_concurrency))
 
     def work() -> None:
-        while (taken := source.take()) is not None:
-            record.file(_judged(*taken, members))
+        try:
+            while (taken := source.take()) is not None:
+                record.file(_judged(*taken, members))
+        except BaseException:
+            source.close()
+            raise
 
     with _recording(members, out, on_result, keep_rows=keep_rows) as record:
         _in_threads(work, max_concurrency, source)

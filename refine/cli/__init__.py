@@ -16,4 +16,4 @@ def main() -> None:
         raise SystemExit(2)
     from refine.cli.app import app  # noqa: PLC0415 - an extra, opened on demand
 
-    app()
+    app(prog_name="refine")

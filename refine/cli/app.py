@@ -15,6 +15,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # help in plain text needs no rich, and brackets in it mean nothing
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -24,10 +25,17 @@ _INTERRUPTED = 130
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands an option's value on by position
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - only here
-
-        typer.echo(f"refine {version('selfrefine')}")
+        typer.echo(f"refine {_version()}")
         raise typer.Exit
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - only here
+
+    try:
+        return version("selfrefine")
+    except PackageNotFoundError:
+        return "(not installed, run from its source)"
 
 
 @app.callback()
@@ -53,8 +61,7 @@ def evaluate(
         list[str],
         typer.Option(
             metavar="NAME[:KEY=VALUE,...]",
-            help="Judge by name, with settings if it takes any; repeat it for several. "
-            "E.g. helpfulness, length:at_most=80,unit=words",
+            help="Judge by name, with its settings; repeat it for several.",
             show_default=False,
         ),
     ],
@@ -83,15 +90,19 @@ def evaluate(
 ) -> None:
     """Judge every row of a dataset.
 
-    Example: refine evaluate rows.jsonl --judge helpfulness --judge length:at_most=400 --model openai:gpt-5-mini
-    --out runs/first
+    A row holds what was asked and what was answered, {"question": ..., "answer": ...}, and whatever else there
+    is: contexts, reference, messages, ...
 
-    A row is what was asked and what was answered: {"question": ..., "answer": ...}, and whatever else there is
-    (contexts, reference, messages, ...). A setting's value is read as JSON where it is JSON, else as text; a
-    second judge of one kind needs a name=... of its own.
+    \b
+    refine evaluate rows.jsonl --judge helpfulness --model openai:gpt-5-mini --out runs/1
+    refine evaluate rows.jsonl --judge length:at_most=80,unit=words --judge json --out runs/2
+    refine evaluate rows.csv --judge 'pattern:name=humble,forbidden="as an AI"' --out runs/3
+
+    Settings are those of the judge's class; a value is read as JSON where it is JSON, else as text. Two judges
+    of one kind need a name=... each.
 
     Exit code: 0 judged, 1 nothing could be scored, 2 bad input.
-    """
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with _one_line_errors(out):
         from refine.cli.evaluation import Order, carry_out  # noqa: PLC0415 - loads pydantic, rich and the judges
 
@@ -121,5 +132,6 @@ def _one_line_errors(out: Path) -> Iterator[None]:
         typer.echo(f"refine: {' '.join(str(error).splitlines())}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo(f"refine: interrupted; what was judged so far is in {out}", err=True)
+        kept = f"; what was judged so far is in {out}" if out.exists() else ""
+        typer.echo(f"refine: interrupted{kept}", err=True)
         raise typer.Exit(_INTERRUPTED) from None

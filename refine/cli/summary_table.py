@@ -56,42 +56,44 @@ def show(console: Console, summary: Mapping[str, Summary], faults: Faults, *, pl
 
 
 def _table(summary: Mapping[str, Summary], *, bars: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
     table.add_column("judge", overflow="fold")
     table.add_column("mean", justify="right")
     for rating, colour in _COLOURS.items():
-        table.add_column(f"{rating}", justify="right", style=colour, header_style=f"bold {colour}")
+        table.add_column(
+            f"rated {rating}" if rating == 1 else f"{rating}",
+            justify="right",
+            style=colour,
+            header_style=f"bold {colour}",
+        )
     table.add_column("passed", justify="right")
-    table.add_column("unscored")
-    table.add_column("calls", justify="right")
+    table.add_column("unscored", no_wrap=True)
     table.add_column("tokens", justify="right")
     table.add_column("s/row", justify="right")
+    digits = max(len(f"{number:,}") for one in summary.values() for number in one.ratings.values())
     for name, one in summary.items():
-        table.add_row(name, *_cells(one, bars=bars))
+        table.add_row(name, *_cells(one, digits, bars=bars))
     return table
 
 
-def _cells(one: Summary, *, bars: bool) -> list[str | Text]:
+def _cells(one: Summary, digits: int, *, bars: bool) -> list[str | Text]:
     most = max(one.ratings.values())
-    ratings = [_count(number, most, bars=bars) for number in one.ratings.values()]
+    ratings = [_count(number, most, digits, bars=bars) for number in one.ratings.values()]
     unscored = "\n".join(f"{number:,} {reason}" for reason, number in one.unscored.items())
     return [
         Text(_number(one.mean, ".3f"), style="bold"),
         *ratings,
         _number(one.passed, ".1%"),
         Text(unscored or "-", style="yellow" if unscored else "dim"),
-        f"{one.usage.calls:,}",
         f"{one.usage.tokens:,}",
         _number(one.latency_s, ".2f"),
     ]
 
 
-def _count(number: int, most: int, *, bars: bool) -> Text:
+def _count(number: int, most: int, digits: int, *, bars: bool) -> Text:
     """Show a count, with a bar as high as its share of the highest."""
-    if not number:
-        return Text("0", style="dim")
-    bar = f"{_BARS[max(1, round(_MOST * number / most))]} " if bars else ""
-    return Text(f"{bar}{number:,}")
+    bar = _BARS[max(1, round(_MOST * number / most))] if bars and number else ""
+    return Text(f"{bar} {number:>{digits},}", style="" if number else "dim")
 
 
 def _number(value: float | None, form: str) -> str:

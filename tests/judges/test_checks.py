@@ -1,0 +1,188 @@
+"""Checks pass or fail an answer without asking a model, and say what to change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judges import ConfigurationError, Judge, JsonValid, Length, NumericRange, Pattern, Usage
+
+MINUS = "\N{MINUS SIGN}"
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "celsius": {"type": "number", "minimum": -90}},
+    "required": ["city"],
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "feedback"),
+    [
+        (Length(at_most=5), "12345", ""),
+        (Length(at_most=5), "123456", "Write at most 5 characters; there are 6."),
+        (Length(at_least=5), "12345", ""),
+        (Length(at_least=5), "1234", "Write at least 5 characters; there are 4."),
+        (Length(at_least=1), "", "Write at least 1 characters; there are 0."),
+        (Length(at_most=3, unit="words"), " one  two\nthree ", ""),
+        (Length(at_most=2, unit="words"), "one two three", "Write at most 2 words; there are 3."),
+        (Length(at_most=2), "你好", ""),
+        (Length(), "", ""),
+        (Pattern(required=r"\d"), "15 C", ""),
+        (Pattern(required=r"\d"), "warm", r"Include what matches '\\d'."),
+        (Pattern(forbidden="sorry"), "Sorry.", ""),
+        (Pattern(forbidden="sorry", ignore_case=True), "Sorry.", "Remove what matches 'sorry'."),
+        (Pattern(required=["a", "b"], forbidden=["c"]), "ac", "Include what matches 'b'. Remove what matches 'c'."),
+        (Pattern(required="x"), "", "Include what matches 'x'."),
+        (JsonValid(), ' {"a": [1, null]}\n', ""),
+        (JsonValid(), "3", ""),
+        (JsonValid(), "", "Reply with one valid JSON value and nothing around it."),
+        (JsonValid(), "```json\n{}\n```", "Reply with one valid JSON value and nothing around it."),
+        (JsonValid(), "{} {}", "Reply with one valid JSON value and nothing around it."),
+        (JsonValid(), "[NaN]", "Reply with one valid JSON value and nothing around it."),
+        (JsonValid(), "[" * 100_000, "Reply with one valid JSON value and nothing around it."),
+        (JsonValid(SCHEMA), '{"city": "Paris", "celsius": 15}', ""),
+        (JsonValid(SCHEMA), "{}", "At $: 'city' is a required property."),
+        (
+            JsonValid(SCHEMA),
+            '{"city": 5, "celsius": -255}',
+            "At $.celsius: -255 is less than the minimum of -90. At $.city: 5 is not of type 'string'.",
+        ),
+        (NumericRange(at_least=-90, at_most=60), "It is 15 C.", ""),
+        (NumericRange(at_least=-90, at_most=60), "It is -255 C.", "Check -255: a number from -90 to 60 is expected."),
+        (NumericRange(at_least=1), "0.5", "Check 0.5: a number of at least 1 is expected."),
+        (NumericRange(at_most=1_234_567), "1,234,568", "Check 1,234,568: a number of at most 1234567 is expected."),
+        (NumericRange(at_most=1), "", "Give a number of at most 1."),
+        (NumericRange(at_most=1), "none", "Give a number of at most 1."),
+        (NumericRange(at_most=1), "2, 0, 3", "Check 2: a number of at most 1 is expected. "
+         "Check 3: a number of at most 1 is expected."),
+        (NumericRange(at_most=1, which="first"), "1 then 5", ""),
+        (NumericRange(at_most=1, which="last"), "5 then 1", ""),
+        (NumericRange(at_most=1, which="last"), "1 then 5", "Check 5: a number of at most 1 is expected."),
+    ],
+)  # fmt: skip
+def test_a_check_says_what_to_change(check: Judge, answer: str, feedback: str) -> None:
+    """An answer that keeps the rule gets a 4; one that breaks it a 1 and an instruction to mend it."""
+    verdict = check(answer=answer)
+    assert (verdict.feedback, verdict.passed, verdict.rating) == (feedback, not feedback, 1 if feedback else 4)
+    assert verdict.rationale == (feedback or "Every rule is kept.")
+    assert verdict.usage == Usage()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("It is 15.", 15),
+        ("-255 C", -255),
+        (f"{MINUS}40 C", -40),
+        ("+3", 3),
+        ("1,234", 1234),
+        ("1,234,567.5", 1234567.5),
+        ("$5", 5),
+        ("(7)", 7),
+        ("50%", 50),
+        ("3.25", 3.25),
+        (".5", 0.5),
+        ("-.5", -0.5),
+        ("6.02e23", 6.02e23),
+        ("1E-3", 0.001),
+        (f"1e{MINUS}3", 0.001),
+        ("5kg", 5),
+        ("巴黎现在15度", 15),
+        ("零下-5度", -5),
+        ("Температура \N{EN DASH} 15", 15),
+        ("\N{FULLWIDTH DIGIT ONE}\N{FULLWIDTH DIGIT FIVE}", 15),
+    ],
+)
+def test_a_number_is_read_as_people_write_it(text: str, number: float) -> None:
+    """Signs, thousands, decimals, exponents and scripts without blanks are understood."""
+    assert NumericRange(at_least=number, at_most=number)(answer=text).passed
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("10-20", [10, 20]),
+        ("B12 and x2", []),
+        ("v1.2.3", []),
+        ("1,2345", [1, 2345]),
+        ("1, 2", [1, 2]),
+        ("Ду15", []),
+    ],
+)
+def test_what_is_no_number_is_left_alone(text: str, numbers: list[float]) -> None:
+    """A range is no negative number, a name with digits is none, and a list is not thousands."""
+    feedback = NumericRange(at_most=-1)(answer=text).feedback
+    assert feedback.count("Check ") == len(numbers)
+    assert all(f"Check {number}:" in feedback for number in numbers)
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_thousands_are_read_back(number: int) -> None:
+    """Any whole number is found as written, with commas between thousands or without."""
+    check = NumericRange(at_least=number, at_most=number)
+    assert check(answer=f"It is {number:,}.").passed
+    assert check(answer=f"It is {number}.").passed
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_are_read_back(number: float) -> None:
+    """Any float is found as Python writes it, and one outside the range is refused."""
+    assert NumericRange(at_least=number, at_most=number)(answer=f"{number!r} it is").passed
+
+
+@given(st.text(), st.integers(0, 20), st.integers(0, 20))
+def test_length_is_that_of_the_answer(answer: str, least: int, more: int) -> None:
+    """Both bounds belong to what is allowed."""
+    assert Length(at_least=least, at_most=least + more)(answer=answer).passed is (
+        least <= len(answer) <= least + more
+    )
+
+
+@pytest.mark.parametrize("check", [Length(), Pattern(required="x"), JsonValid(), NumericRange(at_most=1)])
+async def test_without_an_answer_there_is_no_verdict(check: Judge) -> None:
+    """A missing answer is unscored, not wrong; an empty one is checked like any other."""
+    verdicts = [check(question="Why?"), await check.acall(question="Why?")]
+    assert [one.unscored for one in verdicts] == ["no_response", "no_response"]
+    assert check(question="Why?", answer="").unscored is None
+
+
+def test_at_most_five_faults_are_listed() -> None:
+    """A reply that is wrong all over does not drown the next prompt."""
+    check = JsonValid({"items": {"type": "string"}})
+    assert check(answer="[1, 2, 3, 4, 5, 6, 7]").feedback.count("At $") == 5
+
+
+def test_a_check_has_a_name_of_its_own() -> None:
+    """Checks are told apart by name."""
+    assert Length(name="short")(answer="x").judge == "short"
+    assert [one(answer="1").judge for one in (Length(), JsonValid(), NumericRange(at_most=1))] == [
+        "length",
+        "json",
+        "numeric_range",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "told"),
+    [
+        (Length, {"at_least": -1}, "not from -1 to None"),
+        (Length, {"at_least": 5, "at_most": 4}, "not from 5 to 4"),
+        (Length, {"unit": "lines"}, "unit is 'characters' or 'words', not 'lines'"),
+        (Pattern, {}, "give at least one pattern"),
+        (Pattern, {"required": "("}, "not a regular expression among"),
+        (Pattern, {"forbidden": [5]}, "not a regular expression among"),
+        (JsonValid, {"schema": {"type": "strange"}}, "not a JSON schema: 'strange'"),
+        (JsonValid, {"schema": "object"}, "a JSON schema is a mapping, not 'object'"),
+        (NumericRange, {}, "give at_least=..., at_most=... or both"),
+        (NumericRange, {"at_least": 2, "at_most": 1}, "at_most=1 lies below at_least=2"),
+        (NumericRange, {"at_least": 2, "which": "best"}, "which is 'all', 'first' or 'last', not 'best'"),
+    ],
+)
+def test_a_check_set_up_wrongly_is_refused(kind: type[Judge], settings: dict[str, Any], told: str) -> None:
+    """A setting that cannot work is an error at once, showing it and what is expected."""
+    with pytest.raises(ConfigurationError) as caught:
+        kind(**settings)
+    assert told in str(caught.value)

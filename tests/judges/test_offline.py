@@ -1,0 +1,533 @@
+"""Offline evaluation: laziness, order, failing cells, streaming, and reading rows from files."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from judges import BadSample, ConfigurationError, Helpfulness, Judge, Length, Sample, Verdict
+from judges.allowance import Allowance, within
+from judges.offline import Evaluation, Row, aevaluate, evaluate, read_rows
+from judges.requests import Deliberation
+from judges.testing import ScriptedJudge, ScriptedModel
+
+
+class Run(Protocol):
+    """Either of the two ways to evaluate."""
+
+    def __call__(self, samples: Any, judges: object, **settings: Any) -> Evaluation:
+        """Evaluate."""
+        ...
+
+
+def in_tasks(samples: Any, judges: object, **settings: Any) -> Evaluation:
+    """Evaluate in an event loop of its own."""
+    return asyncio.run(aevaluate(samples, judges, **settings))
+
+
+either = pytest.mark.parametrize("run", [evaluate, in_tasks], ids=["threads", "tasks"])
+
+
+def rows(n: int) -> list[Sample]:
+    """Make samples whose answers are their numbers."""
+    return [Sample(user_input="?", response=str(number)) for number in range(n)]
+
+
+def answers(evaluation: Evaluation) -> list[str | None]:
+    """List the answers of the rows in their order."""
+    return [row.sample.answer for row in evaluation.rows if row.sample is not None]
+
+
+@either
+def test_rows_keep_their_order(run: Run) -> None:
+    """A row that finishes after its followers still comes first, in the result and in what is reported."""
+    followers_done = threading.Event()
+    reported: list[int] = []
+
+    def judge(sample: Sample) -> bool:
+        if sample.answer == "0":
+            assert followers_done.wait(10)
+        elif sample.answer == "7":
+            followers_done.set()
+        return True
+
+    evaluation = run(rows(8), judge, max_concurrency=2, on_result=lambda row: reported.append(row.index))
+
+    assert answers(evaluation) == [str(number) for number in range(8)]
+    assert [row.index for row in evaluation.rows] == reported == list(range(8))
+
+
+@either
+def test_rows_are_pulled_lazily(run: Run) -> None:
+    """A dataset of a million rows is never read ahead of the judges by more than the concurrency."""
+    done = 0
+    ahead: list[int] = []
+    lock = threading.Lock()
+
+    def dataset() -> Iterator[dict[str, object]]:
+        for number in range(1_000_000):
+            ahead.append(number - done)
+            yield {"question": "?", "answer": str(number)}
+
+    def judge(sample: Sample) -> bool:
+        nonlocal done
+        with lock:
+            done += 1
+        if sample.answer == "200":
+            raise ConfigurationError("enough")
+        return True
+
+    with pytest.raises(ConfigurationError, match="enough"):
+        run(dataset(), judge, max_concurrency=4)
+
+    assert max(ahead) < 4
+    assert 200 < len(ahead) < 5_000
+
+
+async def test_an_async_iterable_is_pulled_lazily() -> None:
+    """An endless async dataset is read no further than its judges need."""
+    pulled = 0
+
+    async def dataset() -> AsyncIterator[Sample]:
+        nonlocal pulled
+        while True:
+            pulled += 1
+            yield Sample(user_input="?", response="x")
+
+    script = ScriptedJudge([4] * 50)  # runs out after 50 lines
+    with pytest.raises(ConfigurationError, match="run out"):
+        await aevaluate(dataset(), script, max_concurrency=3)
+
+    assert 50 < pulled <= 53
+
+
+async def test_an_async_iterable_gives_numbered_rows() -> None:
+    """Rows of an async dataset are judged and kept in order."""
+
+    async def dataset() -> AsyncIterator[Sample]:
+        for sample in rows(5):
+            yield sample
+
+    evaluation = await aevaluate(dataset(), Length(at_most=3), max_concurrency=2)
+
+    assert answers(evaluation) == ["0", "1", "2", "3", "4"]
+
+
+def test_no_more_than_the_concurrency_at_once() -> None:
+    """As many rows are judged at once as allowed, and no more."""
+    together = threading.Barrier(3)
+    busy: list[int] = [0]
+    most: list[int] = [0]
+    lock = threading.Lock()
+
+    def judge(sample: Sample) -> bool:
+        with lock:
+            busy[0] += 1
+            most[0] = max(most[0], busy[0])
+        together.wait(10)
+        with lock:
+            busy[0] -= 1
+        return True
+
+    evaluate(rows(9), judge, max_concurrency=3)
+
+    assert most == [3]
+
+
+@either
+@pytest.mark.parametrize(
+    ("judges", "names"),
+    [
+        (Length(), ["length"]),
+        ([Length(), Length(name="short", at_most=3)], ["length", "short"]),
+        ({"a": Length(), "b": lambda sample: True}, ["a", "b"]),
+        (lambda answer: len(answer) < 3, ["function"]),
+    ],
+)
+def test_judges_are_taken_in_every_form(run: Run, judges: object, names: list[str]) -> None:
+    """One judge, a list, a mapping and a function are accepted; verdicts carry the name they are filed under."""
+    row = run(rows(1), judges).rows[0]
+
+    assert [(name, verdict.judge) for name, verdict in row.verdicts.items()] == [(name, name) for name in names]
+
+
+@either
+@pytest.mark.parametrize(
+    ("judges", "told"),
+    [
+        ([Length(), Length(at_most=3), lambda sample: True], "several judges are called 'length'"),
+        ([], "at least one judge"),
+        ("length", "cannot make a judge"),
+    ],
+)
+def test_judges_that_cannot_be_are_refused(run: Run, judges: object, told: str) -> None:
+    """Two judges of one name, none at all, and what is no judge are errors that say so."""
+    with pytest.raises(ConfigurationError, match=told):
+        run(rows(1), judges)
+
+
+@either
+@pytest.mark.parametrize(
+    ("samples", "settings", "told"),
+    [
+        (rows(1), {"max_concurrency": 0}, "max_concurrency"),
+        ("rows.jsonl", {}, "read_rows"),
+        ({"answer": "x"}, {}, r"\[sample\]"),
+        (Sample(response="x"), {}, r"\[sample\]"),
+    ],
+)
+def test_bad_arguments_are_refused(run: Run, samples: Any, settings: Any, told: str) -> None:
+    """No concurrency, a path and a single row in the place of rows are refused with the remedy."""
+    with pytest.raises(ConfigurationError, match=told):
+        run(samples, Length(), **settings)
+
+
+@either
+def test_a_failing_cell_is_unscored(run: Run) -> None:
+    """A judge that raises leaves a cell without a score; the row, and the mean, are those of the others."""
+    broken = ScriptedJudge([True, ValueError("!"), False, True], name="broken")
+
+    evaluation = run(rows(4), [broken, Length()], max_concurrency=1)
+
+    assert [row.verdicts["broken"].unscored for row in evaluation.rows] == [None, "judge_failed", None, None]
+    assert evaluation.summary["broken"].mean == pytest.approx(2 / 3)
+    assert evaluation.summary["broken"].unscored == {"judge_failed": 1}
+    assert evaluation.summary["length"].scored == 4
+
+
+class _Reckless(Judge):
+    """A judge that breaks its own interface."""
+
+    name = "reckless"
+
+    def __call__(self, sample: object = None, /, **fields: object) -> Verdict:
+        raise RuntimeError("no verdict")
+
+    async def acall(self, sample: object = None, /, **fields: object) -> Verdict:
+        raise RuntimeError("no verdict")
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        raise NotImplementedError
+
+
+@either
+def test_a_judge_that_raises_when_called_is_unscored(run: Run) -> None:
+    """Even an error outside a judge's deliberation costs no more than its cell, which names the error."""
+    cell = run(rows(1), [_Reckless(), Length()]).rows[0].verdicts["reckless"]
+
+    assert (cell.unscored, cell.detail) == ("judge_failed", "RuntimeError in 'reckless'")
+
+
+@either
+def test_an_unreadable_row_keeps_its_place(run: Run) -> None:
+    """A row that is no sample has an error and cells without a score; the rows around it are judged."""
+    evaluation = run([{"answer": "a"}, {"answer": 3}, {}, {"answer": "b"}], Length())
+
+    assert [bool(row.error) for row in evaluation.rows] == [False, True, True, False]
+    assert "field 'answer'" in evaluation.rows[1].error
+    assert evaluation.rows[1].sample is None
+    assert evaluation.rows[1].verdicts["length"].unscored == "invalid_output"
+    assert evaluation.summary["length"].n == 4
+    assert evaluation.summary["length"].mean == 1.0
+
+
+@either
+def test_an_error_in_the_place_of_a_row_is_unreadable(run: Run) -> None:
+    """A dataset may hold the error of a row it could not read."""
+    row = run([BadSample("line 7 is torn")], Length()).rows[0]
+
+    assert row.error == "line 7 is torn"
+
+
+def test_a_configuration_error_comes_at_once() -> None:
+    """It is raised while another worker is still asking; that worker's row is then written nowhere."""
+    asking, released = threading.Event(), threading.Event()
+    out = io.StringIO()
+
+    def judge(sample: Sample) -> bool:
+        if sample.answer == "0":
+            asking.set()
+            released.wait(10)
+            return True
+        asking.wait(10)
+        raise ConfigurationError("no key")
+
+    with pytest.raises(ConfigurationError, match="no key"):
+        evaluate(rows(9), judge, max_concurrency=2, out=out)
+
+    released.set()
+    for thread in [one for one in threading.enumerate() if one.name.startswith("judges-offline")]:
+        thread.join(10)
+    assert out.getvalue() == ""
+
+
+async def test_a_configuration_error_cancels_the_other_tasks() -> None:
+    """It is raised at once, and the judges at work are cancelled."""
+    cancelled = asyncio.Event()
+    asking = asyncio.Event()
+
+    async def judge(sample: Sample) -> bool:
+        if sample.answer == "1":
+            await asking.wait()
+            raise ConfigurationError("no key")
+        asking.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return True
+
+    with pytest.raises(ConfigurationError, match="no key"):
+        await aevaluate(rows(2), judge)
+    assert cancelled.is_set()
+
+
+async def test_cancelling_cancels_the_workers() -> None:
+    """Nothing judges on once the evaluation was cancelled."""
+    cancelled: list[str | None] = []
+    all_asking = asyncio.Event()
+    asking: list[str | None] = []
+
+    async def judge(sample: Sample) -> bool:
+        asking.append(sample.answer)
+        if len(asking) == 3:
+            all_asking.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(sample.answer)
+            raise
+        return True
+
+    task = asyncio.create_task(aevaluate(rows(9), judge, max_concurrency=3))
+    await all_asking.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(map(str, cancelled)) == ["0", "1", "2"]
+
+
+@either
+def test_an_error_of_the_dataset_is_raised(run: Run) -> None:
+    """A dataset that breaks is no row: its error reaches the caller as it is."""
+
+    def dataset() -> Iterator[Sample]:
+        yield from rows(3)
+        raise OSError("disk gone")
+
+    with pytest.raises(OSError, match="disk gone"):
+        run(dataset(), Length())
+
+
+@either
+def test_rows_stream_to_a_file_as_they_are_ready(run: Run, tmp_path: Path) -> None:
+    """Each row is a line of JSON on disk, in order, by the time it is reported."""
+    path = tmp_path / "results.jsonl"
+    seen: list[list[int]] = []
+
+    def look(row: Row) -> None:
+        seen.append([json.loads(line)["index"] for line in path.read_text(encoding="utf-8").splitlines()])
+
+    run(rows(3), Length(), out=path, on_result=look)
+
+    assert seen == [[0], [0, 1], [0, 1, 2]]
+
+
+@either
+def test_rows_stream_to_an_open_file(run: Run) -> None:
+    """An open text file receives the lines and stays open; each line reads back as its row."""
+    out = io.StringIO()
+
+    evaluation = run([*rows(2), {"answer": 3}], Length(), out=out)
+
+    assert tuple(map(Row.model_validate_json, out.getvalue().splitlines())) == evaluation.rows
+
+
+@either
+def test_half_a_surrogate_pair_can_be_written(run: Run, tmp_path: Path) -> None:
+    """Text that is no valid Unicode ends up escaped in the results instead of ending the run."""
+    path = tmp_path / "results.jsonl"
+
+    run(rows(1), lambda sample: Verdict.checked(passed=True, rationale="\ud83d"), out=path)
+
+    assert json.loads(path.read_text(encoding="utf-8"))["verdicts"]["function"]["rationale"] == "\ud83d"
+
+
+@either
+def test_the_summary_counts(run: Run) -> None:
+    """Mean, ratings and share passed are over scored rows; reasons are counted apart."""
+    judge = ScriptedJudge([4, 3, 1, 1, ValueError(), "nonsense"])
+
+    summary = run(rows(6), judge, max_concurrency=1).summary["scripted"]
+
+    assert (summary.n, summary.scored) == (6, 4)
+    assert summary.mean == pytest.approx((1 + 2 / 3) / 4)
+    assert summary.ratings == {1: 2, 2: 0, 3: 1, 4: 1}
+    assert summary.passed == 0.5
+    assert summary.unscored == {"invalid_output": 1, "judge_failed": 1}
+    assert summary.latency_s is not None
+
+
+@either
+def test_the_summary_adds_up_usage(run: Run) -> None:
+    """Calls and tokens of all rows are added up."""
+    model = ScriptedModel(lambda messages: {"rationale": "r", "rating": 3, "feedback": ""})
+
+    evaluation = run(rows(5), Helpfulness(model), max_concurrency=3)
+
+    usage = evaluation.summary["helpfulness"].usage
+    assert usage.calls == 5
+    assert usage.tokens == sum(row.verdicts["helpfulness"].usage.tokens for row in evaluation.rows) > 0
+
+
+@either
+@pytest.mark.parametrize("samples", [[], [{"answer": 3}]])
+def test_nothing_scored_has_no_mean(run: Run, samples: list[object]) -> None:
+    """Without a score there is no mean and no share: None, never 0 and never NaN."""
+    summary = run(samples, Length()).summary["length"]
+
+    assert (summary.mean, summary.passed, summary.latency_s) == (None, None, None)
+
+
+@either
+def test_rows_need_not_be_kept(run: Run) -> None:
+    """Without the rows in memory, the summary is the same."""
+    kept, dropped = run(rows(5), Length(at_most=0)), run(rows(5), Length(at_most=0), keep_rows=False)
+
+    assert dropped.rows == ()
+    assert dropped.summary["length"].ratings == kept.summary["length"].ratings == {1: 5, 2: 0, 3: 0, 4: 0}
+
+
+async def test_threads_work_inside_a_running_loop() -> None:
+    """The sync way can be called where an event loop is running, with async functions too."""
+
+    async def judge(sample: Sample) -> int:
+        return 4
+
+    assert evaluate(rows(3), judge).summary["judge"].ratings[4] == 3
+
+
+@either
+def test_workers_inherit_the_context(run: Run) -> None:
+    """An allowance set around an evaluation holds in its workers."""
+    model = ScriptedModel(lambda messages: {"rationale": "r", "rating": 3, "feedback": ""})
+
+    with within(Allowance(calls=2)):
+        evaluation = run(rows(5), Helpfulness(model), max_concurrency=2)
+
+    assert evaluation.summary["helpfulness"].scored == 2
+    assert evaluation.summary["helpfulness"].unscored == {"budget": 3}
+
+
+def test_both_ways_find_the_same() -> None:
+    """Threads and tasks give the same verdicts on the same rows."""
+
+    def marks(evaluation: Evaluation) -> list[tuple[float | None, str]]:
+        return [(v.score, v.feedback) for row in evaluation.rows for v in row.verdicts.values()]
+
+    judges = [Length(at_least=2), lambda answer: int(answer) % 4 + 1]
+
+    assert marks(evaluate(rows(30), judges)) == marks(in_tasks(rows(30), judges))
+
+
+# --- reading rows
+
+
+Written = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    """Write a file of rows."""
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode())
+        return path
+
+    return write
+
+
+def test_json_lines_are_read(written: Written) -> None:
+    """Each line is a sample, whatever its dialect; blank lines and a byte order mark are skipped."""
+    path = written("r.jsonl", '\ufeff{"question": "q", "answer": "a", "id": 7}\n\n{"response": "b"}\r\n')
+
+    assert list(read_rows(path)) == [
+        Sample(user_input="q", response="a", metadata={"id": 7}),
+        Sample(response="b"),
+    ]
+
+
+def test_csv_is_read(written: Written) -> None:
+    """Columns are fields, lists are JSON in their cells, an empty cell is a field that is not there."""
+    path = written("r.csv", 'question,answer,contexts,id\nq,"a, b","[""c""]",7\nr,,,\n')
+
+    assert list(read_rows(path)) == [
+        Sample(user_input="q", response="a, b", retrieved_contexts=("c",), metadata={"id": "7"}),
+        Sample(user_input="r"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("r.jsonl", '{"answer": "a"}\n{"answer": 3}\n', "line 2: field 'answer': "),
+        ("r.jsonl", '{"answer": "a"\n', "line 1: not valid JSON: .* at column"),
+        ("r.jsonl", '\n["a"]\n', r"line 2: a row is a JSON object .*, not \[\"a\"\]"),
+        ("r.jsonl", '{"score": NaN}\n', "line 1: NaN is not a JSON number"),
+        ("r.jsonl", "[" * 100_000, "line 1: not readable JSON"),
+        ("r.csv", "answer\na\nb,c\n", "line 3: there are more cells than columns"),
+        ("r.csv", 'answer,contexts\n"a\nb",c\n', "line 2: field 'contexts': in a CSV file it is written as JSON"),
+        ("r.csv", "answer,answer\na,b\n", "line 1: the column 'answer' appears twice"),
+        ("r.csv", 'answer\n"a\n', "line 2: "),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_placed(written: Written, name: str, text: str, told: str) -> None:
+    """The error is one line that names file, line and field."""
+    path = written(name, text)
+
+    with pytest.raises(BadSample, match=told) as caught:
+        list(read_rows(path))
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.csv"])
+def test_other_encodings_are_refused(tmp_path: Path, name: str) -> None:
+    """A file that is not UTF-8 is an error that says so."""
+    (tmp_path / name).write_bytes('answer\n"é"\n'.encode("latin-1"))
+
+    with pytest.raises(BadSample, match=r"not (UTF-8|valid JSON)"):
+        list(read_rows(tmp_path / name))
+
+
+def test_rows_are_read_lazily(written: Written) -> None:
+    """What stands further down has not been looked at when the first row is there."""
+    assert next(read_rows(written("r.jsonl", '{"answer": "a"}\nbroken\n'))) == Sample(response="a")
+
+
+def test_errors_can_be_kept(written: Written) -> None:
+    """A row that cannot be read can stand as an error among the others."""
+    path = written("r.jsonl", '{"answer": "a"}\nbroken\n{"answer": "b"}\n')
+
+    found = list(read_rows(path, errors="keep"))
+
+    assert [type(one) for one in found] == [Sample, BadSample, Sample]
+
+
+@pytest.mark.parametrize(("name", "told"), [("none.jsonl", "there is no file"), ("r.txt", r"\.jsonl or a \.csv")])
+def test_files_that_cannot_be_rows_are_refused(written: Written, name: str, told: str) -> None:
+    """A missing file and one of another kind are refused before anything is read."""
+    path = written("r.txt", "x").with_name(name)
+
+    with pytest.raises(ConfigurationError, match=told):
+        read_rows(path)

@@ -1,0 +1,281 @@
+"""A panel lets several judges speak at once and combines what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judges import AskFailed, ConfigurationError, Helpfulness, Length, Panel, Repeat, Usage, Verdict
+from judges.testing import ScriptedJudge, ScriptedModel
+
+ROW = {"question": "Why?", "answer": "Because."}
+UNKNOWN = Verdict.without_score("no_contexts")
+TIED = "the stricter side counts"
+
+
+def says(line: object, name: str = "scripted") -> ScriptedJudge:
+    """Make a judge that always says the same."""
+    return ScriptedJudge([line], cycle=True, name=name)
+
+
+def members(*lines: object) -> dict[str, ScriptedJudge]:
+    """Make judges called a, b, c, ... of what they say."""
+    return {chr(ord("a") + place): says(line) for place, line in enumerate(lines)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "ratings", "rating", "detail"),
+    [
+        ({}, (4, 3, 2), 2, ""),
+        ({"rule": "min"}, (4, 4, 4), 4, ""),
+        ({"rule": "mean"}, (4, 3, 3), 3, "mean 3.33"),
+        ({"rule": "mean"}, (4, 4, 3), 4, "mean 3.67"),
+        ({"rule": "mean"}, (4, 3), 3, f"mean 3.50, tied: {TIED}"),
+        ({"rule": "mean"}, (1, 2), 1, f"mean 1.50, tied: {TIED}"),
+        ({"rule": "weighted", "weights": [3, 1]}, (4, 2), 3, f"mean 3.50, tied: {TIED}"),
+        ({"rule": "weighted", "weights": {"a": 4, "b": 1}}, (4, 2), 4, "mean 3.60"),
+        ({"rule": "weighted", "weights": [0.1, 0.2, 0.3]}, (3, 3, 2), 2, f"mean 2.50, tied: {TIED}"),
+        ({"rule": "weighted", "weights": [1, 0]}, (3, 1), 3, "mean 3.00"),
+        ({"rule": "weighted", "weights": [0, 1], "quorum": 1}, (3, UNKNOWN), 3, "no weight among the members"),
+        ({"rule": "majority"}, (4, 3, 1), 3, ""),
+        ({"rule": "majority"}, (4, 4, 1, 1), 1, f"tied: {TIED}"),
+        ({"rule": "majority"}, (4, 3, 3, 1), 3, ""),
+        ({"rule": "majority"}, (3, 3, 3, 1), 3, ""),
+        ({"rule": "veto"}, (4, 4, 3), 4, "mean 3.67"),
+        ({"rule": "veto"}, (4, 4, 2), 2, "vetoed by c"),
+        ({"rule": "veto", "veto": ["a"]}, (4, 4, 1), 3, "mean 3.00"),
+        ({"rule": "veto", "veto": ["c", "b"]}, (4, 2, 1), 1, "vetoed by b, c"),
+    ],
+)
+def test_each_rule_combines_ratings(
+    settings: dict[str, Any], ratings: Sequence[object], rating: int, detail: str
+) -> None:
+    """Worked numbers of every rule; a tie goes to the stricter side and is said to be one."""
+    verdict = Panel(members(*ratings), **settings)(ROW)
+    assert (verdict.rating, verdict.passed) == (rating, rating >= 3)
+    assert verdict.detail.startswith(detail)
+    assert ("tied" in verdict.detail) == ("tied" in detail)
+    assert verdict.rated_natively
+
+
+RATINGS = st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=5)
+
+
+@given(RATINGS, st.sampled_from([1, 2, 3, 4]))
+def test_a_majority_reaches_a_mark_if_most_members_do(ratings: list[int], mark: int) -> None:
+    """The lower median is at a mark exactly when more than half of the members are."""
+    verdict = Panel(members(*ratings), rule="majority")(ROW)
+    assert verdict.reaches(mark) is (sum(one >= mark for one in ratings) * 2 > len(ratings))
+
+
+@given(RATINGS, st.sampled_from(["min", "mean", "majority", "veto"]))
+def test_a_panel_stays_within_its_members(ratings: list[int], rule: Any) -> None:
+    """No rule goes below the strictest member or above the most lenient one."""
+    rating = Panel(members(*ratings), rule=rule)(ROW).rating
+    assert rating is not None
+    assert min(ratings) <= rating <= max(ratings)
+
+
+def test_a_member_that_cannot_judge_is_skipped_and_counted() -> None:
+    """Unscored is not a low rating: the others decide, and the detail names who was left out and why."""
+    verdict = Panel(members(4, UNKNOWN, 3, ValueError, 4))(ROW)
+    assert verdict.rating == 3
+    assert verdict.detail == "skipped 2: b (no_contexts), d (judge_failed)"
+
+
+def test_without_a_quorum_a_panel_is_unscored() -> None:
+    """Half of the members is not more than half, unless the quorum says so."""
+    panel = members(4, UNKNOWN)
+    verdict = Panel(panel)(ROW)
+    assert verdict.unscored == "too_few_votes"
+    assert verdict.detail == "1 of 2 rated, 2 needed; skipped 1: b (no_contexts)"
+    assert len(verdict.items) == 2
+    assert Panel(panel, quorum=1)(ROW).rating == 4
+
+
+@pytest.mark.parametrize("reason", ["budget", "deadline"])
+def test_a_spent_limit_keeps_its_reason(reason: Any) -> None:
+    """Where a budget or deadline is why too few rated, the panel says so and the loop can stop."""
+    verdict = Panel(members(4, Verdict.without_score(reason), UNKNOWN))(ROW)
+    assert verdict.unscored == reason
+
+
+def test_a_member_below_its_own_pass_mark_counts_as_failing() -> None:
+    """A score that rounds to 4 counts as 2 if the member's own threshold was missed."""
+    verdict = Panel(members(4, Verdict.scored(0.9, threshold=0.95)), rule="mean")(ROW)
+    assert (verdict.rating, verdict.detail) == (3, "mean 3.00")
+    assert verdict.items[1].rating == 4
+
+
+def test_a_failing_member_never_lets_a_lenient_panel_pass() -> None:
+    """Where a panel passes from 2, a member that missed its own mark counts below that."""
+    verdict = Panel(members(4, Verdict.scored(0.9, threshold=0.95)), success_rating=2)(ROW)
+    assert (verdict.rating, verdict.passed) == (1, False)
+
+
+def test_a_member_that_ends_low_stays_low() -> None:
+    """At most 2 does not mean 2: a failed check still counts as 1."""
+    assert Panel(members(4, False))(ROW).rating == 1
+
+
+def test_feedback_is_merged() -> None:
+    """The feedback of those that failed is listed, and what is good is not to be lost."""
+    verdict = Panel(members((2, "Name the year."), (4, "Fine."), (1, "Cite a source."), 3))(ROW)
+    assert verdict.feedback == "- Name the year.\n- Cite a source.\nAlready good, keep it so: b, d."
+
+
+def test_feedback_of_a_panel_that_passes_is_kept() -> None:
+    """Where all pass, what they still would improve is listed."""
+    assert Panel(members((3, "Shorter."), 4))(ROW).feedback == "- Shorter."
+
+
+def test_feedback_of_a_panel_that_fails_wholly_has_nothing_to_keep() -> None:
+    """Where nothing is good, nothing is called good."""
+    assert Panel(members((1, "All wrong."), 2))(ROW).feedback == "- All wrong."
+
+
+def test_rationales_are_named() -> None:
+    """Each reason stands beside the member that gave it."""
+    lines = ({"rating": 2, "rationale": "Vague."}, 4, {"rating": 4, "rationale": "Kind."})
+    assert Panel(members(*lines))(ROW).rationale == "a: Vague.\nc: Kind."
+
+
+def test_the_parts_are_kept() -> None:
+    """Every member's verdict is an item under its name in the panel."""
+    verdict = Panel(members(4, UNKNOWN, 2), name="board")(ROW)
+    assert verdict.judge == "board"
+    assert [(one.judge, one.rating) for one in verdict.items] == [("a", 4), ("b", None), ("c", 2)]
+
+
+def test_panels_nest() -> None:
+    """A panel is a judge, so it can be a member."""
+    inner = Panel(members((2, "Mend it."), (1, "And this."), 4), rule="mean", name="inner")
+    verdict = Panel([inner, says(4, "outer")], rule="mean")(ROW)
+    assert verdict.rating == 3
+    assert verdict.feedback.splitlines() == [
+        "- Mend it.",
+        "- And this.",
+        "Already good, keep it so: c.",
+        "Already good, keep it so: outer.",
+    ]
+    assert [(one.judge, len(one.items)) for one in verdict.items] == [("inner", 3), ("outer", 0)]
+
+
+def reply(rating: int) -> dict[str, object]:
+    """Write a judge model's structured reply."""
+    return {"rationale": "r", "rating": rating, "feedback": "f"}
+
+
+def test_usage_and_models_are_summed() -> None:
+    """A panel costs what its members cost, and asks the models they ask."""
+    models = [ScriptedModel([reply(4)]), ScriptedModel([reply(3)])]
+    panel = Panel([Helpfulness(models[0], name="a"), Panel([Helpfulness(models[1], name="b")]), Length()])
+    verdict = panel(ROW)
+    assert verdict.usage.calls == 2
+    assert verdict.usage == sum((one.usage for one in verdict.items), Usage())
+    assert len(panel.models) == 2
+
+
+def test_members_run_at_once() -> None:
+    """Members that wait for each other finish, in threads."""
+    barrier = threading.Barrier(3)
+
+    def judge(sample: object) -> bool:
+        barrier.wait(timeout=5)
+        return True
+
+    assert Panel({"a": judge, "b": judge, "c": judge})(ROW).rating == 4
+
+
+def waiting(parties: int) -> Callable[..., Any]:
+    """Make an async judge that goes on when so many of its calls are under way."""
+    here: list[object] = []
+    all_here = asyncio.Event()
+
+    async def judge(sample: object) -> bool:
+        here.append(sample)
+        if len(here) == parties:
+            all_here.set()
+        await asyncio.wait_for(all_here.wait(), timeout=5)
+        return True
+
+    return judge
+
+
+async def test_members_run_at_once_in_the_event_loop() -> None:
+    """Members that wait for each other finish, as tasks."""
+    judge = waiting(3)
+    assert (await Panel({"a": judge, "b": judge, "c": judge}).acall(ROW)).rating == 4
+
+
+async def test_repeats_run_at_once_in_the_event_loop() -> None:
+    """The runs of a repeated judge wait for each other and finish."""
+    assert (await Repeat(waiting(4), 4).acall(ROW)).rating == 4
+
+
+async def test_sync_and_async_say_the_same() -> None:
+    """Both drivers give the same verdict but for the time it took."""
+    panel = Panel(members((2, "x"), UNKNOWN, 4, AskFailed("invalid_output", "bad")), quorum=2)
+    one, other = panel(ROW), await panel.acall(ROW)
+    timeless = {"items": (), "latency_s": 0.0}
+    assert one.model_copy(update=timeless) == other.model_copy(update=timeless)
+
+
+@pytest.mark.parametrize(
+    ("names", "unique"),
+    [
+        (["x", "x", "x"], ["x", "x-2", "x-3"]),
+        (["x-2", "x", "x"], ["x-2", "x", "x-3"]),
+        (["length-words", "length"], ["length-words", "length"]),
+    ],
+)
+def test_members_of_a_list_get_names_of_their_own(names: list[str], unique: list[str]) -> None:
+    """No member of a list replaces another of the same name."""
+    verdict = Panel([says(4, name) for name in names])(ROW)
+    assert [one.judge for one in verdict.items] == unique
+
+
+def test_an_error_of_set_up_is_raised() -> None:
+    """A member that is set up wrongly is no low vote and no skipped one."""
+    with pytest.raises(ConfigurationError, match="run out"):
+        Panel([ScriptedJudge([], name="empty"), says(4)])(ROW)
+
+
+@pytest.mark.parametrize(
+    ("judges", "settings", "told"),
+    [
+        ([], {}, "at least one judge is needed"),
+        ({}, {}, "at least one judge is needed"),
+        (Length(), {}, "give a list of judges"),
+        (["length"], {}, "cannot make a judge of 'length'"),
+        (members(4), {"rule": "max"}, "rule is one of min, mean, weighted, majority, veto, not 'max'"),
+        (members(4, 4), {"rule": "weighted"}, "weights gives each of a, b a weight"),
+        (members(4, 4), {"rule": "weighted", "weights": [1]}, "weights gives each of a, b a weight"),
+        (members(4, 4), {"rule": "weighted", "weights": [1, 2, 3]}, "weights gives each"),
+        (members(4, 4), {"rule": "weighted", "weights": {"a": 1, "c": 1}}, "weights gives each"),
+        (members(4, 4), {"rule": "weighted", "weights": [1, -1]}, "weights gives each"),
+        (members(4, 4), {"rule": "weighted", "weights": [0, 0]}, "weights gives each"),
+        (members(4, 4), {"rule": "weighted", "weights": [1, float("nan")]}, "weights gives each"),
+        (members(4, 4), {"rule": "weighted", "weights": [1, float("inf")]}, "weights gives each"),
+        (members(4, 4), {"weights": [1, 1]}, "weights are for rule='weighted', not 'min'"),
+        (members(4, 4), {"veto": ["a"]}, "veto names members for rule='veto'"),
+        (members(4, 4), {"rule": "veto", "veto": ["z"]}, "the members are a, b"),
+        (members(4, 4), {"quorum": 0}, "quorum is a whole number from 1 to 2, not 0"),
+        (members(4, 4), {"quorum": 3}, "quorum is a whole number from 1 to 2, not 3"),
+        (members(4, 4), {"quorum": True}, "quorum is a whole number"),
+        (members(4, 4), {"success_rating": 5}, "success_rating is a whole number from 1 to 4, not 5"),
+        (members(4, 4), {"success_rating": 0}, "success_rating is a whole number"),
+    ],
+)
+def test_a_panel_set_up_wrongly_is_refused(
+    judges: Sequence[object] | Mapping[str, object], settings: dict[str, Any], told: str
+) -> None:
+    """A setting that cannot work is an error at once, showing it and what is expected."""
+    with pytest.raises(ConfigurationError, match=told):
+        Panel(judges, **settings)

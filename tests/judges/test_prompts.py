@@ -1,0 +1,134 @@
+"""The prompt packs of all languages say the same, in the same places."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import judges
+from judges import ConfigurationError, Sample
+from judges.prompts import LANGUAGES, Language, Prompt, language_of, prompt
+
+PACKS = Path(judges.__file__).parent / "packs"
+FILES = sorted(PACKS.glob("en/*.toml"))
+TRANSLATED = [(language, file.stem) for language in LANGUAGES if language != "en" for file in FILES]
+SCRIPT = {"zh": re.compile(r"[\u4e00-\u9fff]"), "ru": re.compile(r"[а-яё]")}
+
+every_file = pytest.mark.parametrize(
+    "file", sorted(PACKS.glob("*/*.toml")), ids=lambda one: f"{one.parent.name}-{one.stem}"
+)
+translations = pytest.mark.parametrize(("language", "name"), TRANSLATED)
+
+
+def placeholders(text: str) -> list[str]:
+    """List the `$name` placeholders of a text."""
+    return sorted(re.findall(r"\$\w+", text))
+
+
+def test_every_language_has_the_same_files() -> None:
+    """No judge is without a prompt in one of the languages."""
+    names = {language: sorted(one.name for one in (PACKS / language).iterdir()) for language in LANGUAGES}
+    assert {one.name for one in PACKS.iterdir()} == set(LANGUAGES)
+    assert names["en"]
+    assert all(found == names["en"] for found in names.values())
+
+
+@translations
+def test_translations_have_the_same_parts(language: Language, name: str) -> None:
+    """Placeholders, fields named in backquotes, levels and examples are those of the English prompt."""
+    english, other = prompt(name, "en"), prompt(name, language)
+    assert placeholders(other.task) == placeholders(english.task)
+    assert set(re.findall(r"`\w+`", other.task)) == set(re.findall(r"`\w+`", english.task))
+    assert list(other.levels) == list(english.levels)
+    assert [one.reply["rating"] for one in other.examples] == [one.reply["rating"] for one in english.examples]
+    assert [sorted(one.sample) for one in other.examples] == [sorted(one.sample) for one in english.examples]
+    assert len(other.task.splitlines()) == len(english.task.splitlines())
+
+
+@translations
+def test_translations_are_in_their_language(language: Language, name: str) -> None:
+    """Task, reminder, levels and examples are translated, not copied."""
+    text = prompt(name, language)
+    told = [text.task, text.reminder, *text.levels.values()]
+    told += [str(value) for one in text.examples for value in (one.reply["rationale"], one.reply["feedback"])]
+    assert all(SCRIPT[language].search(one) for one in told)
+    assert language_of(text.task) == language
+
+
+@every_file
+def test_a_pack_is_written_in_plain_characters(file: Path) -> None:
+    """Other scripts stand in the files as people read them, never as escapes, and no blank ends a line."""
+    content = file.read_text(encoding="utf-8")
+    assert "\\u" not in content
+    assert not re.search(r"[ \t]+$", content, re.MULTILINE)
+    assert content.endswith("\n")
+
+
+@every_file
+def test_no_blank_stands_inside_chinese(file: Path) -> None:
+    """A line that is continued in the file leaves no gap between two Chinese characters, nor doubles a blank."""
+    text = Prompt.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))).task
+    assert not re.search(r"[\u4e00-\u9fff。，；] +[\u4e00-\u9fff]", text)
+    assert "  " not in text
+
+
+@every_file
+def test_the_examples_of_a_pack_are_valid(file: Path) -> None:
+    """Every example is a readable sample with an answer and a reply on the levels, reasons before the rating."""
+    text = Prompt.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    for one in text.examples:
+        read = Sample.read(user_input=one.sample["conversation"], response=one.sample["answer"])
+        assert read.question
+        assert list(one.reply) == ["rationale", "rating", "feedback"]
+        assert one.reply["rating"] in text.levels
+        assert one.reply["rationale"]
+
+
+@every_file
+def test_a_task_has_a_place_for_its_levels(file: Path) -> None:
+    """Nothing that the judge fills in is missing from the task."""
+    text = Prompt.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    assert "$levels" in placeholders(text.task)
+    assert ("$criteria" in placeholders(text.task)) is not bool(text.levels)
+
+
+def test_placeholders_are_filled_and_the_rest_stays() -> None:
+    """Only known `$name`s are replaced; braces, percent signs and other dollars mean nothing."""
+    text = Prompt(task="$who: {who} %s $5 $other ${who}", reminder="")
+    assert text.filled(who="I $who") == "I $who: {who} %s $5 $other I $who"
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("How warm is it?", "en"),
+        ("现在多少度？", "zh"),
+        ("Сколько градусов?", "ru"),
+        ("如何用 git reset 撤销提交？", "zh"),
+        ("Что делает git rebase?", "ru"),
+        ("What does 你好 mean in English?", "en"),
+        ("", "en"),
+        ("42 + 1 = ?", "en"),
+        ("Ça va bien ?", "en"),
+    ],
+)
+def test_the_script_tells_the_language(text: str, language: str) -> None:
+    """The script of most letters decides, a Chinese character counting as two; none means English."""
+    assert language_of(text) == language
+
+
+@given(st.text())
+def test_any_text_calls_for_a_pack_there_is(text: str) -> None:
+    """No text is without a language."""
+    assert language_of(text) in LANGUAGES
+
+
+def test_an_unknown_prompt_is_refused() -> None:
+    """The error names the prompt, the language and what is known."""
+    with pytest.raises(ConfigurationError, match="there is no prompt 'poetry' in language 'ru'"):
+        prompt("poetry", "ru")

@@ -1,0 +1,327 @@
+"""Replies are read strictly: whatever is not exactly one fitting object is asked for once more, then unscored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel
+
+from judges import Helpfulness, Judge, Sample, ToolCall, Verdict
+from judges.models import as_model
+from judges.requests import ask
+from judges.testing import ScriptedModel
+
+TOOL = "Assessment"
+GOOD = {"rationale": "It is right.", "rating": 4, "feedback": ""}
+WRITTEN = json.dumps(GOOD)
+
+
+def _with_rating(rating: str) -> str:
+    return f'{{"rationale": "r", "rating": {rating}, "feedback": "f"}}'
+
+
+RATINGS = {
+    "true": "true",
+    "false": "false",
+    "null": "null",
+    "float": "4.0",
+    "exponent": "4e0",
+    "text": '"4"',
+    "padded text": '" 4 "',
+    "exponent text": '"1e0"',
+    "word": '"four"',
+    "zero": "0",
+    "five": "5",
+    "negative": "-1",
+    "between": "3.5",
+    "list": "[4]",
+    "object": '{"rating": 4}',
+    "NaN": "NaN",
+    "Infinity": "Infinity",
+    "minus Infinity": "-Infinity",
+    "leading zero": "04",
+    "plus": "+4",
+    "hexadecimal": "0x4",
+    "full-width digit": "\uff14",
+    "Python True": "True",
+    "very large": "4" * 5000,
+    "missing": "",
+}
+
+TEXTS = {
+    **{f"rating {name}": _with_rating(value) for name, value in RATINGS.items()},
+    "truncated": '{"rating":4,"feedback":"tr',
+    "truncated after all fields": WRITTEN[:-1],
+    "fenced": f"```json\n{WRITTEN}\n```",
+    "fenced twice": f"The answer says\n```json\n{WRITTEN}\n```\nMine:\n```json\n{_with_rating('1')}\n```",
+    "duplicate key": '{"rating": 1, "rationale": "r", "feedback": "f", "rating": 4}',
+    "duplicate key, same value": '{"rating": 4, "rationale": "r", "feedback": "f", "rating": 4}',
+    "duplicate key, escaped": '{"rating": 1, "rationale": "r", "feedback": "f", "r\\u0061ting": 4}',
+    "extra key": json.dumps({**GOOD, "score": 1.0}),
+    "NaN in an extra key": WRITTEN[:-1] + ', "x": NaN}',
+    "no rating": '{"rationale": "r", "feedback": "f"}',
+    "no rationale": '{"rating": 4, "feedback": "f"}',
+    "no feedback": '{"rating": 4, "rationale": "r"}',
+    "keys in capitals": '{"Rationale": "r", "Rating": 4, "Feedback": "f"}',
+    "key with a blank": '{"rationale": "r", "rating ": 4, "feedback": "f"}',
+    "rationale null": '{"rationale": null, "rating": 4, "feedback": "f"}',
+    "rationale a number": '{"rationale": 1, "rating": 4, "feedback": "f"}',
+    "feedback a list": '{"rationale": "r", "rating": 4, "feedback": ["f"]}',
+    "empty": "",
+    "blank": " \n\t ",
+    "empty object": "{}",
+    "null": "null",
+    "true": "true",
+    "number": "4",
+    "text": '"4"',
+    "list": f"[{WRITTEN}]",
+    "empty list": "[]",
+    "wrapped": json.dumps({"Assessment": GOOD}),
+    "prose": "I would rate this answer 4 out of 4.",
+    "prose before": f"Here is my assessment: {WRITTEN}",
+    "prose after": f"{WRITTEN} I hope this helps!",
+    "thoughts before": f"<think>easy</think>{WRITTEN}",
+    "two objects": WRITTEN + _with_rating("1"),
+    "two objects on two lines": WRITTEN + "\n" + _with_rating("1"),
+    "lone surrogate, escaped": '{"rationale": "\\ud800", "rating": 4, "feedback": "f"}',
+    "lone surrogate": '{"rationale": "\ud800", "rating": 4, "feedback": "f"}',
+    "trailing comma": WRITTEN[:-1] + ",}",
+    "single quotes": WRITTEN.replace('"', "'"),
+    "comment": WRITTEN[:-1] + " // sure\n}",
+    "line break in a text": '{"rationale": "a\nb", "rating": 4, "feedback": "f"}',
+    "byte order mark": "\ufeff" + WRITTEN,
+    "very deep": '{"rationale": ' + "[" * 100_000,
+    "deep and closed": '{"rationale": ' + "[" * 900 + "]" * 900 + ', "rating": 4, "feedback": "f"}',
+    "XML": "<rating>4</rating>",
+}
+
+
+def as_text(written: str) -> AIMessage:
+    """Give a reply as plain text."""
+    return AIMessage(written)
+
+
+def as_raw_call(written: str) -> AIMessage:
+    """Give a reply as a tool call whose raw JSON the provider handed on, leniently parsed by its client."""
+    return AIMessage(
+        "",
+        tool_calls=[{"name": TOOL, "args": GOOD, "id": "1"}],
+        additional_kwargs={"tool_calls": [{"function": {"name": TOOL, "arguments": written}}]},
+    )
+
+
+def as_call(**args: Any) -> AIMessage:
+    """Give a reply as a parsed tool call."""
+    return AIMessage("", tool_calls=[{"name": TOOL, "args": args, "id": "1"}])
+
+
+def judge_hearing(*replies: object) -> tuple[Helpfulness, ScriptedModel]:
+    """Make a judge whose model gives these replies."""
+    model = ScriptedModel(replies)
+    return Helpfulness(model), model
+
+
+@pytest.mark.parametrize("method", [as_text, as_raw_call])
+@pytest.mark.parametrize("written", TEXTS.values(), ids=TEXTS)
+def test_malformed_reply_is_asked_again_once_and_then_unscored(
+    method: Callable[[str], AIMessage], written: str
+) -> None:
+    """Malformed text or tool arguments are never accepted; one re-ask, then `invalid_output`, raw and usage kept."""
+    judge, model = judge_hearing(method(written), method(written), WRITTEN)
+    verdict = judge(user_input="q", response="a")
+    assert (verdict.unscored, verdict.rating, verdict.score) == ("invalid_output", None, None)
+    assert len(model.prompts) == verdict.usage.calls == 2
+    assert verdict.usage.input_tokens > 0
+    assert written in verdict.raw
+    assert len(verdict.detail) <= 200
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {**GOOD, "rating": True},
+        {**GOOD, "rating": 4.0},
+        {**GOOD, "rating": "4"},
+        {**GOOD, "rating": " 4 "},
+        {**GOOD, "rating": None},
+        {**GOOD, "rating": [4]},
+        {**GOOD, "rating": 0},
+        {**GOOD, "rating": 5},
+        {**GOOD, "rating": float("nan")},
+        {**GOOD, "rating": float("inf")},
+        {**GOOD, "score": 1},
+        {**GOOD, "rationale": None},
+        {**GOOD, "rationale": "\ud800"},
+        {**GOOD, "feedback": {"text": "f"}},
+        {"rating": 4, "feedback": "f"},
+        {"Assessment": GOOD},
+        {},
+    ],
+    ids=repr,
+)
+def test_parsed_call_is_read_as_strictly(args: dict[str, Any]) -> None:
+    """Arguments that the provider's client already parsed are held to the same types."""
+    judge, model = judge_hearing(as_call(**args), as_call(**args), GOOD)
+    assert judge(user_input="q", response="a").unscored == "invalid_output"
+    assert len(model.prompts) == 2
+
+
+@pytest.mark.parametrize("size", range(1, len(WRITTEN)))
+def test_no_beginning_of_a_reply_is_a_reply(size: int) -> None:
+    """A reply cut anywhere is refused."""
+    judge, _ = judge_hearing(WRITTEN[:size], WRITTEN[:size])
+    assert judge(user_input="q", response="a").unscored == "invalid_output"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [ToolCall(name=TOOL, args=GOOD), ToolCall(name=TOOL, args={**GOOD, "rating": 1})],
+        [ToolCall(name=TOOL, args=GOOD), ToolCall(name=TOOL, args=GOOD)],
+        [ToolCall(name="other", args=GOOD)],
+        AIMessage("", invalid_tool_calls=[{"name": TOOL, "args": "{", "id": "1", "error": "cut"}]),
+        AIMessage(
+            "",
+            tool_calls=[{"name": TOOL, "args": GOOD, "id": "1"}],
+            invalid_tool_calls=[{"name": TOOL, "args": "{", "id": "2", "error": "cut"}],
+        ),
+        AIMessage(""),
+        AIMessage("I cannot call tools."),
+    ],
+    ids=["contradicting", "equal", "another tool", "broken", "one broken", "no call", "no call but prose"],
+)
+def test_anything_but_one_call_of_the_tool_is_refused(reply: object) -> None:
+    """Several calls, a broken one, another tool's or none at all: one re-ask, then `invalid_output`."""
+    judge, model = judge_hearing(reply, reply, GOOD)
+    assert judge(user_input="q", response="a").unscored == "invalid_output"
+    assert len(model.prompts) == 2
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"finish_reason": "length"},
+        {"finish_reason": "MAX_TOKENS"},
+        {"stop_reason": "max_tokens"},
+        {"stopReason": "max_tokens"},
+        {"done_reason": "length"},
+        {"incomplete_details": {"reason": "max_output_tokens"}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", [as_text, as_raw_call])
+def test_reply_cut_by_length_is_asked_again_once(
+    told: dict[str, Any], method: Callable[[str], AIMessage]
+) -> None:
+    """A reply that ended at its length limit counts for nothing, even if it happens to fit."""
+    cut = method(WRITTEN)
+    cut.response_metadata = told
+    judge, model = judge_hearing(cut, cut, GOOD)
+    assert judge(user_input="q", response="a").unscored == "invalid_output"
+    assert len(model.prompts) == 2
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"finish_reason": "content_filter"},
+        {"finish_reason": "SAFETY"},
+        {"stop_reason": "refusal"},
+        {"stopReason": "guardrail_intervened"},
+        {"incomplete_details": {"reason": "content_filter"}},
+    ],
+    ids=str,
+)
+def test_filtered_reply_is_not_asked_again(told: dict[str, Any]) -> None:
+    """Asking again cannot help where the provider filtered the reply."""
+    judge, model = judge_hearing(AIMessage(WRITTEN, response_metadata=told), GOOD)
+    assert judge(user_input="q", response="a").unscored == "invalid_output"
+    assert len(model.prompts) == 1
+
+
+def test_refusal_is_not_asked_again_and_its_words_are_kept() -> None:
+    """A refusal is final; what the model said stands in `raw`."""
+    judge, model = judge_hearing(AIMessage("", additional_kwargs={"refusal": "I will not."}), GOOD)
+    verdict = judge(user_input="q", response="a")
+    assert (verdict.unscored, verdict.raw) == ("invalid_output", "I will not.")
+    assert len(model.prompts) == 1
+
+
+@pytest.mark.parametrize("reply", [WRITTEN, f"\n  {WRITTEN}\n", GOOD, as_raw_call(WRITTEN)], ids=repr)
+def test_one_fitting_object_is_accepted_at_once(reply: object) -> None:
+    """An object in text, with blanks around it, or in a call, is the verdict."""
+    judge, model = judge_hearing(reply)
+    verdict = judge(user_input="q", response="a")
+    assert (verdict.rating, verdict.rationale, verdict.raw) == (4, "It is right.", "")
+    assert len(model.prompts) == 1
+
+
+async def test_re_ask_names_the_fault_and_can_succeed() -> None:
+    """The second question shows the reply and says what was wrong with it; a good reply then counts."""
+    judge, model = judge_hearing(_with_rating("5"), WRITTEN)
+    verdict = await judge.acall(user_input="q", response="a")
+    assert (verdict.rating, verdict.usage.calls) == (4, 2)
+    *_, shown, fault = model.prompts[1]
+    assert shown.text == _with_rating("5")
+    assert "cannot be used: rating:" in fault.text
+
+
+def test_detail_is_one_short_line_whatever_the_reply() -> None:
+    """A key that the model made up cannot blow up, or break, the line that tells what went wrong."""
+    reply = json.dumps({**GOOD, "x\n" * 10_000: 1})
+    judge, _ = judge_hearing(reply, reply)
+    detail = judge(user_input="q", response="a").detail
+    assert "\n" not in detail
+    assert len(detail) <= 200
+
+
+class _Part(BaseModel):
+    name: str
+
+
+class _Lenient(BaseModel):
+    """A schema that says nothing about surplus keys."""
+
+    parts: tuple[_Part, ...]
+    share: float
+
+
+class _Counting(Judge):
+    """Asks for `_Lenient`."""
+
+    name = "counting"
+
+    def __init__(self, model: object) -> None:
+        self._model = as_model(model)
+
+    def deliberate(self, sample: Sample) -> Generator[Any, Any, Verdict]:
+        """Count parts."""
+        found = yield from ask(_Lenient, model=self._model, task="t", data={"a": sample.answer}, reminder="r")
+        return Verdict.scored(found.share, rationale=", ".join(part.name for part in found.parts))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"parts": [], "share": 1.0, "extra": 1},
+        {"parts": [{"name": "a", "extra": 1}], "share": 1.0},
+        {"parts": [{"name": 1}], "share": 1.0},
+        {"parts": "a", "share": 1.0},
+        {"parts": [], "share": "1.0"},
+        {"parts": [], "share": True},
+    ],
+    ids=repr,
+)
+def test_schema_that_forbids_nothing_is_read_strictly_all_the_same(reply: dict[str, Any]) -> None:
+    """Surplus keys, at any depth, and mistyped values are refused for every schema."""
+    assert _Counting(ScriptedModel([reply, reply]))(response="a").unscored == "invalid_output"
+
+
+def test_json_array_fits_a_tuple() -> None:
+    """Strict means JSON's own types: an array is a tuple, a whole number is a fraction."""
+    verdict = _Counting(ScriptedModel([{"parts": [{"name": "a"}, {"name": "b"}], "share": 1}]))(response="a")
+    assert (verdict.score, verdict.rationale) == (1.0, "a, b")

@@ -1,0 +1,360 @@
+"""A sample reads every known dialect at the door and holds one type inside."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from pydantic import ValidationError
+
+from judges import BadSample, Message, Sample, ToolCall
+
+LOOK_UP = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
+    ],
+}
+FOUND = {"role": "tool", "tool_call_id": "c1", "name": "weather", "content": "15 C"}
+ASKED = {"role": "user", "content": "How warm is Paris?"}
+SAID = {"role": "assistant", "content": "15 C."}
+AGENT_TURN = [ASKED, LOOK_UP, FOUND, SAID]
+
+
+@pytest.mark.parametrize("name", ["user_input", "question", "query", "request", "input", "inputs"])
+def test_a_question_is_read_under_every_name(name: str) -> None:
+    """Each dialect's name for the question fills `user_input`."""
+    assert Sample.read({name: "Why?"}).user_input == "Why?"
+
+
+@pytest.mark.parametrize("name", ["response", "answer", "output", "outputs", "prediction"])
+def test_an_answer_is_read_under_every_name(name: str) -> None:
+    """Each dialect's name for the answer fills `response`."""
+    assert Sample.read({name: "Because."}).response == "Because."
+
+
+@pytest.mark.parametrize("name", ["reference", "expected_response", "ground_truth", "reference_outputs"])
+def test_a_reference_is_read_under_every_name(name: str) -> None:
+    """Each dialect's name for the expected answer fills `reference`."""
+    assert Sample.read({name: "Because."}).reference == "Because."
+
+
+@pytest.mark.parametrize("name", ["retrieved_contexts", "contexts", "context", "retrieved_context", "documents"])
+@pytest.mark.parametrize(
+    "documents",
+    [
+        "One.",
+        ["One."],
+        {"content": "One."},
+        [{"content": "One.", "doc_uri": "a"}],
+        [{"page_content": "One."}],
+        [{"text": "One."}],
+        Document("One."),
+        (Document("One."),),
+    ],
+    ids=repr,
+)
+def test_documents_are_read_in_every_shape(name: str, documents: object) -> None:
+    """Documents may be texts, mappings or LangChain documents, one or several, under any known name."""
+    assert Sample.read({name: documents}).retrieved_contexts == ("One.",)
+
+
+def test_a_databricks_row_is_read() -> None:
+    """A row of Databricks' agent evaluation keeps everything, document ids included."""
+    sample = Sample.read(
+        request="What is Spark?",
+        response="An engine.",
+        expected_response="A data engine.",
+        expected_facts=["It processes data."],
+        guidelines={"language": ["English"], "tone": "friendly"},
+        retrieved_context=[{"content": "Spark is an engine.", "doc_uri": "d1"}, {"content": "x", "doc_uri": "d2"}],
+    )
+    assert sample.retrieved_contexts == ("Spark is an engine.", "x")
+    assert sample.retrieved_context_ids == ("d1", "d2")
+    assert sample.reference == "A data engine."
+    assert sample.expected_facts == ("It processes data.",)
+    assert sample.guidelines == {"language": ("English",), "tone": ("friendly",)}
+
+
+def test_documents_known_only_by_id_are_read() -> None:
+    """Databricks allows documents without text: then there are ids and no contexts."""
+    sample = Sample.read(retrieved_context=[{"doc_uri": "d1"}])
+    assert (sample.retrieved_context_ids, sample.retrieved_contexts) == (("d1",), None)
+
+
+def test_ids_given_apart_are_kept() -> None:
+    """Ids in their own column are not overwritten by those inside the documents."""
+    sample = Sample.read(retrieved_context=[{"content": "x", "doc_uri": "d1"}], retrieved_context_ids=["own"])
+    assert sample.retrieved_context_ids == ("own",)
+
+
+@pytest.mark.parametrize(
+    ("given_", "read"),
+    [("Be kind.", ("Be kind.",)), (["Be kind.", "Be short."], ("Be kind.", "Be short."))],
+)
+def test_guidelines_are_one_or_several(given_: object, read: tuple[str, ...]) -> None:
+    """A single guideline is a list of one."""
+    assert Sample.read(guidelines=given_).guidelines == read
+
+
+@pytest.mark.parametrize(
+    "rubrics",
+    [
+        {"score1_description": "bad", "score2_description": "good"},
+        {1: "bad", 2: "good"},
+        {"1": "bad", "2": "good"},
+    ],
+    ids=repr,
+)
+def test_ragas_rubrics_are_read_as_levels(rubrics: object) -> None:
+    """Ragas' `score1_description` keys, numbers and digits all name levels."""
+    assert Sample.read(rubrics=rubrics).rubrics == {"1": "bad", "2": "good"}
+
+
+@pytest.mark.parametrize("name", ["messages", "user_input", "request", "inputs", "input"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_openai_messages_are_read(name: str, wrapped: bool) -> None:  # noqa: FBT001
+    """OpenAI messages, bare or as a whole chat request, become the conversation, tool calls included."""
+    sample = Sample.read({name: {"messages": AGENT_TURN} if wrapped and name != "messages" else AGENT_TURN})
+    assert isinstance(sample.user_input, tuple)
+    assert [one.role for one in sample.user_input] == ["user", "assistant", "tool", "assistant"]
+    assert sample.user_input[1].tool_calls == (ToolCall(name="weather", args={"city": "Paris"}, id="c1"),)
+    assert sample.user_input[2] == Message(role="tool", content="15 C", tool_call_id="c1", name="weather")
+
+
+def test_langchain_messages_are_read() -> None:
+    """LangChain messages become the same conversation as OpenAI's."""
+    call = {"name": "weather", "args": {"city": "Paris"}, "id": "c1"}
+    messages = [
+        HumanMessage("How warm is Paris?"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("15 C", tool_call_id="c1", name="weather"),
+        AIMessageChunk("15 C."),
+    ]
+    assert Sample.read(messages=messages) == Sample.read(messages=AGENT_TURN)
+
+
+@pytest.mark.parametrize(
+    ("message", "role"),
+    [
+        ({"role": "developer", "content": "x"}, "system"),
+        ({"type": "human", "content": "x"}, "user"),
+        ({"type": "ai", "content": "x"}, "assistant"),
+        (("human", "x"), "user"),
+        (SystemMessage("x"), "system"),
+        (Message(role="tool", content="x"), "tool"),
+    ],
+    ids=repr,
+)
+def test_roles_of_every_dialect_are_known(message: object, role: str) -> None:
+    """A message says who speaks in the words of OpenAI, LangChain, ragas or ours."""
+    read = Sample.read(messages=[message]).messages[0]
+    assert (read.role, read.content) == (role, "x")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, ""),
+        ([{"type": "text", "text": "See "}, {"type": "image_url", "image_url": {"url": "u"}}], "See [image_url]"),
+        (["a", "b"], "ab"),
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Yes."}], "Yes."),
+        ([{"type": "tool_use", "name": "f"}], ""),
+    ],
+    ids=repr,
+)
+def test_message_parts_become_text(content: object, text: str) -> None:
+    """Text parts are joined, hidden thoughts and tool calls left out, anything else is named by its type."""
+    assert Message.model_validate({"role": "assistant", "content": content}).content == text
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", None, {}])
+def test_a_call_without_arguments_is_read(arguments: object) -> None:
+    """Providers write no arguments in several ways."""
+    assert ToolCall.model_validate({"function": {"name": "f", "arguments": arguments}}) == ToolCall(name="f")
+
+
+def test_unknown_columns_become_metadata() -> None:
+    """A column that means nothing to a judge is kept, beside metadata that was given."""
+    sample = Sample.read(question="q", split="dev", n=3, metadata={"n": 4})
+    assert sample.metadata == {"split": "dev", "n": 4}
+
+
+def test_an_empty_column_leaves_its_field_to_another_name() -> None:
+    """A None under one name does not hide the value under another."""
+    assert Sample.read(user_input=None, question="q") == Sample(user_input="q")
+
+
+def test_a_second_column_for_a_field_becomes_metadata() -> None:
+    """Where a dataset's `answer` is the expected one and `response` the model's, the response is judged."""
+    sample = Sample.read(question="q", response="judged", answer="gold")
+    assert (sample.response, sample.metadata) == ("judged", {"answer": "gold"})
+
+
+def test_keywords_replace_what_a_sample_holds() -> None:
+    """A keyword in another dialect replaces the field it means."""
+    assert Sample.read(Sample(user_input="q", response="old"), answer="new").response == "new"
+    assert Sample.read({"question": "q", "response": "old"}, answer="new").metadata == {}
+
+
+def test_a_sample_is_read_as_itself() -> None:
+    """Reading a sample costs nothing."""
+    sample = Sample(user_input="q")
+    assert Sample.read(sample) is sample
+
+
+TEXTS = st.text(max_size=20)
+MESSAGES = st.builds(
+    Message,
+    role=st.sampled_from(["system", "user", "assistant", "tool"]),
+    content=TEXTS,
+    tool_calls=st.lists(st.builds(ToolCall, name=TEXTS, args=st.dictionaries(TEXTS, st.integers())), max_size=1),
+)
+SAMPLES = st.builds(
+    Sample,
+    user_input=st.none() | TEXTS | st.lists(MESSAGES, max_size=4),
+    response=st.none() | TEXTS,
+    trajectory=st.lists(MESSAGES, max_size=2),
+    retrieved_contexts=st.none() | st.lists(TEXTS, max_size=2),
+    guidelines=st.none() | st.lists(TEXTS, max_size=2) | st.dictionaries(TEXTS, st.lists(TEXTS, max_size=2)),
+    metadata=st.dictionaries(TEXTS, TEXTS | st.booleans() | st.none(), max_size=2),
+)
+
+
+@given(SAMPLES)
+def test_a_sample_survives_json(sample: Sample) -> None:
+    """JSON out and in again gives the same sample, also as a row without its empty fields."""
+    assert Sample.model_validate_json(sample.model_dump_json()) == sample
+    assert Sample.model_validate(json.loads(sample.model_dump_json(exclude_defaults=True))) == sample
+
+
+@given(SAMPLES)
+def test_the_parts_of_an_exchange_make_it_up(sample: Sample) -> None:
+    """Conversation, steps and answer are the whole exchange, in this order and without overlap."""
+    answer = [sample.answer] if sample.answer is not None else []
+    told = [*sample.conversation, *sample.steps]
+    assert list(sample.messages[: len(told)]) == told
+    assert [one.content for one in sample.messages[len(told) :]] == answer
+
+
+def test_a_single_turn_has_its_parts() -> None:
+    """Question and answer as text are a conversation of one message."""
+    sample = Sample(user_input="Why?", response="Because.")
+    asked = Message(role="user", content="Why?")
+    assert (sample.question, sample.answer) == ("Why?", "Because.")
+    assert (sample.conversation, sample.steps) == ((asked,), ())
+    assert sample.messages == (asked, Message(role="assistant", content="Because."))
+
+
+def test_a_conversation_has_its_parts() -> None:
+    """Of a conversation, the last message is the answer and what the assistant did before it are steps."""
+    sample = Sample.read(messages=[{"role": "system", "content": "Be short."}, *AGENT_TURN])
+    assert (sample.question, sample.answer) == ("How warm is Paris?", "15 C.")
+    assert [one.role for one in sample.conversation] == ["system", "user"]
+    assert [one.role for one in sample.steps] == ["assistant", "tool"]
+    assert sample.messages == sample.user_input
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": AGENT_TURN},
+        {"messages": AGENT_TURN, "response": "15 C."},
+        {"messages": AGENT_TURN[:-1], "response": "15 C."},
+        {"messages": AGENT_TURN[:1], "trajectory": AGENT_TURN[1:3], "response": "15 C."},
+        {"question": "How warm is Paris?", "trajectory": AGENT_TURN[1:3], "response": "15 C."},
+    ],
+    ids=["messages", "answer twice", "answer apart", "steps apart", "question as text"],
+)
+def test_one_exchange_has_one_reading(row: dict[str, Any]) -> None:
+    """However an exchange is spread over columns, question, steps and answer are the same."""
+    sample = Sample.read(row)
+    assert [one.role for one in sample.messages] == ["user", "assistant", "tool", "assistant"]
+    assert [one.role for one in sample.steps] == ["assistant", "tool"]
+    assert (sample.question, sample.answer) == ("How warm is Paris?", "15 C.")
+
+
+def test_an_answer_given_apart_follows_an_earlier_one() -> None:
+    """A response that differs from the last message is judged, and the earlier answer is not lost."""
+    sample = Sample.read(messages=[ASKED, SAID], response="16 C.")
+    assert (sample.answer, [one.content for one in sample.steps]) == ("16 C.", ["15 C."])
+
+
+@pytest.mark.parametrize("messages", [[ASKED], [ASKED, LOOK_UP], [ASKED, LOOK_UP, FOUND], []])
+def test_an_exchange_without_an_answer_has_none(messages: list[object]) -> None:
+    """A question, a tool call or a tool result is no answer, and no step is lost."""
+    sample = Sample.read(messages=messages)
+    assert sample.answer is None
+    assert sample.messages == sample.user_input
+
+
+def test_a_sample_is_frozen() -> None:
+    """Nothing changes a sample that others hold."""
+    with pytest.raises(ValidationError, match="frozen"):
+        Sample(user_input="q").response = "x"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"user_input": 5}, "field 'user_input': input should be a valid string or a valid tuple (given 5)"),
+        ({"answer": 5}, "field 'answer': input should be a valid string (given 5)"),
+        ({"contexts": ["a", 1]}, "field 'contexts.1': input should be a valid string (given 1)"),
+        ({"guidelines": {"a": 5}}, "field 'guidelines.a': input should be a valid tuple (given 5)"),
+        ({"metadata": "x", "a": 1}, "field 'metadata': input should be a valid dictionary (given 'x')"),
+        ({"strange": {1, 2}}, "field 'metadata.strange': input was not a valid JSON value (given {1, 2})"),
+        (
+            {"messages": [ASKED, {"role": "bot", "content": "x"}]},
+            "field 'messages.1': unknown role 'bot'; known are system, user, assistant and tool "
+            "(given {'role': 'bot', 'content': 'x'})",
+        ),
+        (
+            {"messages": [{"role": "user", "content": 5}]},
+            "field 'messages.0': message content is text or a list of parts, not int "
+            "(given {'role': 'user', 'content': 5})",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [5]}]},
+            "field 'messages.0': a message part is text or a mapping, not int "
+            "(given {'role': 'user', 'content': [5]})",
+        ),
+        (
+            {"reference_tool_calls": [{"function": {"arguments": "{}"}}]},
+            "field 'reference_tool_calls.0.name': input should be a valid string (given None)",
+        ),
+        (
+            {"reference_tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
+            "field 'reference_tool_calls.0': the arguments of a tool call are JSON "
+            "(given {'function': {'name': 'f', 'arguments': '{'}})",
+        ),
+    ],
+    ids=lambda one: None if isinstance(one, str) else str(next(iter(one))),
+)
+def test_a_bad_row_is_refused_in_one_line(row: dict[str, Any], told: str) -> None:
+    """The error names the field as it was given, what was expected and the value."""
+    with pytest.raises(BadSample) as caught:
+        Sample.read(row)
+    assert str(caught.value) == told
+
+
+def test_a_long_value_is_shown_short() -> None:
+    """A long value does not flood the error."""
+    with pytest.raises(BadSample, match=r"\(given \['x+\.\.\.\)$") as caught:
+        Sample.read(response=["x" * 1000])
+    assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    ("given_", "told"),
+    [(None, "nothing to judge"), ({}, "nothing to judge"), ("text", "cannot read a str as a sample"), (5, "int")],
+)
+def test_what_is_no_row_is_refused(given_: object, told: str) -> None:
+    """Only a sample, a mapping or keywords can be read."""
+    with pytest.raises(BadSample, match=told):
+        Sample.read(given_)
