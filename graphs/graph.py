@@ -6,20 +6,30 @@ import warnings
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AnyMessage
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels import EphemeralValue
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
-from langgraph.types import Checkpointer
+from langgraph.types import Checkpointer, Command
 
 from graphs import hidden
-from graphs.loop import Entrance, Loop, Step
+from graphs.loop import Decision, Loop, Move, Node
 from graphs.policy import Policy
+from graphs.refinement import Refinement
+from graphs.steps import atake, take
 from judges.coerce import as_judge
-from judges.judge import Judge
 
 Evidence = dict[str, Any]
+
+
+_EDGES: dict[Node, dict[str, str] | None] = {
+    "generate": {"judge": "", "finish": ""},
+    "judge": {"generate": "augment", "finish": ""},
+    "finish": None,
+}
+"""The nodes, and where each may go, with what happens on the way."""
 
 
 class SelfJudgingWarning(UserWarning):
@@ -46,6 +56,59 @@ class Answered(Conversation):
 
 class _State(Question, Answered):
     refinement: dict[str, Any]
+
+
+class _Entrance(Runnable[Any, str]):
+    """The edge into the graph: begins the record."""
+
+    name = "begin"
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        """Begin, and name the way to go."""
+        config = config or {}
+        _write(self._loop.begin(input), config)
+        hidden.write(config, hidden.SUMMARY, None)
+        return self.name
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        """Begin; nothing blocks."""
+        return self.invoke(input, config)
+
+
+class _Node(Runnable[Any, Any]):
+    """A node of the graph: takes one step of the loop."""
+
+    def __init__(self, name: str, decide: Decision, policy: Policy) -> None:
+        self.name = name
+        self._decide = decide
+        self._policy = policy
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Take the step, blocking."""
+        config = config or {}
+        return _carried_out(take(self._decide, self._recorded(config), input["messages"], config), config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Take the step without blocking the event loop."""
+        config = config or {}
+        return _carried_out(await atake(self._decide, self._recorded(config), input["messages"], config), config)
+
+    def _recorded(self, config: RunnableConfig) -> Refinement:
+        return Refinement.read(hidden.read(config, hidden.RECORD), self._policy)
+
+
+def _carried_out(move: Move, config: RunnableConfig) -> Any:
+    _write(move.refinement, config)
+    return move.update if move.goto is None else Command(goto=move.goto)
+
+
+def _write(refinement: Refinement, config: RunnableConfig) -> None:
+    """Keep the record: as plain data where it goes into a checkpoint, else as it is."""
+    record = refinement.to_state() if hidden.stored(config) else refinement
+    hidden.write(config, hidden.RECORD, record)
 
 
 def self_refine(
@@ -79,29 +142,32 @@ def self_refine(
     Raises:
         ConfigurationError: If the generator or the judge is none, or the policy asks for what they cannot do.
     """
+    loop = loop_of(generator, judge, policy or Policy())
+    return compiled(loop, checkpointer=checkpointer, store=store, name=name)
+
+
+def loop_of(generator: object, judge: object, policy: Policy) -> Loop:
+    """Make the loop of what a user gave, and warn where a model is to judge itself."""
     spoken = as_judge(judge)
-    policy = policy or Policy()
-    _warn_of_self_judging(generator, spoken)
-    loop = Loop(generator, spoken, policy)
-    graph = StateGraph(_State, input_schema=Question, output_schema=Answered)
-    graph.add_conditional_edges(START, Entrance(loop.begin), {"begin": "generate"})
-    for step, decide, targets in (
-        ("generate", loop.generate, {"judge": "", "finish": ""}),
-        ("judge", loop.judge, {"generate": "augment", "finish": ""}),
-        ("finish", loop.finish, None),
-    ):
-        node = Step(step, decide, log_texts=policy.log_texts)
-        graph.add_node(step, node, input_schema=Conversation, destinations=targets)
-    graph.add_edge("finish", END)
-    compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
-    compiled.stream_channels = ["messages", hidden.SUMMARY]
-    return compiled
-
-
-def _warn_of_self_judging(generator: object, judge: Judge) -> None:
-    if any(model.is_model(generator) for model in judge.models):
+    if any(model.is_model(generator) for model in spoken.models):
         warnings.warn(
-            f"{judge.name!r} asks the very model that generates; judges favour their own answers, so take another",
+            f"{spoken.name!r} asks the very model that generates; judges favour their own answers",
             SelfJudgingWarning,
             stacklevel=3,
         )
+    return Loop(generator, spoken, policy)
+
+
+def compiled(
+    loop: Loop, *, checkpointer: Checkpointer, store: BaseStore | None, name: str
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Compile the graph of a loop."""
+    graph = StateGraph(_State, input_schema=Question, output_schema=Answered)
+    graph.add_conditional_edges(START, _Entrance(loop), {"begin": "generate"})
+    for name_, targets in _EDGES.items():
+        node = _Node(name_, loop.steps[name_], loop.policy)
+        graph.add_node(name_, node, input_schema=Conversation, destinations=targets)
+    graph.add_edge("finish", END)
+    made = graph.compile(checkpointer=checkpointer, store=store, name=name)
+    made.stream_channels = ["messages", hidden.SUMMARY]
+    return made

@@ -8,16 +8,14 @@ other, and left out of what the graph streams and returns. Tests look at every s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, CallbackManager
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
-
-T = TypeVar("T")
 
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
@@ -26,6 +24,7 @@ SUMMARY = "refine"
 """The visible channel: a summary of the record without any rejected text."""
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
+_RUNTIME, _PROGRESS = "__pregel_runtime", "__refine_progress"
 _STREAMS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 
@@ -40,8 +39,8 @@ def write(config: RunnableConfig, channel: str, value: object) -> None:
 
 
 def stored(config: RunnableConfig) -> bool:
-    """Tell whether what is written will be put into a checkpoint, and so must be plain data."""
-    return config["configurable"].get(_CHECKPOINTER) is not None
+    """Tell whether there is a checkpointer, so that what is written must be plain data."""
+    return config.get("configurable", {}).get(_CHECKPOINTER) is not None
 
 
 def quiet(config: RunnableConfig) -> RunnableConfig:
@@ -60,9 +59,25 @@ def quiet(config: RunnableConfig) -> RunnableConfig:
     return silent
 
 
-def loud(config: RunnableConfig) -> RunnableConfig:
-    """Make the config that reaches the client's streams alone."""
-    return {**config, "callbacks": _manager(config, streaming=True)}
+def told(config: RunnableConfig) -> RunnableConfig:
+    """Make the config for a graph inside a runnable: quiet, but the outer streams hear of its progress."""
+    silent = quiet(config)
+    loud: RunnableConfig = {**config, "callbacks": _manager(config, streaming=True)}
+    if listeners(loud):
+        silent["configurable"] = {**silent["configurable"], _PROGRESS: loud}
+    return silent
+
+
+def audience(config: RunnableConfig) -> list[RunnableConfig]:
+    """List the configs whose handlers are to hear of progress."""
+    outer = config.get("configurable", {}).get(_PROGRESS)
+    return [one for one in (config, outer) if one is not None and listeners(one)]
+
+
+def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
+    """Find the writer of the graph's custom stream, or None outside of a graph."""
+    runtime = config.get("configurable", {}).get(_RUNTIME)
+    return None if runtime is None else runtime.stream_writer
 
 
 def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
@@ -95,25 +110,3 @@ def inside(config: RunnableConfig) -> Iterator[None]:
         yield
     finally:
         var_child_runnable_config.reset(token)
-
-
-def each_inside(config: RunnableConfig, parts: Iterator[T]) -> Iterator[T]:
-    """Iterate so that every step runs inside `config`, and what the caller does between the steps does not."""
-    while True:
-        with inside(config):
-            try:
-                part = next(parts)
-            except StopIteration:
-                return
-        yield part
-
-
-async def aeach_inside(config: RunnableConfig, parts: AsyncIterator[T]) -> AsyncIterator[T]:
-    """Iterate likewise over what comes asynchronously."""
-    while True:
-        with inside(config):
-            try:
-                part = await anext(parts)
-            except StopAsyncIteration:
-                return
-        yield part

@@ -4,8 +4,8 @@ Generate, judge and finish are nodes of the graph. Begin and augment only hand d
 they stand on, into the graph and from the judge back to the generator: each node costs as much as a model call
 costs a client.
 
-A step decides without I/O, from the refinement so far, and comes to a `Move`, or to a `Call` that must be made
-before it can tell. `Step` carries both out inside a LangGraph node, sync or async.
+A step decides without I/O, from the record so far, and comes to a `Move`, or to a `Call` that must be made before
+it can tell. `graphs.steps` carries both out.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 
 from graphs import hidden
 from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
 from graphs.generators import Draft, Generator, as_generator
-from graphs.limits import DeadlinePassed, acall_within, call_within
+from graphs.limits import DeadlinePassed
 from graphs.outcome import Outcome, sample_of
 from graphs.policy import Policy
-from graphs.progress import Event, atell, tell
+from graphs.progress import Event
 from graphs.refinement import Attempt, Refinement, empty_answer
 from graphs.tracing import watched
 from judges.allowance import priced, within
@@ -38,6 +38,7 @@ from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
 Messages = Sequence[AnyMessage]
+Node = Literal["generate", "judge", "finish"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +49,13 @@ class Move:
         refinement: The record from now on.
         goto: The next node; None ends.
         update: What to put into the graph's visible state.
-        events: What to tell the world.
+        events: Makes what to tell the world, where anybody listens.
     """
 
     refinement: Refinement
-    goto: Literal["generate", "judge", "finish"] | None = None
+    goto: Node | None = None
     update: Mapping[str, Any] | None = None
-    events: tuple[Event, ...] = ()
+    events: Callable[[], tuple[Event, ...]] = tuple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,72 +77,8 @@ class Call:
     settle: Callable[[Any, float], Move]
 
 
-Decision = Callable[[Messages, RunnableConfig], Move | Call]
-
-
-class Step(Runnable[Any, Any]):
-    """A node of the graph: carries out what a step decides."""
-
-    def __init__(self, name: str, decide: Decision, *, log_texts: bool) -> None:
-        self.name = name
-        self._decide = decide
-        self._log_texts = log_texts
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Take the step, blocking."""
-        config = config or {}
-        move = self._decide(input["messages"], config)
-        if isinstance(move, Call):
-            started = time.perf_counter()
-            with hidden.inside(move.config):
-                try:
-                    came_back = call_within(move.seconds, move.run)
-                except Exception as error:  # noqa: BLE001 - settled by the step
-                    came_back = error
-            move = move.settle(came_back, time.perf_counter() - started)
-        tell(move.events, config, log_texts=self._log_texts)
-        return _carried_out(move, config)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Take the step without blocking the event loop."""
-        config = config or {}
-        move = self._decide(input["messages"], config)
-        if isinstance(move, Call):
-            started = time.perf_counter()
-            with hidden.inside(move.config):
-                try:
-                    came_back = await acall_within(move.seconds, move.arun())
-                except Exception as error:  # noqa: BLE001 - settled by the step
-                    came_back = error
-            move = move.settle(came_back, time.perf_counter() - started)
-        await atell(move.events, config, log_texts=self._log_texts)
-        return _carried_out(move, config)
-
-
-class Entrance(Runnable[Any, str]):
-    """The edge into the graph: begins the record and says where to go."""
-
-    def __init__(self, begin: Callable[[Mapping[str, Any], RunnableConfig], str]) -> None:
-        self.name = "begin"
-        self._begin = begin
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
-        """Begin."""
-        return self._begin(input, config or {})
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
-        """Begin; nothing blocks."""
-        return self._begin(input, config or {})
-
-
-def _carried_out(move: Move, config: RunnableConfig) -> Any:
-    hidden.write(config, hidden.RECORD, _written(move.refinement, config))
-    return move.update if move.goto is None else Command(goto=move.goto)
-
-
-def _written(refinement: Refinement, config: RunnableConfig) -> object:
-    """Give the record as plain data where it goes into a checkpoint, else as it is."""
-    return refinement.to_state() if hidden.stored(config) else refinement
+Decision = Callable[[Refinement, Messages, RunnableConfig], Move | Call]
+"""What a step is: the record, the conversation and the config in, a move or a call out."""
 
 
 class Loop:
@@ -151,11 +88,16 @@ class Loop:
         self.policy = policy
         self._judge = judge
         self._generator = as_generator(generator)
+        self.steps: Mapping[Node, Decision] = {
+            "generate": self.generate,
+            "judge": self.judge,
+            "finish": self.finish,
+        }
         self._overriding = {
             number: as_generator(one.model) for number, one in policy.overrides.items() if one.model is not None
         }
 
-    def begin(self, question: Mapping[str, Any], config: RunnableConfig) -> Literal["begin"]:
+    def begin(self, question: Mapping[str, Any]) -> Refinement:
         """Start a fresh record, so that nothing of an earlier turn is left; runs on the edge into the graph."""
         messages: Messages = question.get("messages") or ()
         if not messages:
@@ -163,20 +105,16 @@ class Loop:
         if messages[-1].type == "ai":
             raise InputError("the last message is an answer already; end with a message of the user or of a tool")
         asked = next((one.text for one in reversed(messages) if one.type == "human"), "")
-        refinement = Refinement(
+        return Refinement(
             policy=self.policy,
             question=asked,
             evidence=_evidence(question.get("evidence")),
             started_at=time.time(),
             sampled=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
         )
-        hidden.write(config, hidden.RECORD, _written(refinement, config))
-        hidden.write(config, hidden.SUMMARY, None)
-        return "begin"
 
-    def generate(self, messages: Messages, config: RunnableConfig) -> Move | Call:
+    def generate(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move | Call:
         """Send the prompt to the generator."""
-        refinement = self._recorded(config)
         now = time.time()
         limit = refinement.limit_reached(now)
         if limit is not None:
@@ -221,12 +159,11 @@ class Loop:
         return Move(
             refinement=more,
             goto="finish" if more.done else "judge",
-            events=self._drafted_events(more.attempts[-1]),
+            events=lambda: self._drafted_events(more.attempts[-1]),
         )
 
-    def judge(self, messages: Messages, config: RunnableConfig) -> Move | Call:
+    def judge(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move | Call:
         """Ask the judge about the draft."""
-        refinement = self._recorded(config)
         now = time.time()
         attempt = refinement.attempts[-1]
         if not attempt.text.strip():
@@ -257,23 +194,25 @@ class Loop:
     def _judged(self, refinement: Refinement, verdict: Verdict) -> Move:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
         told = refinement.judged(verdict, now=time.time())
-        events = self._judged_events(told)
-        if told.done:
-            return Move(refinement=told, goto="finish", events=events)
-        return Move(refinement=told.augmented(), goto="generate", events=events)
+        more = told if told.done else told.augmented()
+        return Move(
+            refinement=more,
+            goto="finish" if told.done else "generate",
+            events=lambda: self._judged_events(told),
+        )
 
-    def finish(self, messages: Messages, config: RunnableConfig) -> Move:
+    def finish(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move:
         """Append the answer, and only the answer, to the conversation."""
-        refinement = self._recorded(config)
+        del config
         now = time.time()
         answer, refinement = self._answer(refinement, messages, now)
-        outcome = Outcome.of(refinement, messages, answer, now=now)
-        metadata = {**answer.response_metadata, "refine": outcome.summary()}
+        summary = Outcome.of(refinement, messages, answer, now=now).summary()
+        metadata = {**answer.response_metadata, hidden.SUMMARY: summary}
         final = answer.model_copy(update={"id": str(uuid4()), "response_metadata": metadata})
         return Move(
             refinement=refinement,
-            update={"messages": [final], "refine": outcome.summary()},
-            events=(_finished(refinement),),
+            update={"messages": [final], hidden.SUMMARY: summary},
+            events=lambda: (_finished(refinement),),
         )
 
     def _answer(self, refinement: Refinement, messages: Messages, now: float) -> tuple[AIMessage, Refinement]:
@@ -322,14 +261,13 @@ class Loop:
                     f"a review is 'accept', 'reject' or {{'answer': 'the text to send'}}, not {decision!r}"
                 )
 
-    def _recorded(self, config: RunnableConfig) -> Refinement:
-        return Refinement.read(hidden.read(config, hidden.RECORD), self.policy)
-
     def _to_finish(self, refinement: Refinement) -> Move:
+        return Move(refinement=refinement, goto="finish", events=lambda: self._stopped_events(refinement))
+
+    def _stopped_events(self, refinement: Refinement) -> tuple[Event, ...]:
         last = refinement.attempts[-1] if refinement.attempts else None
         unjudged = last is not None and last.verdict is None and last is not refinement.chosen
-        events = (_discard(last),) if self.policy.show_drafts and last is not None and unjudged else ()
-        return Move(refinement=refinement, goto="finish", events=events)
+        return (_discard(last),) if self.policy.show_drafts and last is not None and unjudged else ()
 
     def _drafted_events(self, attempt: Attempt) -> tuple[Event, ...]:
         figures = {

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
 from langchain_core.runnables import RunnableConfig
-from langgraph.config import get_stream_writer
 
 from graphs import hidden
 
@@ -42,32 +41,33 @@ class Event:
         return {"type": "refine", "event": self.name, **self.figures, **(self.texts if self.show else {})}
 
 
-def tell(events: Sequence[Event], config: RunnableConfig, *, log_texts: bool) -> None:
+def tell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
     """Send events to the graph's custom stream, to callback handlers, and to the log."""
-    _write(events, log_texts=log_texts)
-    if hidden.listeners(config):
-        for event in events:
-            if event.streamed:
-                dispatch_custom_event(f"refine.{event.name}", event.payload(), config=config)
+    send, log, audience = hidden.writer(config), _log(), hidden.audience(config)
+    if send is None and log is None and not audience:
+        return
+    for event in events():
+        _write(event, send, log, log_texts=log_texts)
+        for heard in audience if event.streamed else ():
+            dispatch_custom_event(f"refine.{event.name}", event.payload(), config=heard)
 
 
-async def atell(events: Sequence[Event], config: RunnableConfig, *, log_texts: bool) -> None:
+async def atell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
     """Send events without blocking; otherwise as `tell`."""
-    _write(events, log_texts=log_texts)
-    if hidden.listeners(config):
-        for event in events:
-            if event.streamed:
-                await adispatch_custom_event(f"refine.{event.name}", event.payload(), config=config)
+    send, log, audience = hidden.writer(config), _log(), hidden.audience(config)
+    if send is None and log is None and not audience:
+        return
+    for event in events():
+        _write(event, send, log, log_texts=log_texts)
+        for heard in audience if event.streamed else ():
+            await adispatch_custom_event(f"refine.{event.name}", event.payload(), config=heard)
 
 
-def _write(events: Sequence[Event], *, log_texts: bool) -> None:
-    send = get_stream_writer()
-    log = _log()
-    for event in events:
-        if event.streamed:
-            send(event.payload())
-        if event.logged and log is not None:
-            log.info(event.name, **event.figures, **(event.texts if log_texts else {}))
+def _write(event: Event, send: Callable[[Any], None] | None, log: Any, *, log_texts: bool) -> None:
+    if send is not None and event.streamed:
+        send(event.payload())
+    if log is not None and event.logged:
+        log.info(event.name, **event.figures, **(event.texts if log_texts else {}))
 
 
 def _log() -> Any:

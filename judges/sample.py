@@ -58,7 +58,7 @@ def _arguments(given: Any) -> Any:
     try:
         return json.loads(given or "{}")
     except ValueError:
-        raise ValueError("the arguments of a tool call are JSON") from None
+        raise ValueError("tool arguments are JSON") from None
 
 
 class Message(BaseModel):

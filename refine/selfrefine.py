@@ -8,30 +8,16 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForChainRun,
-    CallbackManagerForChainRun,
-    adispatch_custom_event,
-    dispatch_custom_event,
-)
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config, patch_config
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langgraph.store.base import BaseStore
-from langgraph.types import Checkpointer, Command, Durability, StreamMode
+from langgraph.types import Checkpointer, Command, Durability
 
-from graphs import (
-    InputError,
-    JudgeFailed,
-    NotAccepted,
-    Outcome,
-    Policy,
-    Refinement,
-    Unanswered,
-    hidden,
-    self_refine,
-)
+from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, hidden
+from graphs.graph import compiled, loop_of
+from graphs.steps import Ended, arun, run
 from judges import ConfigurationError
 from refine.recording import Record
 
@@ -39,7 +25,6 @@ Question = LanguageModelInput | Mapping[str, Any] | Command[Any]
 """What may be asked: text, messages, a prompt value, a mapping with `messages`, or a reviewer's `Command`."""
 
 _OUTPUT = ["messages", hidden.SUMMARY, hidden.RECORD]
-_MODES: list[StreamMode] = ["custom", "values"]
 
 
 class SelfRefine(Runnable[Question, AIMessage]):
@@ -84,9 +69,8 @@ class SelfRefine(Runnable[Question, AIMessage]):
             raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
         self.name = name
         self.policy = policy or Policy(**settings)
-        self.graph = self_refine(
-            generator, judge, policy=self.policy, checkpointer=checkpointer, store=store, name=f"{name} loop"
-        )
+        self._loop = loop_of(generator, judge, self.policy)
+        self.graph = compiled(self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop")
         self._record = None if record is None else Record(record)
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
 
@@ -197,77 +181,57 @@ class SelfRefine(Runnable[Question, AIMessage]):
         return _released(await self._aoutcome(asked, config))
 
     def _outcome(self, asked: Any, config: RunnableConfig) -> Outcome:
-        quiet = hidden.quiet(config)
         try:
-            with hidden.inside(quiet):
-                state = self.graph.invoke(asked, quiet, output_keys=_OUTPUT, **self._durability)
+            if self._needs_graph(asked, config):
+                told = hidden.told(config)
+                with hidden.inside(told):
+                    outcome = self._read(self.graph.invoke(asked, told, output_keys=_OUTPUT, **self._durability))
+            else:
+                outcome = _summed_up(run(self._loop, asked, config), asked)
         except Unanswered as unanswered:
             self._write(unanswered.outcome)
             raise
-        outcome = self._read(state)
         self._write(outcome)
         return outcome
 
     async def _aoutcome(self, asked: Any, config: RunnableConfig) -> Outcome:
-        quiet = hidden.quiet(config)
         try:
-            with hidden.inside(quiet):
-                state = await self.graph.ainvoke(asked, quiet, output_keys=_OUTPUT, **self._durability)
+            if self._needs_graph(asked, config):
+                told = hidden.told(config)
+                with hidden.inside(told):
+                    state = await self.graph.ainvoke(asked, told, output_keys=_OUTPUT, **self._durability)
+                outcome = self._read(state)
+            else:
+                outcome = _summed_up(await arun(self._loop, asked, config), asked)
         except Unanswered as unanswered:
             await self._awrite(unanswered.outcome)
             raise
-        outcome = self._read(state)
         await self._awrite(outcome)
         return outcome
 
+    def _needs_graph(self, asked: Any, config: RunnableConfig) -> bool:
+        """Tell whether there is anything to checkpoint or resume; if not, the steps run without the graph."""
+        return bool(self.graph.checkpointer) or hidden.stored(config) or isinstance(asked, Command)
+
     def _streamed(
-        self, asked: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig
+        self, asked: Iterator[Any], run_manager: Any, config: RunnableConfig
     ) -> Iterator[AIMessageChunk]:
-        quiet, loud = hidden.quiet(config), hidden.loud(patch_config(config, callbacks=run_manager.get_child()))
-        parts = self.graph.stream(next(asked), quiet, stream_mode=_MODES, output_keys=_OUTPUT, **self._durability)
-        state: Mapping[str, Any] = {}
-        try:
-            for mode, part in hidden.each_inside(quiet, parts):
-                if mode == "values":
-                    state = part
-                elif hidden.listeners(loud) and _is_ours(part):
-                    dispatch_custom_event(f"refine.{part['event']}", part, config=loud)
-        except Unanswered as unanswered:
-            self._write(unanswered.outcome)
-            raise
-        outcome = self._read(state)
-        self._write(outcome)
-        yield _chunk(_released(outcome))
+        del run_manager
+        yield _chunk(self._answer(next(asked), config))
 
     async def _astreamed(
-        self, asked: AsyncIterator[Any], run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
+        self, asked: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
     ) -> AsyncIterator[AIMessageChunk]:
-        quiet, loud = hidden.quiet(config), hidden.loud(patch_config(config, callbacks=run_manager.get_child()))
-        question = await anext(asked)
-        parts = self.graph.astream(question, quiet, stream_mode=_MODES, output_keys=_OUTPUT, **self._durability)
-        state: Mapping[str, Any] = {}
-        try:
-            async for mode, part in hidden.aeach_inside(quiet, parts):
-                if mode == "values":
-                    state = part
-                elif hidden.listeners(loud) and _is_ours(part):
-                    await adispatch_custom_event(f"refine.{part['event']}", part, config=loud)
-        except Unanswered as unanswered:
-            await self._awrite(unanswered.outcome)
-            raise
-        outcome = self._read(state)
-        await self._awrite(outcome)
-        yield _chunk(_released(outcome))
+        del run_manager
+        yield _chunk(await self._aanswer(await anext(asked), config))
 
     def _read(self, state: Mapping[str, Any]) -> Outcome:
-        """Make the outcome of the graph's final state; a run that waits for a human is `interrupted`."""
+        """Make the outcome of the graph's final state."""
         refinement = Refinement.read(state[hidden.RECORD], self.policy)
-        messages = state["messages"]
-        now = time.time()
-        if state.get(hidden.SUMMARY) is not None:
-            return Outcome.of(refinement, messages[:-1], messages[-1], now=now)
-        waiting = Outcome.of(refinement, messages, None, now=now)
-        return waiting.model_copy(update={"stop_reason": "interrupted", "detail": refinement.stop_reason or ""})
+        if state.get(hidden.SUMMARY) is None:
+            return _waiting(refinement, state["messages"])
+        *conversation, answer = state["messages"]
+        return Outcome.of(refinement, conversation, answer, now=time.time())
 
     def _write(self, outcome: Outcome) -> None:
         if self._record is not None:
@@ -320,5 +284,13 @@ def _chunk(answer: AIMessage) -> AIMessageChunk:
     return AIMessageChunk(**fields, chunk_position="last")
 
 
-def _is_ours(event: object) -> bool:
-    return isinstance(event, Mapping) and event.get("type") == "refine"
+def _summed_up(ended: Ended, asked: Mapping[str, Any]) -> Outcome:
+    if ended.answer is None:
+        return _waiting(ended.refinement, asked["messages"])
+    return Outcome.of(ended.refinement, asked["messages"], ended.answer, now=time.time())
+
+
+def _waiting(refinement: Refinement, conversation: Sequence[AnyMessage]) -> Outcome:
+    """Sum up a run that waits for a human: `detail` tells why it stopped trying."""
+    outcome = Outcome.of(refinement, conversation, None, now=time.time())
+    return outcome.model_copy(update={"stop_reason": "interrupted", "detail": refinement.stop_reason or ""})

@@ -124,7 +124,9 @@ def test_price_is_that_of_the_longest_name_the_models_begins_with(model: str | N
     assert priced(usage, model, PRICES).cost == cost
 
 
-@pytest.mark.parametrize("given", [{"input": -1, "output": 1}, {"input": 1}, {"input": 1, "output": 1, "cached": 1}])
+@pytest.mark.parametrize(
+    "given", [{"input": -1, "output": 1}, {"input": 1}, {"input": 1, "output": 1, "cached": 1}]
+)
 def test_price_is_complete_and_not_negative(given: dict[str, float]) -> None:
     """A price has input and output, neither below 0, and nothing else."""
     with pytest.raises(ValidationError):

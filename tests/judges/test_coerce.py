@@ -81,7 +81,7 @@ def test_what_a_function_may_return(returned: object, expected: dict[str, object
     ids=repr,
 )
 def test_what_is_no_verdict_is_unscored(returned: object) -> None:
-    """A return value that cannot be read is `invalid_output`, never a low rating; the detail says what to return."""
+    """What cannot be read is `invalid_output`, never a low rating; the detail says what to return."""
     verdict = as_judge(lambda sample: returned, name="mine")(ROW)
     assert verdict.unscored == "invalid_output"
     assert verdict.detail.startswith("'mine' returned ")
@@ -129,6 +129,7 @@ class Has(Grader):
     """A callable object."""
 
     def __call__(self, answer: str) -> bool:
+        """Judge by one field."""
         return self.has(answer)
 
 
@@ -136,6 +137,7 @@ class AsyncHas(Grader):
     """A callable object that is async."""
 
     async def __call__(self, answer: str) -> bool:
+        """Judge by one field, async."""
         return self.has(answer)
 
 
@@ -229,7 +231,12 @@ def test_an_openevals_evaluator_is_a_judge() -> None:
 def test_a_runnable_receives_the_row_as_json() -> None:
     """A runnable gets plain data under the canonical names."""
     seen: list[dict[str, Any]] = []
-    as_judge(RunnableLambda(lambda row: bool(seen.append(row)) or 4))(ROW)
+
+    def judge(row: dict[str, Any]) -> int:
+        seen.append(row)
+        return 4
+
+    as_judge(RunnableLambda(judge))(ROW)
     assert seen[0]["user_input"] == "Why?"
     assert seen[0]["response"] == "Because."
     assert all(value is not None for value in seen[0].values())

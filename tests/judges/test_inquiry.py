@@ -22,8 +22,9 @@ both = pytest.mark.parametrize("how", ["sync", "async"])
 class _Response:
     """What a provider's client attaches to its error."""
 
-    def __init__(self, status_code: int = 429, **headers: str) -> None:
-        self.status_code = status_code
+    status_code = 429
+
+    def __init__(self, **headers: str) -> None:
         self.headers = {name.replace("_", "-"): text for name, text in headers.items()}
 
 
@@ -49,7 +50,8 @@ class HttpFault(Exception):  # noqa: N818
 
     def __init__(self, status: int) -> None:
         super().__init__("secret-key-in-the-message")
-        self.response = _Response(status)
+        self.response = _Response()
+        self.response.status_code = status
 
 
 class APIConnectionError(Exception):
@@ -155,7 +157,7 @@ class _OwnRetries(ScriptedModel):
 @pytest.mark.parametrize(("own", "calls"), [(2, 1), (1, 1), (None, 1), (0, 3)])
 async def test_retries_have_one_owner(how: How, own: int | None, calls: int) -> None:
     """A client with retries of its own (None: its default) is not repeated from outside; one with 0 is."""
-    model = _OwnRetries([StatusFault(503)], cycle=True)
+    model = _OwnRetries([StatusFault(503)], cycle=True)  # type: ignore[call-arg, arg-type]  # not seen: its __init__
     model.max_retries = own
     with no_waiting():
         verdict = await judged(how, model)

@@ -121,7 +121,7 @@ def test_a_failing_member_never_lets_a_lenient_panel_pass() -> None:
 
 def test_a_member_that_ends_low_stays_low() -> None:
     """At most 2 does not mean 2: a failed check still counts as 1."""
-    assert Panel(members(4, False))(ROW).rating == 1
+    assert Panel(members(4, Verdict.checked(passed=False)))(ROW).rating == 1
 
 
 def test_feedback_is_merged() -> None:

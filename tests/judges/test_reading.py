@@ -16,7 +16,7 @@ from judges.requests import ask
 from judges.testing import ScriptedModel
 
 TOOL = "Assessment"
-GOOD = {"rationale": "It is right.", "rating": 4, "feedback": ""}
+GOOD: dict[str, Any] = {"rationale": "It is right.", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
 
 
@@ -130,7 +130,7 @@ def judge_hearing(*replies: object) -> tuple[Helpfulness, ScriptedModel]:
 def test_malformed_reply_is_asked_again_once_and_then_unscored(
     method: Callable[[str], AIMessage], written: str
 ) -> None:
-    """Malformed text or tool arguments are never accepted; one re-ask, then `invalid_output`, raw and usage kept."""
+    """Malformed text or arguments are never accepted; one re-ask, then `invalid_output`, raw and usage kept."""
     judge, model = judge_hearing(method(written), method(written), WRITTEN)
     verdict = judge(user_input="q", response="a")
     assert (verdict.unscored, verdict.rating, verdict.score) == ("invalid_output", None, None)
@@ -214,9 +214,7 @@ def test_anything_but_one_call_of_the_tool_is_refused(reply: object) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("method", [as_text, as_raw_call])
-def test_reply_cut_by_length_is_asked_again_once(
-    told: dict[str, Any], method: Callable[[str], AIMessage]
-) -> None:
+def test_reply_cut_by_length_is_asked_again_once(told: dict[str, Any], method: Callable[[str], AIMessage]) -> None:
     """A reply that ended at its length limit counts for nothing, even if it happens to fit."""
     cut = method(WRITTEN)
     cut.response_metadata = told

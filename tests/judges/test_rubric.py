@@ -15,7 +15,7 @@ ROW: dict[str, Any] = {"question": "How warm is Paris?", "answer": "15 C."}
 LEVELS_OF_FIVE = {1: "hostile", 2: "rude", 3: "neutral", 4: "friendly", 5: "warm"}
 
 
-def reply(rating: object, rationale: str = "Because.", feedback: str = "Mend it.") -> dict[str, object]:
+def reply(rating: object, rationale: str = "Because.", feedback: str = "Mend it.") -> dict[str, Any]:
     """Write a model's structured reply."""
     return {"rationale": rationale, "rating": rating, "feedback": feedback}
 
@@ -207,9 +207,8 @@ def test_a_folder_is_read_once(tmp_path: Path) -> None:
         ('task = "x"', "field 'reminder': Field required"),
         ('task = "x"\nreminder = "y"\ncolour = "z"', "field 'colour'"),
         (
-            'task = "x"\nreminder = "y"\n[[examples]]\n[examples.sample]\nanswer = "a"\n'
-            '[examples.reply]\nrationale = "r"\nrating = 7\nfeedback = "f"',
-            "example of 'helpfulness', reply, field 'rating'",
+            'task = "x"\nreminder = "y"\n[[examples]]\nsample = {}\nreply = {rating = 7}',
+            "example of 'helpfulness': nothing to judge",
         ),
     ],
 )

@@ -136,9 +136,9 @@ def test_a_verdict_survives_json(verdict: Verdict, items: list[Verdict]) -> None
 def test_a_verdict_is_frozen_and_takes_no_strange_field() -> None:
     """A verdict cannot be changed, and a misspelt field is an error."""
     with pytest.raises(ValidationError, match="frozen"):
-        Verdict.checked(passed=True).feedback = "x"  # type: ignore[misc]
+        Verdict.checked(passed=True).feedback = "x"
     with pytest.raises(ValidationError, match="reason"):
-        Verdict.checked(True, reason="x")
+        Verdict.checked(passed=True, reason="x")
 
 
 def test_usages_add_up() -> None:

@@ -166,7 +166,9 @@ def test_template_text_is_inert_in_the_helpfulness_judge(text: str, monkeypatch:
     assert not any(CANARY in message.text for message in model.prompts[0])
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 def test_any_text_comes_back_from_the_prompt_exactly(text: str) -> None:
     """Whatever is written in a sample, the JSON in the prompt says the same."""

@@ -1,0 +1,415 @@
+"""Both drivers carry out what a judge asks for: concurrently, in any surroundings, losing no failure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from judges import (
+    AskFailed,
+    ConfigurationError,
+    Helpfulness,
+    Judge,
+    Length,
+    Panel,
+    Sample,
+    Usage,
+    Verdict,
+    as_judge,
+)
+from judges.drive import observer
+from judges.models import as_model
+from judges.requests import Apply, Ask, Consult, Deliberation
+from judges.testing import ScriptedJudge, ScriptedModel
+
+GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
+How = Literal["sync", "sync in a loop", "async"]
+HOWS = ("sync", "sync in a loop", "async")
+everyhow = pytest.mark.parametrize("how", HOWS)
+
+place: contextvars.ContextVar[str] = contextvars.ContextVar("place", default="nowhere")
+
+
+def judged(how: How, judge: Judge) -> Verdict:
+    """Judge one sample: from sync code, from sync code inside a running event loop, or from async code."""
+
+    async def inside() -> Verdict:
+        return judge(user_input="q", response="a")
+
+    async def awaited() -> Verdict:
+        return await judge.acall(user_input="q", response="a")
+
+    if how == "sync":
+        return judge(user_input="q", response="a")
+    return asyncio.run(inside() if how == "sync in a loop" else awaited())
+
+
+class Written(Judge):
+    """A judge whose deliberation is a generator function given to it."""
+
+    name = "written"
+
+    def __init__(self, deliberation: Callable[[Sample], Any]) -> None:
+        self._deliberation = deliberation
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Do as given."""
+        given: Deliberation = self._deliberation(sample)
+        return given
+
+
+class _Answer(BaseModel):
+    text: str
+
+
+def question(model: ScriptedModel) -> Ask:
+    """Ask a model for a text."""
+    return Ask(model=as_model(model), task="t", data={"a": 1}, reminder="r", schema=_Answer)
+
+
+@everyhow
+def test_async_function_is_judged(how: How) -> None:
+    """An async function is finished from sync code too, a running loop or not."""
+
+    async def rate(sample: Sample) -> int:
+        await asyncio.sleep(0)
+        return 4 if place.get() == "here" else 1
+
+    place.set("here")
+    assert judged(how, as_judge(rate)).rating == 4
+
+
+@everyhow
+def test_sync_function_is_judged(how: How) -> None:
+    """A sync function works from async code."""
+    assert judged(how, as_judge(lambda sample: 4)).rating == 4
+
+
+def test_sync_function_does_not_block_the_loop() -> None:
+    """From async code a sync function runs in another thread."""
+    threads: list[int] = []
+
+    def note(sample: Sample) -> bool:
+        threads.append(threading.get_ident())
+        return True
+
+    assert judged("async", as_judge(note)).passed
+    assert threads != [threading.get_ident()]
+
+
+@everyhow
+def test_requests_of_a_tuple_run_at_once(how: How) -> None:
+    """Members that wait for one another all get to run, and answers keep the order of the requests."""
+    barrier = threading.Barrier(5, timeout=10)
+
+    def member(number: int) -> Callable[[Sample], float]:
+        def score(sample: Sample) -> float:
+            barrier.wait()
+            return number / 4
+
+        return score
+
+    panel = Panel({f"m{number}": member(number) for number in range(5)})
+    assert [item.score for item in judged(how, panel).items] == [0, 0.25, 0.5, 0.75, 1]
+
+
+def test_async_requests_of_a_tuple_run_at_once() -> None:
+    """Async members share the loop."""
+    reached: list[int] = []
+    together = asyncio.Event()
+
+    def member(number: int) -> Callable[[Sample], Any]:
+        async def rate(sample: Sample) -> int:
+            reached.append(number)
+            if len(reached) == 20:
+                together.set()
+            await together.wait()
+            return 4
+
+        return rate
+
+    assert judged("async", Panel([as_judge(member(n), name=f"m{n}") for n in range(20)])).rating == 4
+
+
+@everyhow
+def test_context_variables_reach_every_request(how: How) -> None:
+    """Functions in threads see the caller's context, nested panels included."""
+    seen: list[str] = []
+
+    def look(sample: Sample) -> bool:
+        seen.append(place.get())
+        return True
+
+    place.set("here")
+    judged(how, Panel([Panel([look, look]), look]))
+    assert seen == ["here"] * 3
+
+
+@everyhow
+def test_failures_in_a_tuple_are_values(how: How) -> None:
+    """One failed request does not cost the others; it stands in its place as an `AskFailed`."""
+    received: list[Any] = []
+
+    def deliberation(sample: Sample) -> Any:
+        answers = yield (
+            question(ScriptedModel([{"text": "fine"}])),
+            question(ScriptedModel(["nonsense", "nonsense"])),
+            Apply(lambda _: 1 / 0, sample),
+            Consult(ScriptedJudge([RuntimeError()]), sample),
+        )
+        received.extend(answers)
+        return Verdict.rated(4)
+
+    verdict = judged(how, Written(deliberation))
+    text, invalid, divided, consulted = received
+    assert text.text == "fine"
+    assert (invalid.reason, divided.reason, consulted.unscored) == (
+        "invalid_output",
+        "judge_failed",
+        "judge_failed",
+    )
+    assert (verdict.rating, verdict.usage.calls) == (4, 3)
+
+
+@everyhow
+def test_single_failure_is_raised_inside_the_deliberation(how: How) -> None:
+    """A judge may catch what one question came to and go on."""
+
+    def deliberation(sample: Sample) -> Any:
+        try:
+            yield question(ScriptedModel(["nonsense", "nonsense"]))
+        except AskFailed as failure:
+            return Verdict.rated(2, rationale=failure.reason)
+
+    verdict = judged(how, Written(deliberation))
+    assert (verdict.rating, verdict.rationale, verdict.usage.calls) == (2, "invalid_output", 2)
+
+
+@everyhow
+def test_single_failure_that_nobody_catches_is_the_verdict(how: How) -> None:
+    """Reason, detail, raw reply and usage of the failure become the verdict's."""
+
+    def deliberation(sample: Sample) -> Any:
+        yield question(ScriptedModel(["nonsense", "still nonsense"]))
+
+    verdict = judged(how, Written(deliberation))
+    assert (verdict.unscored, verdict.raw, verdict.usage.calls) == ("invalid_output", "still nonsense", 2)
+
+
+def _raising(sample: Sample) -> Any:
+    yield ()
+    raise KeyError("secret")
+
+
+def _raising_at_once(sample: Sample) -> Any:
+    raise KeyError("secret")
+
+
+def _applying(sample: Sample) -> Any:
+    def fail(_: Sample) -> None:
+        raise KeyError("secret")
+
+    yield Apply(fail, sample)
+
+
+@everyhow
+@pytest.mark.parametrize("deliberation", [_raising, _raising_at_once, _applying])
+def test_fault_of_a_judge_is_unscored_and_names_only_its_type(how: How, deliberation: Callable[..., Any]) -> None:
+    """A judge's own error is `judge_failed`; its message, which may hold anything, is not told."""
+    verdict = judged(how, Written(deliberation))
+    assert verdict.unscored == "judge_failed"
+    assert "KeyError" in verdict.detail
+    assert "secret" not in verdict.model_dump_json()
+
+
+def _returning_nothing(sample: Sample) -> Any:
+    yield ()
+
+
+def _returning_a_number(sample: Sample) -> Any:
+    yield ()
+    return 4
+
+
+def _yielding_nothing(sample: Sample) -> Any:
+    yield
+    return Verdict.rated(4)
+
+
+def _yielding_a_list(sample: Sample) -> Any:
+    yield [Apply(str, sample)]
+    return Verdict.rated(4)
+
+
+def _yielding_a_mixture(sample: Sample) -> Any:
+    yield (Apply(str, sample), "text")
+    return Verdict.rated(4)
+
+
+def _no_generator(sample: Sample) -> Any:
+    return Verdict.rated(4)
+
+
+@everyhow
+@pytest.mark.parametrize(
+    "deliberation",
+    [
+        _returning_nothing,
+        _returning_a_number,
+        _yielding_nothing,
+        _yielding_a_list,
+        _yielding_a_mixture,
+        _no_generator,
+    ],
+)
+def test_deliberation_that_breaks_the_rules_is_unscored(how: How, deliberation: Callable[..., Any]) -> None:
+    """What yields no request, or returns no verdict, cannot crash the caller."""
+    assert judged(how, Written(deliberation)).unscored == "judge_failed"
+
+
+@everyhow
+def test_empty_tuple_of_requests_is_answered_with_none(how: How) -> None:
+    """Asking for nothing gives nothing."""
+
+    def deliberation(sample: Sample) -> Any:
+        answers = yield ()
+        return Verdict.rated(4 if answers == () else 1)
+
+    assert judged(how, Written(deliberation)).rating == 4
+
+
+@everyhow
+@pytest.mark.parametrize("alone", [True, False])
+def test_wrong_set_up_is_raised(how: How, alone: bool) -> None:  # noqa: FBT001 - a parameter of pytest
+    """A `ConfigurationError` is never a verdict, be it in a member of a panel."""
+    judge = Helpfulness(ScriptedModel([]))
+    with pytest.raises(ConfigurationError, match="run out"):
+        judged(how, judge if alone else Panel([judge, Length(at_least=1)]))
+
+
+async def test_wrong_set_up_leaves_no_task_behind() -> None:
+    """The other members are finished before the error is raised."""
+    finished: list[bool] = []
+
+    async def slow(sample: Sample) -> bool:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        finished.append(True)
+        return True
+
+    with pytest.raises(ConfigurationError):
+        await Panel([Helpfulness(ScriptedModel([])), slow]).acall(response="a")
+    assert finished == [True]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@everyhow
+def test_stop_iteration_of_a_function_is_a_fault_like_any_other(how: How) -> None:
+    """`next` on something empty, inside a user's function, neither hangs nor ends a deliberation."""
+    verdict = judged(how, as_judge(lambda sample: next(iter(()))))
+    assert verdict.unscored == "judge_failed"
+
+
+@everyhow
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+def test_what_is_no_exception_passes_through(how: How, error: type[BaseException]) -> None:
+    """A cancellation or an interrupt is not a judge's fault."""
+
+    def deliberation(sample: Sample) -> Any:
+        yield ()
+        raise error
+
+    with pytest.raises(error):
+        judged(how, Written(deliberation))
+
+
+async def test_cancelling_a_panel_cancels_its_members() -> None:
+    """A cancelled judge leaves nothing running."""
+    stopped: list[str] = []
+
+    async def wait(sample: Sample) -> bool:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append("stopped")
+        return True
+
+    task = asyncio.create_task(Panel([wait, wait, wait]).acall(response="a"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert stopped == ["stopped"] * 3
+
+
+@everyhow
+def test_usage_is_that_of_all_requests(how: How) -> None:
+    """A panel's usage is the sum of its members', re-asks included; its model is the first one told."""
+    panel = Panel([Helpfulness(ScriptedModel([GOOD], name="m-1")), Helpfulness(ScriptedModel(["x", GOOD]))])
+    verdict = judged(how, panel)
+    assert verdict.usage.calls == 3
+    assert verdict.usage.tokens == sum(item.usage.tokens for item in verdict.items)
+    assert verdict.model == "m-1"
+
+
+@everyhow
+def test_usage_that_a_function_reports_is_kept(how: How) -> None:
+    """A function that asks a model by itself returns a verdict with its usage and model."""
+    spent = Usage(calls=2, input_tokens=5, output_tokens=6, cost=0.5)
+    verdict = judged(how, as_judge(lambda sample: Verdict.rated(4, usage=spent, model="own-1")))
+    assert (verdict.usage, verdict.model) == (spent, "own-1")
+
+
+@everyhow
+def test_usage_of_a_judge_that_asks_nothing_is_its_own(how: How) -> None:
+    """Where no request was made there is nothing to add up."""
+    spent = Usage(calls=1, input_tokens=5)
+    assert judged(how, ScriptedJudge([Verdict.rated(4, usage=spent)])).usage == spent
+
+
+@everyhow
+def test_observer_sees_every_judge(how: How) -> None:
+    """A tracer enters for each judge, members of a panel included, and is told each verdict."""
+    seen: list[str] = []
+
+    @contextmanager
+    def watch(judge: Judge, sample: Sample) -> Iterator[Callable[[Verdict], None]]:
+        yield lambda verdict: seen.append(f"{judge.name} {verdict.rating}")
+
+    token = observer.set(watch)
+    try:
+        judged(how, Panel({"one": lambda sample: 4, "two": lambda sample: 3}))
+    finally:
+        observer.reset(token)
+    assert sorted(seen[:2]) == ["one 4", "two 3"]
+    assert seen[2:] == ["panel 3"]
+
+
+def test_one_judge_serves_many_threads_and_tasks() -> None:
+    """A hundred samples judged at once, each with its own question, never mix."""
+    model = ScriptedModel(lambda messages: {**GOOD, "feedback": messages[-1].text.split("marker-")[1][:3]})
+    judge = Helpfulness(model)
+    found: dict[str, str] = {}
+
+    def one(number: str) -> None:
+        found[number] = judge(user_input="q", response=f"marker-{number}").feedback
+
+    async def several() -> list[Verdict]:
+        return await asyncio.gather(*(judge.acall(response=f"marker-{number}") for number in range(200, 300)))
+
+    threads = [threading.Thread(target=one, args=(str(number),)) for number in range(100, 200)]
+    for thread in threads:
+        thread.start()
+    told = asyncio.run(several())
+    for thread in threads:
+        thread.join()
+    assert found == {number: number for number in map(str, range(100, 200))}
+    assert [verdict.feedback for verdict in told] == [str(number) for number in range(200, 300)]

@@ -1,0 +1,371 @@
+"""Any LangChain chat model answers a judge, each in the strictest way it has; no test reaches a provider."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tracers._streaming import _StreamingCallbackHandler
+
+from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, Panel
+from judges.models import Letter, RawReply, as_model
+from judges.testing import ScriptedModel
+
+GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
+WRITTEN = json.dumps(GOOD)
+
+
+class Provider(BaseChatModel):
+    """Stands for a provider's model: neither scripted nor known to be local."""
+
+    base_url: str | None = None
+    openai_api_base: str | None = None
+    model: str = "big-1"
+
+    @property
+    def _llm_type(self) -> str:
+        return "provider"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(WRITTEN))])
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_provider_is_refused_where_requests_are_forbidden(how: str) -> None:
+    """A judge that is about to ask a real model raises, naming it and the remedy."""
+    judge = Helpfulness(Provider())
+    with pytest.raises(ModelRequestError, match=r"big-1.*ScriptedModel"):
+        _ = judge(response="a") if how == "sync" else await judge.acall(response="a")
+
+
+def test_refusal_is_not_hidden_by_a_panel() -> None:
+    """A member's forbidden request is raised, not counted as one failed vote."""
+    with pytest.raises(ModelRequestError):
+        Panel([Helpfulness(ScriptedModel([GOOD])), Helpfulness(Provider())])(response="a")
+
+
+@pytest.mark.parametrize(
+    "chat", [Provider().bind(stop=["x"]), Provider().with_config(tags=["t"])], ids=["bind", "config"]
+)
+def test_binding_of_a_provider_is_refused_too(chat: Any) -> None:
+    """Binding settings to a model does not make it harmless."""
+    with pytest.raises(ModelRequestError):
+        Helpfulness(chat)(response="a")
+
+
+LOOPBACK = ["http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:1/", "HTTP://LOCALHOST:99"]
+ELSEWHERE = [
+    "https://api.openai.com/v1",
+    "http://127.0.0.1.example.com/v1",
+    "http://localhost.example.com/v1",
+    "http://localhost@example.com/",
+    "http://example.com/http://127.0.0.1/",
+    "http://127.0.0.1:x@example.com",
+    "http://[::1",
+    "localhost:8000",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", ["base_url", "openai_api_base"])
+@pytest.mark.parametrize("address", LOOPBACK)
+def test_model_on_this_machine_may_answer(name: str, address: str) -> None:
+    """A server on the loopback address is no provider."""
+    assert Helpfulness(Provider(**{name: address}))(response="a").rating == 4  # type: ignore[arg-type]  # one of two
+
+
+@pytest.mark.parametrize("address", ELSEWHERE)
+def test_address_that_only_looks_local_is_refused(address: str) -> None:
+    """The host itself must be the loopback address."""
+    with pytest.raises(ModelRequestError):
+        Helpfulness(Provider(base_url=address))(response="a")
+
+
+@pytest.mark.parametrize(
+    "fake",
+    [GenericFakeChatModel(messages=iter([AIMessage(WRITTEN)])), FakeListChatModel(responses=[WRITTEN])],
+    ids=["generic", "list"],
+)
+def test_fake_without_tools_answers_by_text(fake: BaseChatModel) -> None:
+    """LangChain's own fakes cannot bind tools; the object is read from their text."""
+    assert Helpfulness(fake)(response="a").rating == 4
+
+
+def test_fake_text_is_read_strictly() -> None:
+    """Text is held to the same rules, and asked for again."""
+    verdict = Helpfulness(FakeListChatModel(responses=[f"Sure! {WRITTEN}", "4"]))(response="a")
+    assert (verdict.unscored, verdict.usage.calls) == ("invalid_output", 2)
+
+
+class StructuredOnly(Provider):
+    """A fake that knows structured output and nothing else."""
+
+    scripted: bool = True
+    reply: Any = None
+
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
+        """Reply with an object, or with a mapping."""
+        return RunnableLambda(
+            lambda _: schema(**self.reply) if self.reply.get("as_object") is None else self.reply
+        )
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_fake_with_structured_output_alone_works(how: str) -> None:
+    """A model that only overrides `with_structured_output` is asked through it."""
+    judge = Helpfulness(StructuredOnly(reply=GOOD))
+    verdict = judge(response="a") if how == "sync" else await judge.acall(response="a")
+    assert (verdict.rating, verdict.usage.calls) == (4, 1)
+
+
+def test_structured_output_as_a_mapping_is_read_strictly() -> None:
+    """A mapping is read like any reply: surplus keys are refused."""
+    assert (
+        Helpfulness(StructuredOnly(reply={**GOOD, "as_object": False}))(response="a").unscored == "invalid_output"
+    )
+
+
+def test_structured_output_that_does_not_parse_is_invalid_output() -> None:
+    """A model's own parser that raises ends as an unscored verdict."""
+    assert Helpfulness(StructuredOnly(reply={**GOOD, "rating": 5}))(response="a").unscored == "invalid_output"
+
+
+def test_tool_is_forced_and_bound_under_the_schemas_name() -> None:
+    """A model with tools is asked for one call of one tool."""
+    model = ScriptedModel([GOOD])
+    Helpfulness(model)(response="a")
+    (settings,) = model.settings
+    assert settings["tool_choice"] == "Assessment"
+    assert [tool["function"]["name"] for tool in settings["tools"]] == ["Assessment"]
+    assert list(settings["tools"][0]["function"]["parameters"]["properties"]) == [
+        "rationale",
+        "rating",
+        "feedback",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "sent"), [(None, 0.0, 0.0), (None, 0.7, 0.7), (0.3, 0.0, 0.3), (None, None, None)]
+)
+def test_temperature_is_asked_where_the_model_leaves_it_open(
+    own: float | None, asked: float | None, sent: float | None
+) -> None:
+    """A model's own temperature wins; None asks for nothing; the model itself is not changed."""
+    model = ScriptedModel([GOOD])
+    model.temperature = own
+    Helpfulness(model, temperature=asked)(response="a")
+    assert model.settings[0].get("temperature") == sent
+    assert model.temperature == own
+
+
+class TemperatureRefused(Exception):  # noqa: N818 - stands for a provider's class
+    """What reasoning models answer to a temperature."""
+
+    status_code = 400
+
+    def __init__(self, message: str = "Unsupported value: 'temperature' does not support 0.0") -> None:
+        super().__init__(message)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_model_that_refuses_a_temperature_is_asked_without(how: str) -> None:
+    """One refusal is enough: later questions do not try again."""
+    model = ScriptedModel([TemperatureRefused, GOOD, GOOD])
+    judge = Helpfulness(model)
+    for _ in range(2):
+        verdict = judge(response="a") if how == "sync" else await judge.acall(response="a")
+        assert verdict.rating == 4
+    assert [settings.get("temperature") for settings in model.settings] == [0.0, None, None]
+
+
+@pytest.mark.parametrize(
+    "fault", [TemperatureRefused("bad request"), TypeError("temperature")], ids=["other", "type"]
+)
+def test_other_bad_request_is_not_repeated(fault: Exception) -> None:
+    """Only a provider's word about the temperature is worth a second call."""
+    model = ScriptedModel([fault, GOOD])
+    assert Helpfulness(model)(response="a").unscored == "judge_failed"
+    assert len(model.prompts) == 1
+
+
+def test_binding_keeps_its_settings_and_config() -> None:
+    """A bound model is asked with what was bound, except for tools, which are the judge's."""
+    tags: list[list[str]] = []
+
+    class Listening(BaseCallbackHandler):
+        def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+            tags.append(kwargs["tags"])
+
+    model = ScriptedModel([GOOD])
+    bound = model.bind_tools([{"name": "search", "description": "d", "parameters": {}}]).bind(seed=7)
+    assert Helpfulness(bound.with_config(tags=["mine"], callbacks=[Listening()]))(response="a").rating == 4
+    (settings,) = model.settings
+    assert (settings["seed"], settings["temperature"], settings["tool_choice"]) == (7, 0.0, "Assessment")
+    assert [tool["function"]["name"] for tool in settings["tools"]] == ["Assessment"]
+    assert tags == [["mine"]]
+
+
+class _Streamed(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
+    """Attached to a run, makes LangChain stream every model in it."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+
+    def on_llm_new_token(self, token: str | list[Any], **kwargs: Any) -> None:
+        """Note a streamed token."""
+        self.tokens.append(str(token))
+
+    def tap_output_aiter(self, run_id: Any, output: Any) -> Any:
+        """Do nothing."""
+        return output
+
+    def tap_output_iter(self, run_id: Any, output: Iterator[Any]) -> Iterator[Any]:
+        """Do nothing."""
+        return output
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_judges_model_never_streams(how: str) -> None:
+    """Inside a streamed run a judge's model does not stream: a call that breaks off would be completed."""
+    judge, listening = Helpfulness(ScriptedModel([GOOD])), _Streamed()
+    if how == "sync":
+        given = RunnableLambda[int, Any](lambda _: judge(response="a")).invoke(0, {"callbacks": [listening]})
+    else:
+
+        async def judged(_: int) -> Any:
+            return await judge.acall(response="a")
+
+        given = await RunnableLambda(judged).ainvoke(0, {"callbacks": [listening]})
+    assert (given.rating, listening.tokens) == (4, [])
+
+
+def test_streaming_handler_of_these_tests_does_make_a_model_stream() -> None:
+    """The handler used above works on a model asked directly."""
+    listening = _Streamed()
+    ScriptedModel(["a b"]).invoke("q", {"callbacks": [listening]})
+    assert listening.tokens == ["a ", "b"]
+
+
+def test_usage_model_and_time_are_told() -> None:
+    """A verdict carries what the provider reported."""
+    reply = AIMessage(
+        WRITTEN,
+        usage_metadata={"input_tokens": 11, "output_tokens": 7, "total_tokens": 18},
+        response_metadata={"model_name": "gpt-x-2025"},
+    )
+    verdict = Helpfulness(ScriptedModel([reply]))(response="a")
+    assert (verdict.usage.input_tokens, verdict.usage.output_tokens, verdict.usage.tokens) == (11, 7, 18)
+    assert verdict.model == "gpt-x-2025"
+    assert verdict.latency_s > 0
+
+
+def test_text_in_blocks_is_read() -> None:
+    """Content given as blocks is its text."""
+    reply = AIMessage([{"type": "text", "text": WRITTEN[:9]}, {"type": "text", "text": WRITTEN[9:]}])
+    assert Helpfulness(ScriptedModel([reply]))(response="a").rating == 4
+
+
+@pytest.mark.parametrize(
+    "raw", ["text", [None], ["text"], [{"function": None}], [{"function": {}}], [{}, {}]], ids=str
+)
+def test_odd_raw_calls_fall_back_on_the_parsed_ones(raw: object) -> None:
+    """Whatever a provider leaves in `additional_kwargs`, reading it does not break."""
+    call = {"name": "Assessment", "args": GOOD, "id": "1"}
+    reply = AIMessage("", tool_calls=[call], additional_kwargs={"tool_calls": raw})
+    assert Helpfulness(ScriptedModel([reply]))(response="a").rating == 4
+
+
+def test_named_model_is_created_when_first_asked() -> None:
+    """A name alone needs neither package nor key; asking an unknown provider says what is wrong."""
+    judge = Helpfulness("nosuchprovider:model-1")
+    with pytest.raises(ConfigurationError, match="nosuchprovider:model-1"):
+        judge(response="a")
+
+
+def test_named_model_is_a_judge_model_without_being_created() -> None:
+    """Handing a named model on does not look for its provider."""
+    model = as_model("nosuchprovider:model-1")
+    assert isinstance(model, JudgeModel)
+    assert as_model(model) is model
+
+
+@pytest.mark.parametrize(
+    "given", [None, "", "gpt-5", ":", "openai:", ":gpt-5", 4, object(), GOOD, RunnableLambda(len)]
+)
+def test_what_is_no_model_is_refused_at_once(given: object) -> None:
+    """The error shows what was given and what to give instead."""
+    with pytest.raises(ConfigurationError, match="a judge needs a model"):
+        Helpfulness(given)
+
+
+class Own:
+    """A model of the user's own making."""
+
+    name, retries = "own", 0
+
+    def send(self, letter: Letter) -> RawReply:
+        """Reply."""
+        return RawReply(text=WRITTEN, model="own-1")
+
+    async def asend(self, letter: Letter) -> RawReply:
+        """Reply."""
+        return self.send(letter)
+
+    def is_model(self, other: object) -> bool:
+        """Know itself."""
+        return other is self
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_own_model_needs_no_langchain_class(how: str) -> None:
+    """Anything with the four members of `JudgeModel` is asked as it is."""
+    judge = Helpfulness(Own())
+    verdict = judge(response="a") if how == "sync" else await judge.acall(response="a")
+    assert (verdict.rating, verdict.model) == (4, "own-1")
+
+
+def test_model_knows_itself_and_its_namesakes() -> None:
+    """Self-preference can be noticed: by identity, and by class and name."""
+    model = ScriptedModel([], name="a")
+    judge_model = as_model(model)
+    assert judge_model.is_model(model)
+    assert judge_model.is_model(ScriptedModel([], name="a"))
+    assert not judge_model.is_model(ScriptedModel([], name="b"))
+    assert not judge_model.is_model(Provider(model="a"))
+    assert as_model("openai:a").is_model("openai:a")
+    assert as_model("openai:a").is_model(Provider(model="a"))
+    assert not as_model("openai:a").is_model(Provider(model="b"))
+
+
+@pytest.mark.parametrize(
+    ("chat", "name"),
+    [
+        (ScriptedModel([], name="s-1"), "s-1"),
+        (Provider(), "big-1"),
+        (FakeListChatModel(responses=[]), "FakeListChatModel"),
+    ],
+    ids=["model_name", "model", "class"],
+)
+def test_model_is_named(chat: BaseChatModel, name: str) -> None:
+    """A model is called by its name where it has one, else by its class."""
+    assert as_model(chat).name == name
+
+
+def test_judges_load_without_langchain() -> None:
+    """Making a judge with a named model imports neither LangChain nor LangGraph."""
+    program = (
+        "import sys, judges, judges.drive, judges.models.langchain, judges.models.inquiry\n"
+        "judges.Panel([judges.Helpfulness('openai:gpt-x'), judges.Length(at_least=1)])\n"
+        "sys.exit(any(name.split('.')[0] in ('langchain', 'langchain_core', 'langgraph') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0  # noqa: S603 - our own words

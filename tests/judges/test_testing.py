@@ -1,0 +1,277 @@
+"""The doubles follow their script, and behave as the real model and the real judge do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from typing import Any, Literal
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from pydantic import BaseModel, Field
+
+from judges import ConfigurationError, Sample, ToolCall, Verdict
+from judges.testing import ScriptedJudge, ScriptedModel, no_model_requests
+
+HOWS = ("invoke", "ainvoke", "stream", "astream")
+everyhow = pytest.mark.parametrize("how", HOWS)
+SEARCH = {"name": "search", "description": "Search.", "parameters": {"type": "object", "properties": {}}}
+LOOK = {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
+
+
+async def reply_of(how: str, model: Any, asked: object = "q") -> AIMessage:
+    """Get a model's whole reply in one of the four ways to ask."""
+    reply: AIMessage
+    if how == "invoke":
+        reply = model.invoke(asked)
+        return reply
+    if how == "ainvoke":
+        reply = await model.ainvoke(asked)
+        return reply
+    chunks = list(model.stream(asked)) if how == "stream" else [one async for one in model.astream(asked)]
+    reply = sum(chunks[1:], start=chunks[0])
+    return reply
+
+
+class Grade(BaseModel):
+    """A grade."""
+
+    rating: Literal[1, 2, 3, 4] = Field(description="How good.")
+
+
+@everyhow
+async def test_text_is_given_in_order(how: str) -> None:
+    """Each call takes the next line."""
+    model = ScriptedModel(["one two", "three"])
+    assert [(await reply_of(how, model)).text for _ in range(2)] == ["one two", "three"]
+
+
+@everyhow
+async def test_single_text_is_a_script_of_one_line(how: str) -> None:
+    """A plain string is not a script of letters."""
+    assert (await reply_of(how, ScriptedModel("hello there"))).text == "hello there"
+
+
+@everyhow
+@pytest.mark.parametrize("line", ["", " ", "a  b ", " a\nb", "日本語 テキスト"])
+async def test_text_survives_streaming_exactly(how: str, line: str) -> None:
+    """Chunks add up to the line, blanks included."""
+    assert (await reply_of(how, ScriptedModel([line]))).text == line
+
+
+def test_text_is_streamed_word_by_word() -> None:
+    """A stream has a chunk per word."""
+    chunks = [chunk.text for chunk in ScriptedModel(["one two three"]).stream("q")]
+    assert [text for text in chunks if text] == ["one ", "two ", "three"]
+
+
+@everyhow
+async def test_message_is_given_with_all_it_has(how: str) -> None:
+    """An `AIMessage` of the script keeps metadata, refusal and usage."""
+    line = AIMessage(
+        "a b",
+        additional_kwargs={"refusal": "no"},
+        response_metadata={"finish_reason": "length", "model_name": "m-1"},
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+    )
+    reply = await reply_of(how, ScriptedModel([line]))
+    assert (reply.text, reply.additional_kwargs["refusal"]) == ("a b", "no")
+    assert (reply.response_metadata["finish_reason"], reply.response_metadata["model_name"]) == ("length", "m-1")
+    assert reply.usage_metadata == line.usage_metadata
+
+
+def test_script_is_not_changed_by_who_uses_a_reply() -> None:
+    """Every reply is a message of its own."""
+    line = AIMessage("a")
+    model = ScriptedModel([line], cycle=True)
+    first = model.invoke("q")
+    first.content = "changed"
+    assert (model.invoke("q").text, line.content, line.usage_metadata) == ("a", "a", None)
+
+
+@everyhow
+async def test_tool_calls_are_given(how: str) -> None:
+    """A call, or a list of calls, is a message with these calls, numbered where they have no id."""
+    model = ScriptedModel([[ToolCall(name="search", args={"q": [1]}), ToolCall(name="look", id="x")]])
+    calls = (await reply_of(how, model.bind_tools([SEARCH, LOOK]))).tool_calls
+    told = [(call["name"], call["args"], call["id"]) for call in calls]
+    assert told == [("search", {"q": [1]}, "call_1"), ("look", {}, "x")]
+
+
+@everyhow
+@pytest.mark.parametrize("line", [{"rating": 3}, Grade(rating=3)], ids=["mapping", "object"])
+async def test_structured_line_is_a_call_of_the_chosen_tool(how: str, line: object) -> None:
+    """With tools bound, a structured reply calls the one asked for, else the first."""
+    model = ScriptedModel([line], cycle=True)
+    for choice, name in ((None, "search"), ("Grade", "Grade"), ("any", "search")):
+        (call,) = (await reply_of(how, model.bind_tools([SEARCH, Grade], tool_choice=choice))).tool_calls
+        assert (call["name"], call["args"]) == (name, {"rating": 3})
+
+
+@everyhow
+async def test_structured_line_is_json_where_no_tool_is_bound(how: str) -> None:
+    """Without tools the same line is text."""
+    assert json.loads((await reply_of(how, ScriptedModel([{"é": 3}]))).text) == {"é": 3}
+
+
+async def test_structured_output_works_as_with_any_model() -> None:
+    """LangChain's `with_structured_output` reads the scripted reply."""
+    grader = ScriptedModel([{"rating": 2}, {"rating": 4}]).with_structured_output(Grade)
+    assert grader.invoke("q") == Grade(rating=2)
+    assert await grader.ainvoke("q") == Grade(rating=4)
+
+
+@everyhow
+@pytest.mark.parametrize("line", [TimeoutError("slow"), TimeoutError], ids=["object", "class"])
+async def test_exception_is_raised(how: str, line: object) -> None:
+    """A fault is raised in its turn, and the script goes on after it."""
+    model = ScriptedModel([line, "fine"])
+    with pytest.raises(TimeoutError):
+        await reply_of(how, model)
+    assert (await reply_of(how, model)).text == "fine"
+
+
+@everyhow
+async def test_function_makes_the_lines(how: str) -> None:
+    """A function receives the messages and returns any kind of line."""
+    model = ScriptedModel(lambda messages: f"you said {messages[-1].text}")
+    assert (await reply_of(how, model, "x")).text == "you said x"
+
+
+@everyhow
+async def test_cycle_begins_again(how: str) -> None:
+    """With `cycle` the script never ends."""
+    model = ScriptedModel(["a", "b"], cycle=True)
+    assert [(await reply_of(how, model)).text for _ in range(5)] == ["a", "b", "a", "b", "a"]
+
+
+@everyhow
+@pytest.mark.parametrize(("script", "cycle"), [(["a"], False), ([], False), ([], True)])
+async def test_script_that_ran_out_says_so(how: str, script: list[str], cycle: bool) -> None:  # noqa: FBT001
+    """One call more than there are lines is an error of the set-up."""
+    model = ScriptedModel(script, cycle=cycle, name="short")
+    for _ in script:
+        await reply_of(how, model)
+    with pytest.raises(ConfigurationError, match=rf"'short' has run out after {len(script)} lines"):
+        await reply_of(how, model)
+
+
+@pytest.mark.parametrize("line", [4, None, [], ["text"], b"bytes"], ids=repr)
+def test_line_of_no_known_kind_is_refused(line: object) -> None:
+    """The error shows the line and lists what a line may be."""
+    with pytest.raises(ConfigurationError, match="a script's line is"):
+        ScriptedModel([line]).invoke("q")
+
+
+def test_prompts_and_settings_are_remembered() -> None:
+    """Tests can look at what a model was asked, and with which settings."""
+    model = ScriptedModel(["a", "b"])
+    model.invoke([HumanMessage("one")])
+    model.bind(temperature=0.5, seed=1).invoke([HumanMessage("two"), ToolMessage("three", tool_call_id="1")])
+    assert [[message.text for message in prompt] for prompt in model.prompts] == [["one"], ["two", "three"]]
+    assert model.settings == [{}, {"temperature": 0.5, "seed": 1}]
+
+
+def test_failed_calls_are_remembered_too() -> None:
+    """A call that ends in a fault was still made."""
+    model = ScriptedModel([TimeoutError])
+    with pytest.raises(TimeoutError):
+        model.invoke("q")
+    assert len(model.prompts) == 1
+
+
+@everyhow
+async def test_tokens_are_words(how: str) -> None:
+    """Usage counts blank-separated words, so that budgets have something to count."""
+    reply = await reply_of(how, ScriptedModel(["one two three"], name="m-1"), "four words are here")
+    assert reply.usage_metadata is not None
+    assert (reply.usage_metadata["input_tokens"], reply.usage_metadata["output_tokens"]) == (4, 3)
+    assert reply.response_metadata["model_name"] == "m-1"
+
+
+def test_two_hundred_threads_share_a_script() -> None:
+    """Every line is handed out once, and every call is remembered with its own settings."""
+    model = ScriptedModel([str(number) for number in range(200)])
+    heard: list[str] = []
+
+    def ask(number: int) -> None:
+        heard.append(model.bind(number=number).invoke(str(number)).text)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Counter(heard) == Counter(map(str, range(200)))
+    pairs = zip(model.prompts, model.settings, strict=True)
+    assert all(prompt[0].text == str(settings["number"]) for prompt, settings in pairs)
+
+
+def test_model_may_answer_where_requests_are_forbidden() -> None:
+    """The guard knows the double, and is public beside it."""
+    with no_model_requests():
+        assert ScriptedModel("a").scripted
+
+
+def test_chunks_are_chunks() -> None:
+    """A stream gives LangChain's chunk type, tool calls complete in the last one with content."""
+    *_, last = ScriptedModel([ToolCall(name="look", args={"a": 1})]).stream("q")
+    assert isinstance(last, AIMessageChunk)
+    assert [(call["name"], call["args"]) for call in last.tool_calls] == [("look", {"a": 1})]
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("line", "rating", "feedback"),
+    [
+        (4, 4, ""),
+        (True, 4, ""),
+        (False, 1, ""),
+        (0.5, 3, ""),
+        ((2, "say more"), 2, "say more"),
+        ({"rating": 3, "feedback": "f"}, 3, "f"),
+        (Verdict.rated(2, feedback="f"), 2, "f"),
+        (Verdict.without_score("no_claims"), None, ""),
+    ],
+    ids=repr,
+)
+async def test_judge_reads_what_a_function_may_return(
+    how: str, line: object, rating: int | None, feedback: str
+) -> None:
+    """A line of a judge's script is a verdict in any of the accepted forms."""
+    judge = ScriptedJudge([line], name="j")
+    verdict = judge(response="a") if how == "sync" else await judge.acall(response="a")
+    assert (verdict.rating, verdict.feedback, verdict.judge) == (rating, feedback, "j")
+
+
+@pytest.mark.parametrize("line", [RuntimeError("secret"), RuntimeError], ids=["object", "class"])
+def test_judges_exception_is_an_unscored_verdict(line: object) -> None:
+    """A broken judge is played by an exception in the script."""
+    verdict = ScriptedJudge([line])(response="a")
+    assert verdict.unscored == "judge_failed"
+    assert "RuntimeError" in verdict.detail
+    assert "secret" not in verdict.detail
+
+
+def test_judges_samples_are_remembered() -> None:
+    """Tests can look at what was judged."""
+    judge = ScriptedJudge([4, 1])
+    judge(user_input="q", response="a")
+    judge(user_input="q", response="b")
+    assert judge.samples == [Sample(user_input="q", response="a"), Sample(user_input="q", response="b")]
+
+
+def test_judges_script_may_be_a_function_or_a_cycle() -> None:
+    """A function sees the sample; a cycle never ends; a script that ran out says so."""
+    by_length = ScriptedJudge(lambda sample: len(sample.answer or ""))
+    assert [by_length(response=text).rating for text in ("a", "abcd")] == [1, 4]
+    alternating = ScriptedJudge([1, 4], cycle=True)
+    assert [alternating(response="a").rating for _ in range(3)] == [1, 4, 1]
+    with pytest.raises(ConfigurationError, match="run out"):
+        ScriptedJudge([])(response="a")
+
+
+def test_judges_line_of_no_known_kind_is_invalid_output() -> None:
+    """A line that is no verdict ends as it would in a user's function."""
+    assert ScriptedJudge(["fine"])(response="a").unscored == "invalid_output"

@@ -1,0 +1,233 @@
+"""Imports run downwards only, and a framework is loaded only when its door is opened."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+BELOW: dict[str, frozenset[str]] = {
+    "judges": frozenset(),
+    "graphs": frozenset({"judges"}),
+    "refine": frozenset({"graphs", "judges"}),
+    "demos": frozenset({"refine", "graphs", "judges"}),
+}
+"""What each floor may import of ours, beside itself."""
+
+FRAMEWORKS = frozenset(
+    {
+        "anthropic",
+        "fastapi",
+        "jsonschema",
+        "langchain",
+        "langchain_anthropic",
+        "langchain_core",
+        "langchain_ollama",
+        "langchain_openai",
+        "langgraph",
+        "langsmith",
+        "mlflow",
+        "openai",
+        "opentelemetry",
+        "ray",
+        "rich",
+        "starlette",
+        "typer",
+        "uvicorn",
+    }
+)
+DOORS: dict[str, frozenset[str]] = {
+    "judges/": frozenset(),
+    "judges/testing.py": frozenset({"langchain_core"}),
+    "graphs/": frozenset({"langchain_core", "langgraph"}),
+    "refine/": frozenset({"langchain", "langchain_core", "langgraph"}),
+    "refine/cli/": frozenset({"rich", "typer"}),
+    "refine/server/": frozenset({"langchain_core", "langgraph", "starlette", "uvicorn"}),
+    "demos/": FRAMEWORKS,
+}
+"""Frameworks that a folder or module may import at module level; the longest prefix counts."""
+
+MODEL_FRAMEWORKS = ("langchain", "langchain_core", "langgraph", "openai")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: the top-level package, and when it happens."""
+
+    package: str
+    when: Literal["loading", "calling", "typing"]
+
+
+def imports(source: str) -> list[Import]:
+    """List the absolute imports of a module, `import_module("...")` included."""
+    return list(_imports(ast.parse(source), "loading"))
+
+
+def _imports(node: ast.AST, when: Literal["loading", "calling", "typing"]) -> Iterator[Import]:
+    for name in _named(node):
+        yield Import(name.partition(".")[0], when)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        when = "calling"
+    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        for child in node.body:
+            yield from _imports(child, "typing")
+        for child in node.orelse:
+            yield from _imports(child, when)
+        return
+    for inside in ast.iter_child_nodes(node):
+        yield from _imports(inside, when)
+
+
+def _named(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [one.name for one in names]
+        case ast.ImportFrom(module=str() as module, level=0):
+            return [module]
+        case ast.Call(
+            func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str() as module), *_],
+        ) if not module.startswith("."):
+            return [module]
+        case _:
+            return []
+
+
+def wrong_arrows(floor: str, source: str) -> set[str]:
+    """Name the floors that a module on `floor` imports and may not."""
+    return {one.package for one in imports(source) if one.package in BELOW} - BELOW[floor] - {floor}
+
+
+def wrong_frameworks(path: str, source: str) -> set[str]:
+    """Name the frameworks that the module at `path` loads although it is not their door."""
+    door = max((prefix for prefix in DOORS if path.startswith(prefix)), key=len)
+    loaded = {one.package for one in imports(source) if one.when == "loading"}
+    return (loaded & FRAMEWORKS) - DOORS[door]
+
+
+def modules(floor: str) -> list[tuple[str, str]]:
+    """Give path and source of every module of a floor."""
+    return [
+        (file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8"))
+        for file in sorted((ROOT / floor).rglob("*.py"))
+    ]
+
+
+@pytest.mark.parametrize("floor", BELOW)
+def test_imports_run_downwards(floor: str) -> None:
+    """No module imports a floor above its own, not even inside a function or for types."""
+    found = {path: wrong for path, source in modules(floor) if (wrong := wrong_arrows(floor, source))}
+    assert found == {}
+
+
+@pytest.mark.parametrize("floor", BELOW)
+def test_a_framework_is_loaded_at_its_door_alone(floor: str) -> None:
+    """Elsewhere a framework is imported inside the function that needs it, or for types."""
+    found = {path: wrong for path, source in modules(floor) if (wrong := wrong_frameworks(path, source))}
+    assert found == {}
+
+
+def test_there_is_something_to_read() -> None:
+    """The floors are where the test looks for them."""
+    assert len(modules("judges")) > 10
+
+
+@pytest.mark.parametrize(
+    ("source", "when"),
+    [
+        ("import graphs.loop", "loading"),
+        ("from graphs import loop as x", "loading"),
+        ("import os, graphs", "loading"),
+        ("try:\n    import graphs\nexcept ImportError:\n    pass", "loading"),
+        ("class A:\n    from graphs.loop import x", "loading"),
+        ("def f():\n    if x:\n        from graphs import loop", "calling"),
+        ("async def f():\n    import graphs", "calling"),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import graphs", "typing"),
+        ("import typing\nif typing.TYPE_CHECKING:\n    from graphs.loop import x", "typing"),
+        ("if TYPE_CHECKING:\n    pass\nelse:\n    import graphs", "loading"),
+        ("import importlib\nimportlib.import_module('graphs.loop')", "loading"),
+        ("def f(): return import_module('graphs')", "calling"),
+    ],
+)
+def test_the_reader_finds_an_import_wherever_it_stands(source: str, when: str) -> None:
+    """An import that breaks the rule is found in every place and every form."""
+    assert wrong_arrows("judges", source) == {"graphs"}
+    assert [one.when for one in imports(source) if one.package == "graphs"] == [when]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import graphsy", "from . import graphs", "'import graphs'", "from judges.graphs import x", "x.graphs"],
+)
+def test_the_reader_finds_nothing_where_nothing_is(source: str) -> None:
+    """A similar name, a relative import or a text is no import of a floor."""
+    assert wrong_arrows("judges", source) == set()
+
+
+@pytest.mark.parametrize(
+    ("floor", "allowed"),
+    [("judges", ""), ("graphs", "judges"), ("refine", "graphs judges"), ("demos", "graphs judges refine")],
+)
+def test_the_arrows_are_those_of_the_architecture(floor: str, allowed: str) -> None:
+    """Every floor may import those below it and no other."""
+    everything = "\n".join(f"import {one}" for one in BELOW)
+    assert wrong_arrows(floor, everything) == set(BELOW) - {floor, *allowed.split()}
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "wrong"),
+    [
+        ("judges/rubric.py", "import langchain_core.messages", {"langchain_core"}),
+        ("judges/rubric.py", "def f():\n    import langchain_core", set()),
+        ("judges/rubric.py", "if TYPE_CHECKING:\n    import langgraph", set()),
+        ("judges/testing.py", "import langchain_core", set()),
+        ("judges/testing.py", "import langgraph", {"langgraph"}),
+        ("graphs/loop.py", "from langgraph.types import Command\nimport starlette", {"starlette"}),
+        ("refine/cli/app.py", "import typer\nimport langchain_core", {"langchain_core"}),
+    ],
+)
+def test_the_reader_knows_the_doors(path: str, source: str, wrong: set[str]) -> None:
+    """A framework outside its door is found; inside a function or for types it is no matter."""
+    assert wrong_frameworks(path, source) == wrong
+
+
+def in_a_fresh_process(code: str) -> tuple[float, list[str]]:
+    """Run code and give the seconds it took and the packages of model frameworks it loaded."""
+    program = (
+        f"import json, sys, time\nstarted = time.perf_counter()\n{code}\ntook = time.perf_counter() - started\n"
+        f"loaded = sorted({{name.partition('.')[0] for name in sys.modules}} & {set(MODEL_FRAMEWORKS)})\n"
+        "print(json.dumps([took, loaded]))"
+    )
+    done = subprocess.run(  # noqa: S603 - our own interpreter, our own code
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    took, loaded = json.loads(done.stdout)
+    return took, loaded
+
+
+def test_judges_loads_at_once() -> None:
+    """`import judges` takes under 0.3 s, at the best of three, and loads no model framework."""
+    runs = [in_a_fresh_process("import judges") for _ in range(3)]
+    assert min(took for took, _ in runs) < 0.3
+    assert [loaded for _, loaded in runs] == [[], [], []]
+
+
+def test_the_public_names_of_judges_load_no_model_framework() -> None:
+    """A judge can be made and a sample read without LangChain."""
+    _, loaded = in_a_fresh_process("from judges import *\nHelpfulness('a:b')\nLength(at_most=9)(answer='x')")
+    assert loaded == []
+
+
+def test_a_loaded_framework_is_noticed() -> None:
+    """The two tests above can fail: opening a door does load its framework."""
+    _, loaded = in_a_fresh_process("import judges.testing")
+    assert "langchain_core" in loaded
