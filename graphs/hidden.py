@@ -50,21 +50,21 @@ def quiet(config: RunnableConfig) -> RunnableConfig:
     """
     given = config.get("configurable") or {}
     silent: RunnableConfig = {
-        "callbacks": _manager(config, streaming=False),
         "configurable": {key: value for key, value in given.items() if key not in _STREAMS},
         "recursion_limit": config.get("recursion_limit", 10_000),
     }
-    if listeners(silent):
-        silent |= {"tags": config.get("tags", []), "metadata": config.get("metadata", {})}
+    manager = _manager(config, streaming=False)
+    if manager is not None:
+        silent |= {"callbacks": manager, "tags": config.get("tags", []), "metadata": config.get("metadata", {})}
     return silent
 
 
 def told(config: RunnableConfig) -> RunnableConfig:
     """Make the config for a graph inside a runnable: quiet, but the outer streams hear of its progress."""
     silent = quiet(config)
-    loud: RunnableConfig = {**config, "callbacks": _manager(config, streaming=True)}
-    if listeners(loud):
-        silent["configurable"] = {**silent["configurable"], _PROGRESS: loud}
+    manager = _manager(config, streaming=True)
+    if manager is not None:
+        silent["configurable"] = {**silent["configurable"], _PROGRESS: {**config, "callbacks": manager}}
     return silent
 
 
@@ -86,12 +86,12 @@ def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
     return callbacks.handlers if isinstance(callbacks, BaseCallbackManager) else list(callbacks or ())
 
 
-def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager:
-    """Keep the handlers that feed streams, or the others; a manager without any silences what is inherited."""
-    given = config.get("callbacks")
+def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager | None:
+    """Keep the handlers that feed streams, or the others; None where there are none."""
     heard = [one for one in listeners(config) if isinstance(one, _StreamingCallbackHandler) is streaming]
+    given = config.get("callbacks")
     if not heard or not isinstance(given, BaseCallbackManager):
-        return CallbackManager(handlers=heard, inheritable_handlers=heard)
+        return CallbackManager(handlers=heard, inheritable_handlers=heard) if heard else None
     manager = given.copy()
     for handler in given.handlers:
         if handler not in heard:

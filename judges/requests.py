@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=BaseModel)
 
 
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """A worked case as a model is shown it (see `judges.models.writing.worked`): the data and the wanted reply."""
+
+    body: str
+    reply: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ask:
     """One question to a model.
@@ -35,7 +43,7 @@ class Ask:
         data: What is judged, by field name; it reaches the model as fenced JSON, never as instructions.
         reminder: The task in one sentence, repeated after the data.
         schema: Pydantic class of the reply.
-        examples: Earlier cases with the wanted reply, shown before this one.
+        examples: Worked cases, shown before this one.
     """
 
     model: JudgeModel
@@ -43,7 +51,7 @@ class Ask:
     data: Mapping[str, JsonValue]
     reminder: str
     schema: type[BaseModel]
-    examples: tuple[tuple[Mapping[str, JsonValue], BaseModel], ...] = ()
+    examples: tuple[Worked, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ def ask(
     task: str,
     data: Mapping[str, JsonValue],
     reminder: str,
-    examples: tuple[tuple[Mapping[str, JsonValue], BaseModel], ...] = (),
+    examples: tuple[Worked, ...] = (),
 ) -> Generator[Request | tuple[Request, ...], Any, T]:
     """Ask one question from inside a deliberation, with `yield from`, and return the reply."""
     reply = yield Ask(model=model, task=task, data=data, reminder=reminder, schema=schema, examples=examples)

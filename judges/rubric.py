@@ -13,15 +13,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, V
 from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.models import JudgeModel, as_model
+from judges.models.writing import worked
 from judges.prompts import LANGUAGES, Language, Prompt, language_of, prompt, prompts_of
-from judges.requests import Deliberation, ask
+from judges.requests import Deliberation, Worked, ask
 from judges.sample import Message, Sample
 from judges.verdict import Verdict, only_an_integer
 
 Example = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
 """A worked case: the fields of a sample, and the reply wanted for it (`rationale`, `rating`, `feedback`)."""
-
-_Worked = tuple[tuple[Mapping[str, JsonValue], BaseModel], ...]
 
 
 class Rubric(Judge):
@@ -71,14 +70,16 @@ class Rubric(Judge):
             raise ConfigurationError(f"language is one of {', '.join(LANGUAGES)} or None, not {language!r}")
         self.name = name
         self._model = as_model(model, temperature=temperature)
-        self._criteria = criteria
-        self._levels = _checked_levels(levels)
-        self._instructions = instructions
         self._language = language
-        self._scale = tuple(sorted(self._levels))
+        described = _checked_levels(levels)
+        self._scale = tuple(sorted(described))
         self._schema = _reply_schema(self._scale)
         self._success = _checked_success(success_rating, self._scale)
         self._prompts = prompts_of(self._prompt_name, folder=None if prompts is None else Path(prompts))
+        self._tasks = {
+            language: _task(text, instructions, criteria=criteria, levels={**described, **text.levels})
+            for language, text in self._prompts.items()
+        }
         own = None if examples is None else self._worked(examples)
         self._examples = {
             language: own if own is not None else self._worked((one.sample, one.reply) for one in text.examples)
@@ -99,23 +100,18 @@ class Rubric(Judge):
         reply: Any = yield from ask(
             self._schema,
             model=self._model,
-            task=self._task(text),
+            task=self._tasks[language],
             data=evidence(sample),
             reminder=text.reminder,
             examples=self._examples[language],
         )
         return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
 
-    def _task(self, text: Prompt) -> str:
-        described = {**self._levels, **text.levels}
-        levels = "\n".join(f"{level}: {described[level]}" for level in self._scale)
-        template = text if self._instructions is None else text.model_copy(update={"task": self._instructions})
-        return template.filled(criteria=self._criteria, levels=levels)
-
-    def _worked(self, examples: Iterable[Example]) -> _Worked:
+    def _worked(self, examples: Iterable[Example]) -> tuple[Worked, ...]:
         try:
             return tuple(
-                (evidence(Sample.read(sample)), self._schema.model_validate(reply)) for sample, reply in examples
+                worked(evidence(Sample.read(sample)), self._schema.model_validate(reply))
+                for sample, reply in examples
             )
         except BadSample as error:
             raise ConfigurationError(f"example of {self.name!r}: {error}") from error
@@ -198,6 +194,12 @@ def evidence(sample: Sample) -> dict[str, JsonValue]:
 
 def _spoken(message: Message) -> JsonValue:
     return message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id"})
+
+
+def _task(text: Prompt, instructions: str | None, *, criteria: str, levels: Mapping[int, str]) -> str:
+    listed = "\n".join(f"{level}: {levels[level]}" for level in sorted(levels))
+    template = text if instructions is None else text.model_copy(update={"task": instructions})
+    return template.filled(criteria=criteria, levels=listed)
 
 
 def _checked_levels(levels: object) -> dict[int, str]:

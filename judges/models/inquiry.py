@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
-from tenacity import AsyncRetrying, Retrying
 
 from judges import allowance
 from judges.errors import AskFailed, ConfigurationError
@@ -113,9 +113,10 @@ def _shown(raw: RawReply) -> str:
 def _without(nonce: str, value: Any) -> Any:
     """Keep the fence's number out of whatever a model says, so that nobody can learn it."""
     if type(value) is str:
-        return re.sub(nonce, "", value, flags=re.IGNORECASE)
+        return re.sub(nonce, "", value, flags=re.IGNORECASE) if nonce in value.lower() else value
     if isinstance(value, BaseModel):
-        return value.model_copy(update={name: _without(nonce, one) for name, one in value})
+        found = {name: kept for name, one in value if (kept := _without(nonce, one)) != one}
+        return value.model_copy(update=found) if found else value
     if isinstance(value, list | tuple):
         return type(value)(_without(nonce, one) for one in value)
     if isinstance(value, dict):
@@ -126,7 +127,10 @@ def _without(nonce: str, value: Any) -> Any:
 def _send(model: JudgeModel, letter: Letter) -> RawReply:
     allowance.take()
     try:
-        reply: RawReply = Retrying(**retrying.policy(model.retries, retrying.sleep))(model.send, letter)
+        try:
+            reply = model.send(letter)
+        except Exception as first:
+            reply = retrying.persist(partial(model.send, letter), first, model.retries)
     except (ConfigurationError, AskFailed):
         raise
     except Exception as error:
@@ -137,8 +141,10 @@ def _send(model: JudgeModel, letter: Letter) -> RawReply:
 async def _asend(model: JudgeModel, letter: Letter) -> RawReply:
     allowance.take()
     try:
-        retry = AsyncRetrying(**retrying.policy(model.retries, retrying.asleep))
-        reply: RawReply = await retry(model.asend, letter)
+        try:
+            reply = await model.asend(letter)
+        except Exception as first:
+            reply = await retrying.apersist(partial(model.asend, letter), first, model.retries)
     except (ConfigurationError, AskFailed):
         raise
     except Exception as error:

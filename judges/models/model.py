@@ -10,12 +10,14 @@ from pydantic import BaseModel
 from judges.errors import ConfigurationError
 from judges.verdict import Usage
 
+Speaker = Literal["system", "user", "assistant"]
+
 
 @dataclass(frozen=True, slots=True)
 class Letter:
     """What is sent: messages as (role, text), and the pydantic class that the reply must fit."""
 
-    messages: tuple[tuple[Literal["system", "user", "assistant"], str], ...]
+    messages: tuple[tuple[Speaker, str], ...]
     schema: type[BaseModel]
 
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from tenacity import RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
 from judges import allowance
+
+T = TypeVar("T")
 
 LONGEST_WAIT_S = 60.0
 """The most that a provider's `Retry-After` is obeyed."""
@@ -34,8 +43,42 @@ _TRANSIENT_NAMES = {
 _OWN_PACE = wait_random_exponential(multiplier=0.5, max=8)
 
 
-def policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:
-    """Give the settings of tenacity's `Retrying` or, with an async `sleep`, `AsyncRetrying`."""
+def persist(call: Callable[[], T], first: Exception, retries: int) -> T:
+    """Repeat a call that has failed once, as long as its failures may pass.
+
+    The first try is the caller's own, so that a call which succeeds costs nothing here.
+
+    Args:
+        call: What to repeat.
+        first: How it failed.
+        retries: Most repetitions.
+
+    Raises:
+        Exception: The last failure.
+    """
+    failed = [first]
+
+    def attempt() -> T:
+        if failed:
+            raise failed.pop()
+        return call()
+
+    return Retrying(**_policy(retries, sleep))(attempt)
+
+
+async def apersist(call: Callable[[], Awaitable[T]], first: Exception, retries: int) -> T:
+    """Repeat a call without blocking; otherwise as `persist`."""
+    failed = [first]
+
+    async def attempt() -> T:
+        if failed:
+            raise failed.pop()
+        return await call()
+
+    return await AsyncRetrying(**_policy(retries, asleep))(attempt)
+
+
+def _policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:
     stop: stop_base = stop_after_attempt(retries + 1)
     return {
         "retry": retry_if_exception(is_transient),

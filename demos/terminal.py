@@ -1,0 +1,258 @@
+"""What the demos share of a command line: options read strictly, one-line errors, and a screen to write on.
+
+The screen is rich's where that is installed, else plain text; both say the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol
+
+from judges import ConfigurationError, JudgesError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Tone = Literal["plain", "strong", "dim", "good", "fair", "bad"]
+"""How something is meant; a screen with colours shows it."""
+
+WIDEST = 100
+"""Columns that lines are kept within, however wide the terminal."""
+
+_INTERRUPTED = 130
+"""What a shell expects of a program that was stopped with Ctrl-C."""
+
+_LABEL = 10
+"""Columns of the label in front of an entry."""
+
+
+class Options(argparse.ArgumentParser):
+    """Reads a command line; a wrong one raises `ConfigurationError` instead of printing the usage."""
+
+    def __init__(self, prog: str, description: str | None) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse found wrong."""
+        raise ConfigurationError(f"{message}; see {self.prog} --help")
+
+
+def carried_out(prog: str, act: Callable[[], int]) -> int:
+    """Run a demo and give its exit code; what is set up wrongly is told in one line, and is 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without "°" shows "?" rather than a traceback
+    try:
+        return act()
+    except KeyboardInterrupt:
+        return complain(prog, "interrupted", code=_INTERRUPTED)
+    except BrokenPipeError:
+        raise
+    except (JudgesError, OSError) as error:
+        return complain(prog, str(error))
+
+
+def complain(prog: str, message: str, *, code: int = 2) -> int:
+    """Say in one line on stderr what is wrong, and give the exit code."""
+    sys.stderr.write(f"{prog}: {' '.join(printable(message).split())}\n")
+    return code
+
+
+def printable(text: str) -> str:
+    """Drop what could steer a terminal: a model's text is shown, never obeyed."""
+    return "".join(one for one in text if one.isprintable() or one == "\n")
+
+
+class Screen(Protocol):
+    """Where a demo writes."""
+
+    @property
+    def live(self) -> bool:
+        """Whether a person watches: a terminal, rather than a file or a pipe."""
+        ...
+
+    def line(self, text: str = "", tone: Tone = "plain") -> None:
+        """Write a paragraph."""
+        ...
+
+    def rule(self, text: str) -> None:
+        """Write a heading across the screen."""
+        ...
+
+    def entry(self, label: str, text: str, tone: Tone = "plain") -> None:
+        """Write a label, and a text beside it."""
+        ...
+
+    def panel(self, title: str, text: str, tone: Tone) -> None:
+        """Write a text that stands out."""
+        ...
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write a table."""
+        ...
+
+    def waiting(self, text: str) -> AbstractContextManager[object]:
+        """Show that something is under way, as long as the block runs."""
+        ...
+
+
+def screen() -> Screen:
+    """Give the best screen there is."""
+    try:
+        return RichScreen()
+    except ImportError:
+        return PlainScreen()
+
+
+class PlainScreen:
+    """Writes plain text to stdout."""
+
+    def __init__(self) -> None:
+        self.live = sys.stdout.isatty()
+        self._width = min(WIDEST, shutil.get_terminal_size().columns)
+
+    def line(self, text: str = "", tone: Tone = "plain") -> None:
+        """Write a paragraph."""
+        del tone
+        self._write(self._wrapped(text))
+
+    def rule(self, text: str) -> None:
+        """Write a heading across the screen."""
+        self._write(f"-- {text} {'-' * max(0, self._width - len(text) - 4)}")
+
+    def entry(self, label: str, text: str, tone: Tone = "plain") -> None:
+        """Write a label, and a text beside it."""
+        del tone
+        self._write(self._wrapped(text, first=f"  {label}".ljust(_LABEL + 2), others=" " * (_LABEL + 2)))
+
+    def panel(self, title: str, text: str, tone: Tone) -> None:
+        """Write a text that stands out."""
+        del tone
+        self.rule(title)
+        self._write(self._wrapped(text, first="  ", others="  "))
+        self._write("-" * self._width)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write a table."""
+        lines = [columns, *rows]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+        for line in lines:
+            self._write(
+                "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            )
+
+    def waiting(self, text: str) -> AbstractContextManager[object]:
+        """Show nothing: what cannot be taken back is not written."""
+        del text
+        return nullcontext()
+
+    def _wrapped(self, text: str, *, first: str = "", others: str = "") -> str:
+        paragraphs = printable(text).split("\n")
+        wrapped = [
+            textwrap.fill(one, self._width, initial_indent=others if place else first, subsequent_indent=others)
+            for place, one in enumerate(paragraphs)
+        ]
+        return "\n".join(wrapped)
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+class RichScreen:
+    """Writes with rich: colours where the terminal has them and NO_COLOR is not set."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        from rich.console import Console  # noqa: PLC0415 - an extra, opened on demand
+
+        self._console = console or Console(highlight=False, markup=False, emoji=False)
+        self._console.width = min(WIDEST, self._console.width)
+
+    @property
+    def live(self) -> bool:
+        """Whether a person watches."""
+        return self._console.is_terminal
+
+    def line(self, text: str = "", tone: Tone = "plain") -> None:
+        """Write a paragraph."""
+        self._console.print(printable(text), style=_STYLES[tone])
+
+    def rule(self, text: str) -> None:
+        """Write a heading across the screen."""
+        from rich.rule import Rule  # noqa: PLC0415 - as above
+
+        self._console.print(Rule(text, align="left", style="dim"))
+
+    def entry(self, label: str, text: str, tone: Tone = "plain") -> None:
+        """Write a label, and a text beside it."""
+        from rich.table import Table  # noqa: PLC0415 - as above
+        from rich.text import Text  # noqa: PLC0415 - as above
+
+        grid = Table.grid(padding=(0, 0))
+        grid.add_column(width=_LABEL)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text(label, "dim"), Text(printable(text), _STYLES[tone]))
+        self._indented(grid)
+
+    def panel(self, title: str, text: str, tone: Tone) -> None:
+        """Write a text that stands out."""
+        from rich.panel import Panel  # noqa: PLC0415 - as above
+        from rich.text import Text  # noqa: PLC0415 - as above
+
+        style = _STYLES[tone]
+        shown = Panel(
+            Text(printable(text)), title=Text(title, style), title_align="left", border_style=style, padding=(0, 1)
+        )
+        self._console.print(shown)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write a table."""
+        from rich import box  # noqa: PLC0415 - as above
+        from rich.table import Table  # noqa: PLC0415 - as above
+        from rich.text import Text  # noqa: PLC0415 - as above
+
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in columns:
+            shown.add_column(column, overflow="fold")
+        for row in rows:
+            shown.add_row(*(Text(printable(cell)) for cell in row))
+        self._console.print(shown)
+
+    def waiting(self, text: str) -> AbstractContextManager[object]:
+        """Turn a spinner, where a person watches."""
+        return self._console.status(text) if self.live else nullcontext()
+
+    def _indented(self, shown: RenderableType) -> None:
+        from rich.padding import Padding  # noqa: PLC0415 - as above
+
+        self._console.print(Padding(shown, (0, 0, 0, 2)))
+
+
+_STYLES: dict[Tone, str] = {
+    "plain": "",
+    "strong": "bold",
+    "dim": "dim",
+    "good": "bold green",
+    "fair": "bold yellow",
+    "bad": "bold red",
+}
+
+
+def pips(rating: int | None) -> str:
+    """Draw a rating as four pips."""
+    return "○○○○" if rating is None else "●" * rating + "○" * (4 - rating)
+
+
+def tone_of(rating: int | None) -> Tone:
+    """Give the tone of a rating."""
+    return "bad" if rating in (None, 1) else "good" if rating == 4 else "fair"  # noqa: PLR2004 - the scale's end

@@ -1,0 +1,97 @@
+"""The command `python -m demos.weather`."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Sequence
+from functools import partial
+
+from langchain_core.runnables import RunnableLambda
+
+from demos import weather
+from demos.models import add_model_options, models_of, told
+from demos.terminal import Options, Screen, carried_out, complain, screen
+from demos.weather import rule
+from demos.weather.agent import scripted_model, weather_agent
+from demos.weather.show import Live, as_json, show_result
+from judges import ConfigurationError, Helpfulness, Judge
+from refine import Outcome, SelfRefine
+
+_PROG = "demos.weather"
+_PACE_S = 0.3
+"""Seconds the script waits before each reply where a person watches; an instant would show nothing of the loop."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; the exit code is 0 if an answer was accepted, 1 if not, 2 if it could not be run."""
+    return carried_out(_PROG, lambda: _run(_options(arguments)))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Options(_PROG, weather.__doc__)
+    parser.add_argument("--question", default="What is the weather in Paris right now?", help="what to ask")
+    parser.add_argument("--seed", type=int, help="repeat a run: the same seed measures the same temperatures")
+    parser.add_argument("--success-rating", type=int, default=4, metavar="1-4", help="rating to accept; default 4")
+    parser.add_argument("--max-attempts", type=int, default=16, metavar="N", help="most attempts; default 16")
+    parser.add_argument("--json", action="store_true", help="print the run as one JSON object, nothing else")
+    add_model_options(parser)
+    return parser.parse_args(arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if not options.question.strip():
+        raise ConfigurationError("--question is empty; ask something, for instance about the weather in Paris")
+    shown = None if options.json else screen()
+    seed = random.randrange(10_000) if options.seed is None else options.seed  # noqa: S311 - a demo, no secret
+    chosen = models_of(options)
+    judge = rule.judge if chosen.judge is None else Helpfulness(chosen.judge)
+    model = chosen.generator or scripted_model(delay_s=_PACE_S if shown and shown.live else 0.0)
+    refiner = SelfRefine(
+        weather_agent(model, seed=seed),
+        judge,
+        success_rating=options.success_rating,
+        max_attempts=options.max_attempts,
+        show_drafts=True,
+    )
+    if shown is None:
+        outcome = refiner.refine(options.question)
+    else:
+        _introduce(shown, options, seed)
+        outcome = _watched(refiner, options.question, shown, judge)
+    unreachable = _unreachable(outcome)
+    if unreachable:
+        return complain(_PROG, unreachable)
+    if shown is None:
+        settings = {"question": options.question, "generator": options.generator, "judge": options.judge}
+        print(as_json(outcome, seed=seed, **settings))
+    else:
+        show_result(shown, outcome)
+    return 0 if outcome.passed else 1
+
+
+def _introduce(shown: Screen, options: argparse.Namespace, seed: int) -> None:
+    shown.line("A weather agent with a broken thermometer, and a judge that notices", "strong")
+    rules = f"Accepted from {options.success_rating} of 4, at most {options.max_attempts} attempts, --seed {seed}."
+    shown.line(f"{told(options)} {rules}", "dim")
+    shown.line()
+    shown.entry("question", options.question)
+
+
+def _watched(refiner: SelfRefine, question: str, shown: Screen, judge: Judge) -> Outcome:
+    """Run with the screen as a listener; a runnable around `refine` gives its events a run to belong to."""
+    run = RunnableLambda(partial(refiner.refine), name="weather")
+    with shown.waiting("working"):
+        return run.invoke(question, {"callbacks": [Live(shown, judge=judge.name)]})
+
+
+def _unreachable(outcome: Outcome) -> str:
+    """Say which model could not be asked, where nothing came of the run for that reason; else nothing."""
+    if any(one.rating is not None for one in outcome.attempts):
+        return ""
+    hint = "check its name, its key and, if given, --base-url"
+    if outcome.stop_reason == "generator_failed":
+        return f"the generator could not be asked ({outcome.detail}); {hint}"
+    if outcome.stop_reason == "judge_failed" and outcome.detail.startswith("judge_failed"):
+        return f"the judge could not be asked ({outcome.detail.removeprefix('judge_failed: ')}); {hint}"
+    return ""

@@ -1,0 +1,469 @@
+"""The loop under a checkpointer: turns kept apart, crashes resumed, humans asked, plain data stored."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.load import dumps
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command, Interrupt
+
+from graphs import InputError, NotAccepted, Policy, self_refine
+from judges import ConfigurationError, Sample
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefine
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+Saver = BaseCheckpointSaver[Any]
+
+MARK = "Xq7Zdraft"
+ROOT = Path(__file__).parents[2]
+ASKED: dict[str, Any] = {"messages": [("user", "first question")]}
+AGAIN: dict[str, Any] = {"messages": [("user", "second question")]}
+THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture(params=["memory", "sqlite", "async sqlite"])
+async def saver(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Saver]:
+    """Give each checkpointer, on a file of its own."""
+    path = str(tmp_path / "checkpoints.sqlite")
+    if request.param == "memory":
+        yield InMemorySaver()
+    elif request.param == "sqlite":
+        with SqliteSaver.from_conn_string(path) as made:
+            yield made
+    else:
+        async with AsyncSqliteSaver.from_conn_string(path) as amade:
+            yield amade
+
+
+async def ask(graph: Graph, given: Any, **settings: Any) -> dict[str, Any]:
+    """Invoke a graph as its checkpointer allows: sync, or async for the async one."""
+    settings = {"durability": "sync", **settings}
+    if isinstance(graph.checkpointer, AsyncSqliteSaver):
+        made: dict[str, Any] = await graph.ainvoke(given, THREAD, **settings)
+    else:
+        made = graph.invoke(given, THREAD, **settings)
+    return made
+
+
+def texts(messages: Iterable[BaseMessage]) -> list[str]:
+    """List the texts of messages."""
+    return [str(one.text) for one in messages]
+
+
+def attempts(state: Mapping[str, Any]) -> list[int | None]:
+    """List the ratings of the attempts of the last turn."""
+    return [one["rating"] for one in state["refine"]["attempts"]]
+
+
+async def test_a_second_turn_begins_afresh(saver: Saver) -> None:
+    """The record of a second turn holds its own attempts alone."""
+    judge = ScriptedJudge([(1, "again"), (2, "again"), 4, (3, "fine")])
+    graph = self_refine(ScriptedModel(["a", "b", "c", "d"]), judge, checkpointer=saver)
+    assert attempts(await ask(graph, ASKED)) == [1, 2, 4]
+    assert attempts(await ask(graph, AGAIN)) == [3]
+
+
+async def test_a_second_turn_sees_the_conversation_without_drafts(saver: Saver) -> None:
+    """The second prompt holds the first question and its accepted answer, no draft and no feedback."""
+    model = ScriptedModel([f"wrong {MARK}", "first answer", f"bad {MARK}", "second answer"])
+    judge = ScriptedJudge([(1, f"not {MARK}"), 4, (1, "the second feedback"), 4])
+    graph = self_refine(model, judge, checkpointer=saver)
+    await ask(graph, ASKED)
+    ended = await ask(graph, AGAIN)
+    conversation = ["first question", "first answer", "second question"]
+    assert texts(model.prompts[2]) == conversation
+    assert texts(model.prompts[3])[:3] == conversation
+    assert f"not {MARK}" not in "".join(texts(model.prompts[3]))
+    assert texts(ended["messages"]) == [*conversation, "second answer"]
+
+
+async def test_the_judge_of_a_second_turn_sees_the_conversation(saver: Saver) -> None:
+    """The second sample holds the conversation and the second draft, nothing of the first turn's drafts."""
+    judge = ScriptedJudge([(1, f"not {MARK}"), 4, 4])
+    graph = self_refine(ScriptedModel([f"wrong {MARK}", "one", "two"]), judge, checkpointer=saver)
+    await ask(graph, ASKED)
+    await ask(graph, AGAIN)
+    sample = judge.samples[-1]
+    assert [one.content for one in sample.conversation] == ["first question", "one", "second question"]
+    assert (sample.question, sample.response) == ("second question", "two")
+
+
+async def test_evidence_does_not_reach_the_next_turn(saver: Saver) -> None:
+    """Evidence given with one question is not shown with the next."""
+    judge = ScriptedJudge([4, 4])
+    graph = self_refine(ScriptedModel(["one", "two"]), judge, checkpointer=saver)
+    await ask(graph, {**ASKED, "evidence": {"reference": "the truth", "retrieved_contexts": ["a text"]}})
+    ended = await ask(graph, AGAIN)
+    assert (judge.samples[0].reference, judge.samples[0].retrieved_contexts) == ("the truth", ("a text",))
+    assert (judge.samples[1].reference, judge.samples[1].retrieved_contexts) == (None, None)
+    assert "the truth" not in repr(ended)
+
+
+async def test_two_threads_are_apart(saver: Saver) -> None:
+    """Another thread knows nothing of the first."""
+    model = ScriptedModel(["one", "two"])
+    graph = self_refine(model, ScriptedJudge([4, 4]), checkpointer=saver)
+    await ask(graph, ASKED)
+    other: RunnableConfig = {"configurable": {"thread_id": "2"}}
+    if isinstance(saver, AsyncSqliteSaver):
+        await graph.ainvoke(AGAIN, other)
+    else:
+        graph.invoke(AGAIN, other)
+    assert texts(model.prompts[-1]) == ["second question"]
+
+
+async def test_a_crash_in_the_generator_is_resumed(saver: Saver) -> None:
+    """A turn that died while generating goes on there: what was generated and judged before is kept."""
+    model = ScriptedModel(["bad draft", Killed, "good"])
+    judge = ScriptedJudge([(1, "again"), 4])
+    graph = self_refine(model, judge, checkpointer=saver)
+    with pytest.raises(Killed):
+        await ask(graph, ASKED)
+    ended = await ask(graph, None)
+    assert attempts(ended) == [1, 4]
+    assert (len(model.prompts), len(judge.samples)) == (3, 2)
+    assert texts(model.prompts[1]) == texts(model.prompts[2])
+
+
+async def test_a_crash_in_the_judge_is_resumed(saver: Saver) -> None:
+    """A turn that died while judging goes on there: the draft is kept, the judge alone is asked again."""
+    model = ScriptedModel(["draft"])
+    judge = ScriptedJudge([ConfigurationError("no key"), 4])
+    graph = self_refine(model, judge, checkpointer=saver)
+    with pytest.raises(ConfigurationError):
+        await ask(graph, ASKED)
+    ended = await ask(graph, None)
+    assert texts(ended["messages"]) == ["first question", "draft"]
+    assert (len(model.prompts), len(judge.samples)) == (1, 2)
+
+
+@pytest.mark.parametrize("end", [Killed, ConfigurationError("no key")], ids=["killed", "set up wrongly"])
+async def test_a_new_message_after_a_crash_begins_afresh(saver: Saver, end: Any) -> None:
+    """A new message after a crash is a new turn: no attempt, draft or feedback of the broken one is left."""
+    model = ScriptedModel([f"wrong {MARK}", end, "second answer"])
+    judge = ScriptedJudge([(1, f"not {MARK}"), 4])
+    graph = self_refine(model, judge, checkpointer=saver)
+    with pytest.raises((Killed, ConfigurationError)):
+        await ask(graph, ASKED)
+    ended = await ask(graph, AGAIN)
+    assert attempts(ended) == [4]
+    assert texts(model.prompts[-1]) == ["first question", "second question"]
+    assert texts(ended["messages"]) == ["first question", "second question", "second answer"]
+
+
+async def test_a_new_message_after_a_crash_of_the_judge_begins_afresh(saver: Saver) -> None:
+    """A draft that waited for its verdict when the turn died is not judged in the next one."""
+    judge = ScriptedJudge([ConfigurationError("no key"), 4])
+    graph = self_refine(ScriptedModel([f"wrong {MARK}", "second answer"]), judge, checkpointer=saver)
+    with pytest.raises(ConfigurationError):
+        await ask(graph, ASKED)
+    assert attempts(await ask(graph, AGAIN)) == [4]
+    assert [one.response for one in judge.samples] == [f"wrong {MARK}", "second answer"]
+
+
+async def test_a_failed_turn_leaves_no_summary(saver: Saver) -> None:
+    """After a second turn died, the summary of the first is not taken for its own."""
+    graph = self_refine(ScriptedModel(["one", Killed]), ScriptedJudge([4]), checkpointer=saver)
+    await ask(graph, ASKED)
+    with pytest.raises(Killed):
+        await ask(graph, AGAIN)
+    state = await graph.aget_state(THREAD) if isinstance(saver, AsyncSqliteSaver) else graph.get_state(THREAD)
+    assert state.values["refine"] is None
+    assert texts(state.values["messages"]) == ["first question", "one", "second question"]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+async def test_every_durability_gives_the_same_answer(saver: Saver, durability: str) -> None:
+    """Two turns give the same under each durability."""
+    judge = ScriptedJudge([(1, "again"), 4, (1, "again"), 3])
+    graph = self_refine(ScriptedModel(["a", "b", "c", "d"]), judge, checkpointer=saver)
+    first = await ask(graph, ASKED, durability=durability)
+    second = await ask(graph, AGAIN, durability=durability)
+    assert (attempts(first), attempts(second)) == ([1, 4], [1, 3])
+    assert texts(second["messages"]) == ["first question", "b", "second question", "d"]
+
+
+async def test_durability_exit_resumes_where_an_error_left(saver: Saver) -> None:
+    """With `durability="exit"` an error that Python survives still writes a state to go on from."""
+    model = ScriptedModel(["bad draft", ConfigurationError("no key"), "good"])
+    graph = self_refine(model, ScriptedJudge([(1, "again"), 4]), checkpointer=saver)
+    with pytest.raises(ConfigurationError):
+        await ask(graph, ASKED, durability="exit")
+    assert attempts(await ask(graph, None, durability="exit")) == [1, 4]
+    assert len(model.prompts) == 3
+
+
+def reviewed(saver: Saver) -> Graph:
+    """Make a graph that asks a human after two attempts, of which the first is the better one."""
+    policy = Policy(max_attempts=2, on_exhausted="interrupt")
+    model = ScriptedModel(["the better draft", f"worse {MARK}", "next answer"])
+    return self_refine(model, ScriptedJudge([(2, "hm"), (1, "no"), 4]), policy=policy, checkpointer=saver)
+
+
+async def test_a_human_is_shown_the_best_draft(saver: Saver) -> None:
+    """An exhausted loop interrupts with the best attempt and how it fared, and with nothing of the others."""
+    (asked,) = (await ask(reviewed(saver), ASKED))["__interrupt__"]
+    assert asked.value == {
+        "stop_reason": "max_attempts",
+        "attempts": 2,
+        "answer": "the better draft",
+        "rating": 2,
+        "feedback": "hm",
+    }
+
+
+@pytest.mark.parametrize(
+    ("decision", "answer", "detail"),
+    [
+        ("accept", "the better draft", "released by a reviewer"),
+        (True, "the better draft", "released by a reviewer"),
+        ({"answer": "by hand"}, "by hand", "written by a reviewer"),
+    ],
+)
+async def test_a_human_decides(saver: Saver, decision: Any, answer: str, detail: str) -> None:
+    """A reviewer releases the draft or writes the answer; it has not passed, and the record says how it came."""
+    graph = reviewed(saver)
+    await ask(graph, ASKED)
+    ended = await ask(graph, Command(resume=decision))
+    assert texts(ended["messages"]) == ["first question", answer]
+    assert (ended["refine"]["passed"], ended["refine"]["detail"]) == (False, detail)
+    assert MARK not in repr(ended)
+
+
+@pytest.mark.parametrize("decision", ["reject", False])
+async def test_a_human_refuses(saver: Saver, decision: Any) -> None:
+    """A reviewer's refusal ends the turn with an error that says so and holds the record."""
+    graph = reviewed(saver)
+    await ask(graph, ASKED)
+    with pytest.raises(NotAccepted, match="refused by a reviewer") as raised:
+        await ask(graph, Command(resume=decision))
+    assert len(raised.value.outcome.attempts) == 2
+
+
+@pytest.mark.parametrize("decision", [7, None, [], {}, {"text": "by hand"}, {"answer": 7}])
+async def test_nonsense_of_a_human_is_refused(saver: Saver, decision: Any) -> None:
+    """A decision that cannot be read is refused with what is understood, and can be given anew."""
+    graph = reviewed(saver)
+    await ask(graph, ASKED)
+    with pytest.raises(InputError, match=r"a review is 'accept', 'reject' or \{'answer'"):
+        await ask(graph, Command(resume=decision))
+    ended = await ask(graph, Command(resume="accept"))
+    assert texts(ended["messages"]) == ["first question", "the better draft"]
+
+
+async def test_a_word_that_is_no_decision_is_not_sent(saver: Saver) -> None:
+    """A mistyped decision is refused; only `{"answer": ...}` is sent to the user as a text."""
+    graph = reviewed(saver)
+    await ask(graph, ASKED)
+    with pytest.raises(InputError, match="a review is 'accept'"):
+        await ask(graph, Command(resume="aprove"))
+
+
+async def test_a_new_message_instead_of_a_review_begins_afresh(saver: Saver) -> None:
+    """A user who does not wait for the reviewer gets an answer to the next question."""
+    graph = reviewed(saver)
+    await ask(graph, ASKED)
+    ended = await ask(graph, AGAIN)
+    assert attempts(ended) == [4]
+    assert texts(ended["messages"]) == ["first question", "second question", "next answer"]
+
+
+async def test_waiting_repeats_no_call(saver: Saver) -> None:
+    """Resuming after a review calls neither the generator nor the judge again."""
+    model = ScriptedModel(["draft"])
+    judge = ScriptedJudge([2])
+    policy = Policy(max_attempts=1, on_exhausted="interrupt")
+    graph = self_refine(model, judge, policy=policy, checkpointer=saver)
+    await ask(graph, ASKED)
+    await ask(graph, Command(resume="accept"))
+    assert (len(model.prompts), len(judge.samples)) == (1, 1)
+
+
+def test_selfrefine_waits_for_a_human(tmp_path: Path) -> None:
+    """`refine` of an exhausted run gives an interrupted outcome without an answer; a `Command` resumes it."""
+    with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as saver:
+        refiner = SelfRefine(
+            ScriptedModel(["draft"]), ScriptedJudge([2]), checkpointer=saver, max_attempts=1, on_exhausted="interrupt"
+        )
+        waiting = refiner.refine("first question", THREAD)
+        assert (waiting.answer, waiting.stop_reason, waiting.detail) == (None, "interrupted", "max_attempts")
+        ended = refiner.refine(Command(resume={"answer": "by hand"}), THREAD)
+    assert ended.answer is not None
+    assert (ended.answer.text, ended.stop_reason, ended.passed) == ("by hand", "max_attempts", False)
+
+
+async def test_selfrefine_waits_for_a_human_async(tmp_path: Path) -> None:
+    """The same without blocking, with the answer alone."""
+    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as saver:
+        refiner = SelfRefine(
+            ScriptedModel(["draft"]), ScriptedJudge([2]), checkpointer=saver, max_attempts=1, on_exhausted="interrupt"
+        )
+        waiting = await refiner.arefine("first question", THREAD)
+        answer = await refiner.ainvoke(Command(resume="accept"), THREAD)
+    assert waiting.stop_reason == "interrupted"
+    assert answer.text == "draft"
+
+
+def test_a_selfrefine_remembers_the_conversation() -> None:
+    """With a checkpointer a second question is asked with the first and its answer before it."""
+    model = ScriptedModel([f"wrong {MARK}", "one", "two"])
+    refiner = SelfRefine(model, ScriptedJudge([(1, f"not {MARK}"), 4, 4]), checkpointer=InMemorySaver())
+    refiner.invoke("first question", THREAD)
+    outcome = refiner.refine("second question", THREAD)
+    assert texts(model.prompts[-1]) == ["first question", "one", "second question"]
+    assert len(outcome.attempts) == 1
+    assert texts(outcome.conversation) == ["first question", "one", "second question"]
+
+
+def test_a_crashed_selfrefine_is_resumed_without_input() -> None:
+    """`None` for a question goes on with a turn that died, as LangGraph's graphs do."""
+    model = ScriptedModel(["bad draft", Killed, "good"])
+    refiner = SelfRefine(model, ScriptedJudge([(1, "again"), 4]), checkpointer=InMemorySaver())
+    with pytest.raises(Killed):
+        refiner.invoke("first question", THREAD)
+    nothing: Any = None
+    outcome = refiner.refine(nothing, THREAD)
+    assert [one.rating for one in outcome.attempts] == [1, 4]
+
+
+def stored(path: Path) -> list[tuple[str, bytes]]:
+    """Read every value of a checkpoint file, with the kind of its encoding."""
+    with sqlite3.connect(path) as connection:
+        rows = [
+            *connection.execute("SELECT type, checkpoint FROM checkpoints"),
+            *connection.execute("SELECT type, value FROM writes"),
+        ]
+    connection.close()
+    return rows
+
+
+def crowded(path: Path) -> None:
+    """Fill a checkpoint file: attempts with tool steps and evidence, an interrupt, a decision, an error."""
+    policy = Policy(max_attempts=2, on_exhausted="interrupt", prices={"scripted": {"input": 1.0, "output": 1.0}})
+    answers: list[Any] = [{"answer": "one", "context": ["a text"]}, {"answer": AIMessage("two"), "context": []}]
+    left = iter([*answers, *answers])
+
+    def judge(sample: Sample) -> dict[str, Any]:
+        return {"rating": 2, "rationale": "so so", "feedback": "more"}
+
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph = self_refine(lambda _: next(left), [judge, judge], policy=policy, checkpointer=saver)
+        graph.invoke({**ASKED, "evidence": {"reference": "truth"}}, THREAD, durability="sync")
+        with pytest.raises(NotAccepted):
+            graph.invoke(Command(resume="reject"), THREAD, durability="sync")
+        graph.invoke(Command(resume="accept"), THREAD, durability="sync")
+        graph.invoke(AGAIN, THREAD, durability="sync")
+
+
+def kinds(value: object) -> set[type]:
+    """List the types of a value and of all that is in it, except within messages."""
+    inner: Iterable[object] = ()
+    if isinstance(value, Mapping):
+        inner = [*value.keys(), *value.values()]
+    elif isinstance(value, list | tuple | set):
+        inner = value
+    elif isinstance(value, Interrupt):
+        inner = [value.value]
+    return {type(value)}.union(*map(kinds, inner))
+
+
+def test_only_plain_data_and_messages_are_stored(tmp_path: Path) -> None:
+    """A checkpoint file holds nothing of ours that would have to be found again: plain data and messages."""
+    crowded(path := tmp_path / "checkpoints.sqlite")
+    serializer = JsonPlusSerializer()
+    found = set().union(*(kinds(serializer.loads_typed(row)) for row in stored(path) if row[0] != "null"))
+    plain = {dict, list, tuple, str, int, float, bool, type(None), bytes}
+    assert {one.__module__.partition(".")[0] for one in found - plain} <= {"langchain_core", "langgraph"}
+
+
+def test_no_class_of_ours_is_named_in_what_is_stored(tmp_path: Path) -> None:
+    """The bytes of a checkpoint file name no module of ours, and are msgpack, never pickle."""
+    crowded(path := tmp_path / "checkpoints.sqlite")
+    rows = stored(path)
+    assert {kind for kind, _ in rows} <= {"msgpack", "null", "empty"}
+    named = [name for name in (b"graphs.", b"judges.", b"refine.", b"judges", b"pydantic") for _, row in rows if name in row]
+    assert named == []
+
+
+CHILD = textwrap.dedent(
+    """
+    import logging, sys, warnings
+    warnings.simplefilter("error")
+    logging.basicConfig(level=logging.WARNING)
+    from langchain_core.load import dumps
+    from langgraph.checkpoint.sqlite import SqliteSaver
+    from graphs import Policy, self_refine
+    from judges.testing import ScriptedJudge, ScriptedModel
+
+    path, command = sys.argv[1:]
+    config = {"configurable": {"thread_id": "1"}}
+    policy = Policy(max_attempts=4)
+    with SqliteSaver.from_conn_string(path) as saver:
+        if command == "write":
+            judge = ScriptedJudge([(1, "again"), (2, "more")])
+            graph = self_refine(ScriptedModel(["a", "b", KeyboardInterrupt()]), judge, policy=policy, checkpointer=saver)
+            asked = {"messages": [("user", "first question")], "evidence": {"reference": "truth"}}
+            try:
+                graph.invoke(asked, config, durability="sync")
+            except KeyboardInterrupt:
+                pass
+        else:
+            graph = self_refine(ScriptedModel(["c"]), ScriptedJudge([4]), policy=policy, checkpointer=saver)
+            graph.invoke(None, config, durability="sync")
+        print(dumps(saver.get_tuple(config).checkpoint["channel_values"]))
+    """
+)
+
+
+def child(path: Path, command: str, *, strict: bool) -> str:
+    """Run a step of the loop in a process of its own, strict or not, and give the state as it reads it."""
+    settings = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": str(strict).lower(), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(  # noqa: S603 - this interpreter, with arguments of ours
+        [sys.executable, "-c", CHILD, str(path), command],
+        env=settings,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+def read(path: Path) -> str:
+    """Read the state of a checkpoint file in this process."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        found = saver.get_tuple(THREAD)
+    assert found is not None
+    return dumps(found.checkpoint["channel_values"])
+
+
+@pytest.mark.parametrize("strict", [True, False], ids=["strict to default", "default to strict"])
+def test_a_crashed_turn_is_resumed_in_the_other_mode(tmp_path: Path, caplog: Any, *, strict: bool) -> None:
+    """What is written in strict mode is the same state in default mode, and goes on there, and vice versa."""
+    path = tmp_path / "checkpoints.sqlite"
+    assert child(path, "write", strict=strict) == read(path)
+    assert child(path, "resume", strict=not strict) == (ended := read(path))
+    assert '"rating": 4' in ended
+    assert [record.message for record in caplog.records] == []

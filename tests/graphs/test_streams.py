@@ -1,0 +1,433 @@
+"""Nothing of a rejected draft leaves the graph, whichever way it is called or streamed (R10)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, get_args
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core._api import LangChainBetaWarning, LangChainDeprecationWarning
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import StreamMode
+
+from graphs import Policy, self_refine
+from judges import Sample, Verdict
+from judges.sample import ToolCall
+from judges.testing import ScriptedJudge, ScriptedModel
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+Seen = list[Any]
+"""Everything that a client got to see through one door."""
+
+MARK = "Xq7Zdraft"
+GOOD = "a good answer"
+REFUSALS = 5
+MODES: tuple[Any, ...] = (*get_args(StreamMode), "tools")
+"""Every mode of LangGraph; `tools` is not among the declared ones."""
+
+ASKED: dict[str, Any] = {"messages": [("user", "what is it?")]}
+
+
+@tool
+def lookup(subject: str) -> str:
+    """Look a subject up."""
+    return f"about {subject}"
+
+
+def drafts() -> list[str]:
+    """Give the drafts of one run: refused ones, each with the mark, then a good one."""
+    return [*(f"wrong {MARK} {number}" for number in range(1, REFUSALS + 1)), GOOD]
+
+
+def chat_model() -> ScriptedModel:
+    """Make a chat model that can stream."""
+    return ScriptedModel(drafts())
+
+
+def chain() -> Runnable[Any, Any]:
+    """Make a chain of a prompt and a chat model."""
+    prompt = ChatPromptTemplate([("system", "Answer."), MessagesPlaceholder("messages")])
+    return prompt | ScriptedModel(drafts())
+
+
+def function() -> Callable[[list[BaseMessage]], str]:
+    """Make a plain function of the messages that streams a model inside."""
+    model = ScriptedModel(drafts())
+
+    def answer(messages: list[BaseMessage]) -> str:
+        return "".join(str(chunk.text) for chunk in model.stream(messages))
+
+    return answer
+
+
+def agent() -> Graph:
+    """Make an agent whose tool calls, tool results and answers all carry the mark until it is good."""
+    script: list[object] = []
+    for draft in drafts():
+        subject = MARK if MARK in draft else "it"
+        script += [ToolCall(name="lookup", args={"subject": subject}), draft]
+    made: Graph = create_agent(ScriptedModel(script), tools=[lookup])
+    return made
+
+
+GENERATORS: dict[str, Callable[[], object]] = {
+    "chat model": chat_model,
+    "chain": chain,
+    "function": function,
+    "agent": agent,
+}
+
+
+def strict() -> ScriptedJudge:
+    """Make a judge that refuses what carries the mark, and quotes it."""
+
+    def say(sample: Sample) -> Verdict:
+        said = f"you said: {sample.response}"
+        bad = MARK in (sample.response or "")
+        return Verdict.rated(1 if bad else 4, rationale=said if bad else "right", feedback=said if bad else "")
+
+    return ScriptedJudge(say)
+
+
+def graph(kind: str, **settings: Any) -> Graph:
+    """Make the graph around a fresh generator of a kind."""
+    policy = Policy(max_attempts=REFUSALS + 1, **settings.pop("policy", {}))
+    return self_refine(GENERATORS[kind](), strict(), policy=policy, **settings)
+
+
+def streamed(**settings: Any) -> Callable[[Graph], Seen]:
+    """Make the door `stream` with settings."""
+    return lambda made: list(made.stream(ASKED, **settings))
+
+
+def astreamed(**settings: Any) -> Callable[[Graph], Awaitable[Seen]]:
+    """Make the door `astream` with settings."""
+
+    async def door(made: Graph) -> Seen:
+        return [one async for one in made.astream(ASKED, **settings)]
+
+    return door
+
+
+def events_v3(made: Graph) -> Seen:
+    """Open the door `stream_events`, version 3, and look at its events and its output."""
+    run = made.stream_events(ASKED, version="v3")
+    return [*run, run.output]
+
+
+def messages_v3(made: Graph) -> Seen:
+    """Open the door `stream_events`, version 3, and look at its messages."""
+    run = made.stream_events(ASKED, version="v3")
+    return [(message, str(message.text)) for message in run.messages]
+
+
+async def aevents_v3(made: Graph) -> Seen:
+    """Open the door `astream_events`, version 3."""
+    run = await made.astream_events(ASKED, version="v3")
+    return [*[one async for one in run], await run.output()]
+
+
+def aevents(version: Any) -> Callable[[Graph], Awaitable[Seen]]:
+    """Make the door `astream_events` of an older version."""
+
+    async def door(made: Graph) -> Seen:
+        return [one async for one in made.astream_events(ASKED, version=version)]
+
+    return door
+
+
+async def alog(made: Graph) -> Seen:
+    """Open the door `astream_log`."""
+    return [one async for one in made.astream_log(ASKED)]
+
+
+async def ainvoked(made: Graph) -> Seen:
+    """Open the door `ainvoke`."""
+    return [await made.ainvoke(ASKED)]
+
+
+async def abatched(made: Graph) -> Seen:
+    """Open the door `abatch`."""
+    return await made.abatch([ASKED])
+
+
+DOORS: dict[str, Callable[[Graph], Seen] | Callable[[Graph], Awaitable[Seen]]] = {
+    **{f"stream {mode}": streamed(stream_mode=mode, subgraphs=True) for mode in MODES},
+    **{f"astream {mode}": astreamed(stream_mode=mode) for mode in MODES},
+    "stream all": streamed(stream_mode=list(MODES), subgraphs=True),
+    "stream all v2": streamed(stream_mode=list(MODES), subgraphs=True, version="v2"),
+    "astream all": astreamed(stream_mode=list(MODES), subgraphs=True),
+    "astream all v2": astreamed(stream_mode=list(MODES), subgraphs=True, version="v2"),
+    "stream_events v3": events_v3,
+    "stream_events v3 messages": messages_v3,
+    "astream_events v1": aevents("v1"),
+    "astream_events v2": aevents("v2"),
+    "astream_events v3": aevents_v3,
+    "astream_log": alog,
+    "invoke": lambda made: [made.invoke(ASKED)],
+    "ainvoke": ainvoked,
+    "batch": lambda made: made.batch([ASKED]),
+    "abatch": abatched,
+}
+
+
+async def opened(door: str, made: Graph) -> Seen:
+    """Go through a door, sync or async."""
+    seen = DOORS[door](made)
+    return seen if isinstance(seen, list) else await seen
+
+
+def messages_of(seen: Iterable[Any]) -> list[BaseMessage]:
+    """Pick the messages of a stream in mode `messages` without namespaces."""
+    return [one[0] for one in seen]
+
+
+older = pytest.mark.filterwarnings(
+    f"ignore::{LangChainBetaWarning.__module__}.{LangChainBetaWarning.__name__}",
+    f"ignore::{LangChainDeprecationWarning.__module__}.{LangChainDeprecationWarning.__name__}",
+)
+
+
+def test_hundreds_of_refused_drafts_are_looked_for() -> None:
+    """The doors and generators below see at least 500 rejected drafts."""
+    assert len(GENERATORS) * len(DOORS) * REFUSALS >= 500
+
+
+@older
+@pytest.mark.parametrize("kind", GENERATORS)
+@pytest.mark.parametrize("door", DOORS)
+async def test_nothing_of_a_rejected_draft_is_seen(door: str, kind: str) -> None:
+    """A client sees the accepted answer and nothing of the drafts, tool calls and feedback before it."""
+    seen = repr(await opened(door, graph(kind)))
+    assert MARK not in seen
+    assert GOOD in seen or door.endswith(("checkpoints", "custom", "tools"))
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+async def test_nothing_is_seen_under_a_checkpointer(durability: Any, kind: str) -> None:
+    """A checkpointer stores the drafts, but neither streams nor states show them."""
+    made = graph(kind, checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    settings: dict[str, Any] = {"stream_mode": list(MODES), "subgraphs": True, "durability": durability}
+    seen = [*made.stream(ASKED, config, **settings)]
+    state = made.get_state(config, subgraphs=True)
+    assert GOOD in repr(seen)
+    assert GOOD in repr(state)
+    assert MARK not in repr((seen, state, list(made.get_state_history(config))))
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_the_returned_state_has_no_record(kind: str) -> None:
+    """What the graph returns is the conversation with one answer, and a summary."""
+    made = graph(kind).invoke(ASKED)
+    assert set(made) == {"messages", "refine"}
+    assert [one.type for one in made["messages"]] == ["human", "ai"]
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+async def test_messages_mode_emits_one_whole_answer(kind: str) -> None:
+    """The stream of messages is the one accepted answer, once and in one piece, sync and async."""
+    blocking = messages_of(graph(kind).stream(ASKED, stream_mode="messages"))
+    waiting = messages_of([one async for one in graph(kind).astream(ASKED, stream_mode="messages")])
+    assert [one.text for one in blocking] == [GOOD]
+    assert [one.text for one in waiting] == [GOOD]
+
+
+def test_the_answer_has_a_fresh_id() -> None:
+    """The id of the released message is not that of the draft, which a trace may have shown already."""
+    made = self_refine(lambda _: AIMessage(GOOD, id="of the draft"), ScriptedJudge([4]))
+    (told,) = messages_of(made.stream(ASKED, stream_mode="messages"))
+    assert told.id not in (None, "of the draft")
+
+
+def test_the_streamed_and_the_kept_answer_are_one() -> None:
+    """The message of the stream and the one in the conversation have the same id."""
+    made = graph("chat model", checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    (told,) = messages_of(made.stream(ASKED, config, stream_mode="messages"))
+    assert made.get_state(config).values["messages"][-1].id == told.id
+
+
+def test_a_streamed_answer_is_a_whole_message() -> None:
+    """A draft that came in chunks is released as one message, not as a chunk."""
+    answer = self_refine(lambda _: AIMessageChunk(GOOD), ScriptedJudge([4])).invoke(ASKED)["messages"][-1]
+    assert type(answer) is AIMessage
+
+
+def test_the_summary_quotes_no_refused_draft() -> None:
+    """Ratings of all attempts stand in the metadata; a rationale only where it speaks of the answer itself."""
+    summary = graph("chat model").invoke(ASKED)["messages"][-1].response_metadata["refine"]
+    assert [one["rating"] for one in summary["attempts"]] == [1] * REFUSALS + [4]
+    assert summary["rationale"] == "right"
+
+
+def test_a_draft_released_as_best_says_nothing_of_the_others() -> None:
+    """When nothing passes, the best draft is released, and nothing of the worse ones with it."""
+    drafts = iter(["first secret1", "second kept2", "third secret3"])
+    judge = ScriptedJudge([(1, "not secret1"), (2, "rather than secret1"), (1, "no secret3")])
+    seen = repr(list(self_refine(lambda _: next(drafts), judge).stream(ASKED, stream_mode=list(MODES))))
+    assert "second kept2" in seen
+    assert "secret" not in seen
+
+
+def test_a_tool_cannot_write_a_draft_into_the_custom_stream() -> None:
+    """What a tool of a rejected attempt writes to LangGraph's stream writer does not reach the client."""
+
+    @tool
+    def told(subject: str) -> str:
+        """Look a subject up, and tell the client about it."""
+        get_stream_writer()({"looking up": subject})
+        return subject
+
+    calls = [ToolCall(name="told", args={"subject": MARK}), f"wrong {MARK}"]
+    model = ScriptedModel([*calls, GOOD])
+    made = self_refine(create_agent(model, tools=[told]), strict())
+    assert MARK not in repr(list(made.stream(ASKED, stream_mode=["custom", "debug"], subgraphs=True)))
+
+
+def test_a_function_cannot_write_a_draft_into_the_custom_stream() -> None:
+    """What a generator itself writes to LangGraph's stream writer does not reach the client."""
+    left = iter(drafts())
+
+    def generate(_: object) -> str:
+        draft = next(left)
+        get_stream_writer()({"token": draft})
+        return draft
+
+    made = self_refine(generate, strict(), policy=Policy(max_attempts=REFUSALS + 1))
+    assert MARK not in repr(list(made.stream(ASKED, stream_mode="custom")))
+
+
+def custom(made: Graph) -> list[dict[str, Any]]:
+    """List the events of the custom stream."""
+    return [one for one in made.stream(ASKED, stream_mode="custom") if isinstance(one, dict)]
+
+
+def named(events: Iterable[dict[str, Any]]) -> list[tuple[str, int | None]]:
+    """List the events by name and attempt."""
+    return [(one["event"], one.get("attempt")) for one in events]
+
+
+def twice() -> tuple[ScriptedModel, ScriptedJudge]:
+    """Make a generator and a judge that need two attempts."""
+    return ScriptedModel([f"wrong {MARK}", GOOD]), strict()
+
+
+def test_progress_is_told_in_order() -> None:
+    """Each attempt is followed by its verdict, and the end is told once."""
+    order = [("attempt", 1), ("verdict", 1), ("attempt", 2), ("verdict", 2), ("finish", None)]
+    assert named(custom(self_refine(*twice()))) == order
+
+
+async def test_progress_is_told_in_order_async() -> None:
+    """The async stream tells the same events."""
+    events = [one async for one in self_refine(*twice()).astream(ASKED, stream_mode="custom")]
+    assert named(events) == named(custom(self_refine(*twice())))
+
+
+def test_an_attempt_tells_its_figures() -> None:
+    """The event of an attempt holds its number, its model calls, tokens and time."""
+    event = custom(self_refine(*twice()))[0]
+    assert set(event) == {"type", "event", "attempt", "calls", "tokens", "latency_s"}
+    assert (event["type"], event["calls"], event["tokens"]) == ("refine", 1, 5)
+
+
+def test_a_verdict_tells_its_figures() -> None:
+    """The event of a verdict holds what was decided, and no text."""
+    event = custom(self_refine(*twice()))[1]
+    assert {key: event[key] for key in ("judge", "rating", "score", "accepted", "unscored")} == {
+        "judge": "scripted",
+        "rating": 1,
+        "score": 0.0,
+        "accepted": False,
+        "unscored": None,
+    }
+    assert not {"rationale", "feedback"} & set(event)
+
+
+def test_the_end_tells_the_totals() -> None:
+    """The last event holds why the loop stopped, and what it took."""
+    event = custom(self_refine(*twice()))[-1]
+    assert (event["event"], event["stop_reason"], event["passed"]) == ("finish", "accepted", True)
+    assert (event["attempts"], event["calls"]) == (2, 2)
+
+
+def test_an_unscored_verdict_tells_its_reason() -> None:
+    """A judge that failed is told as such, never as a rating."""
+    event = custom(self_refine(lambda _: "answer", ScriptedJudge([RuntimeError("down")])))[1]
+    assert (event["event"], event["rating"], event["unscored"]) == ("verdict", None, "judge_failed")
+
+
+def test_a_skipped_turn_tells_no_verdict() -> None:
+    """A turn that calls a tool is not judged, so no verdict is told."""
+    made = self_refine(ScriptedModel([ToolCall(name="lookup", args={})]), strict())
+    assert named(custom(made)) == [("attempt", 1), ("finish", None)]
+
+
+def shown(generator: object, judge: object, **settings: Any) -> Graph:
+    """Make a graph that shows its drafts."""
+    return self_refine(generator, judge, policy=Policy(show_drafts=True, **settings))
+
+
+def test_shown_drafts_are_each_ended_by_a_discard() -> None:
+    """With `show_drafts` a draft is told, and one that is not released is told to be discarded."""
+    events = custom(shown(*twice()))
+    assert named(events) == [
+        ("attempt", 1),
+        ("draft", 1),
+        ("verdict", 1),
+        ("discard", 1),
+        ("attempt", 2),
+        ("draft", 2),
+        ("verdict", 2),
+        ("finish", None),
+    ]
+    assert [one["text"] for one in events if one["event"] == "draft"] == [f"wrong {MARK}", GOOD]
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "custom"])
+def test_shown_drafts_are_in_the_custom_stream_alone(mode: Any) -> None:
+    """With `show_drafts` the other modes still show nothing."""
+    assert MARK not in repr(list(shown(*twice()).stream(ASKED, stream_mode=mode, subgraphs=True)))
+
+
+def test_feedback_is_not_shown_with_drafts() -> None:
+    """With `show_drafts` the draft is told, what the judge said of it is not."""
+    assert "you said" not in repr(custom(shown(*twice())))
+
+
+def test_the_best_of_the_exhausted_comes_again_as_the_answer() -> None:
+    """A draft is discarded as soon as it is refused; the best one is then released as the answer."""
+    made = shown(ScriptedModel(["better", "worse"]), ScriptedJudge([2, 1]), max_attempts=2)
+    seen = list(made.stream(ASKED, stream_mode=["custom", "messages"]))
+    assert [one["attempt"] for _, one in seen if isinstance(one, dict) and one["event"] == "discard"] == [1, 2]
+    assert [one[0].text for mode, one in seen if mode == "messages"] == ["better"]
+
+
+def test_the_last_of_the_exhausted_is_not_discarded() -> None:
+    """A refused draft that is released because it is the best so far and the last is not discarded."""
+    made = shown(ScriptedModel(["worse", "better"]), ScriptedJudge([1, 2]), max_attempts=2)
+    assert [one["attempt"] for one in custom(made) if one["event"] == "discard"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "judge"),
+    [
+        ({"on_exhausted": "fallback", "fallback": "sorry", "max_attempts": 1}, [1]),
+        ({"max_calls": 1, "on_exhausted": "fallback", "fallback": "sorry"}, [1]),
+        ({"on_judge_error": "reject", "on_exhausted": "fallback", "fallback": "sorry"}, [RuntimeError()]),
+    ],
+    ids=["attempts", "budget", "judge"],
+)
+def test_a_draft_replaced_by_the_fallback_is_discarded(settings: dict[str, Any], judge: list[object]) -> None:
+    """However the loop ends, a shown draft that is not released is followed by one discard."""
+    events = custom(shown(ScriptedModel(["bad"]), ScriptedJudge(judge), **settings))
+    assert [event for event in named(events) if event[0] in ("draft", "discard")] == [("draft", 1), ("discard", 1)]
