@@ -9,10 +9,13 @@ import argparse
 import shutil
 import sys
 import textwrap
+import unicodedata
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal, NoReturn, Protocol
 
+from graphs import RefineError
 from judges import ConfigurationError, JudgesError
 
 if TYPE_CHECKING:
@@ -52,25 +55,34 @@ def carried_out(prog: str, act: Callable[[], int]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without "°" shows "?" rather than a traceback
-    try:
-        return act()
-    except KeyboardInterrupt:
-        return complain(prog, "interrupted", code=_INTERRUPTED)
-    except BrokenPipeError:
-        raise
-    except (JudgesError, OSError) as error:
-        return complain(prog, str(error))
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: _say(prog, str(message))
+        try:
+            return act()
+        except KeyboardInterrupt:
+            return complain(prog, "interrupted", code=_INTERRUPTED)
+        except (JudgesError, RefineError, OSError) as error:
+            return complain(prog, str(error))
 
 
 def complain(prog: str, message: str, *, code: int = 2) -> int:
     """Say in one line on stderr what is wrong, and give the exit code."""
-    sys.stderr.write(f"{prog}: {' '.join(printable(message).split())}\n")
+    _say(prog, message)
     return code
+
+
+def _say(prog: str, message: str) -> None:
+    sys.stderr.write(f"{prog}: {' '.join(printable(message).split())}\n")
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def printable(text: str) -> str:
     """Drop what could steer a terminal: a model's text is shown, never obeyed."""
-    return "".join(one for one in text if one.isprintable() or one == "\n")
+    return "".join(one for one in text if one == "\n" or unicodedata.category(one) not in ("Cc", "Cs"))
 
 
 class Screen(Protocol):
@@ -147,9 +159,7 @@ class PlainScreen:
         lines = [columns, *rows]
         widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
         for line in lines:
-            self._write(
-                "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            )
+            self._write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
     def waiting(self, text: str) -> AbstractContextManager[object]:
         """Show nothing: what cannot be taken back is not written."""

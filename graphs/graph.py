@@ -18,7 +18,7 @@ from graphs import hidden
 from graphs.loop import Decision, Loop, Move, Node
 from graphs.policy import Policy
 from graphs.refinement import Refinement
-from graphs.steps import atake, take
+from graphs.steps import atake, atry_on, take, try_on
 from judges.coerce import as_judge
 
 Evidence = dict[str, Any]
@@ -78,6 +78,27 @@ class _Entrance(Runnable[Any, str]):
         return self.invoke(input, config)
 
 
+class _Tries(Runnable[Any, Any]):
+    """A node that generates and judges until there is nothing more to try, for where no step is checkpointed."""
+
+    name = "tries"
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
+        """Try, blocking."""
+        config = config or {}
+        recorded = _recorded(config, self._loop.policy)
+        _write(try_on(self._loop, recorded, input["messages"], config), config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
+        """Try without blocking the event loop."""
+        config = config or {}
+        recorded = _recorded(config, self._loop.policy)
+        _write(await atry_on(self._loop, recorded, input["messages"], config), config)
+
+
 class _Node(Runnable[Any, Any]):
     """A node of the graph: takes one step of the loop."""
 
@@ -89,15 +110,18 @@ class _Node(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Take the step, blocking."""
         config = config or {}
-        return _carried_out(take(self._decide, self._recorded(config), input["messages"], config), config)
+        recorded = _recorded(config, self._policy)
+        return _carried_out(take(self._decide, recorded, input["messages"], config), config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Take the step without blocking the event loop."""
         config = config or {}
-        return _carried_out(await atake(self._decide, self._recorded(config), input["messages"], config), config)
+        recorded = _recorded(config, self._policy)
+        return _carried_out(await atake(self._decide, recorded, input["messages"], config), config)
 
-    def _recorded(self, config: RunnableConfig) -> Refinement:
-        return Refinement.read(hidden.read(config, hidden.RECORD), self._policy)
+
+def _recorded(config: RunnableConfig, policy: Policy) -> Refinement:
+    return Refinement.read(hidden.read(config, hidden.RECORD), policy)
 
 
 def _carried_out(move: Move, config: RunnableConfig) -> Any:
@@ -159,14 +183,19 @@ def loop_of(generator: object, judge: object, policy: Policy) -> Loop:
 
 
 def compiled(
-    loop: Loop, *, checkpointer: Checkpointer, store: BaseStore | None, name: str
+    loop: Loop, *, checkpointer: Checkpointer, store: BaseStore | None, name: str, whole: bool = False
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Compile the graph of a loop."""
+    """Compile the graph of a loop; a `whole` one tries in a single node, which costs less than a node a step."""
     graph = StateGraph(_State, input_schema=Question, output_schema=Answered)
-    graph.add_conditional_edges(START, _Entrance(loop), {"begin": "generate"})
-    for name_, targets in _EDGES.items():
-        node = _Node(name_, loop.steps[name_], loop.policy)
-        graph.add_node(name_, node, input_schema=Conversation, destinations=targets)
+    first = "tries" if whole else "generate"
+    graph.add_conditional_edges(START, _Entrance(loop), {"begin": first})
+    if whole:
+        graph.add_node(first, _Tries(loop), input_schema=Conversation)
+        graph.add_edge(first, "finish")
+    for node, targets in _EDGES.items():
+        if node == "finish" or not whole:
+            step = _Node(node, loop.steps[node], loop.policy)
+            graph.add_node(node, step, input_schema=Conversation, destinations=targets)
     graph.add_edge("finish", END)
     made = graph.compile(checkpointer=checkpointer, store=store, name=name)
     made.stream_channels = ["messages", hidden.SUMMARY]

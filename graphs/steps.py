@@ -66,24 +66,36 @@ class Ended:
 
 def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Ended:
     """Run the whole loop without a graph, blocking."""
-    refinement, messages = loop.begin(question), question["messages"]
-    move = Move(refinement=refinement, goto="generate")
-    while move.goto is not None and not _waits(move):
-        move = take(loop.steps[move.goto], move.refinement, messages, config)
-    return _ended(move)
+    messages = question["messages"]
+    refinement = try_on(loop, loop.begin(question), messages, config)
+    if refinement.ending == "interrupt":
+        return Ended(refinement, None)
+    return _ended(take(loop.finish, refinement, messages, config))
 
 
 async def arun(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Ended:
     """Run the whole loop without a graph and without blocking the event loop."""
-    refinement, messages = loop.begin(question), question["messages"]
+    messages = question["messages"]
+    refinement = await atry_on(loop, loop.begin(question), messages, config)
+    if refinement.ending == "interrupt":
+        return Ended(refinement, None)
+    return _ended(await atake(loop.finish, refinement, messages, config))
+
+
+def try_on(loop: Loop, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Refinement:
+    """Generate and judge until there is nothing more to try, blocking."""
     move = Move(refinement=refinement, goto="generate")
-    while move.goto is not None and not _waits(move):
+    while move.goto is not None and move.goto != "finish":
+        move = take(loop.steps[move.goto], move.refinement, messages, config)
+    return move.refinement
+
+
+async def atry_on(loop: Loop, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Refinement:
+    """Generate and judge until there is nothing more to try, without blocking the event loop."""
+    move = Move(refinement=refinement, goto="generate")
+    while move.goto is not None and move.goto != "finish":
         move = await atake(loop.steps[move.goto], move.refinement, messages, config)
-    return _ended(move)
-
-
-def _waits(move: Move) -> bool:
-    return move.goto == "finish" and move.refinement.ending == "interrupt"
+    return move.refinement
 
 
 def _ended(move: Move) -> Ended:

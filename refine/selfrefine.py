@@ -44,7 +44,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
         store: A LangGraph store, for nodes of an agent inside.
         record: File of JSON lines to which every attempt is appended as a sample.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
-            `"exit"` is fastest.
+            `"exit"` keeps only what stands when the answer is there, and is fastest.
         name: Name of the run in a trace.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
@@ -70,7 +70,9 @@ class SelfRefine(Runnable[Question, AIMessage]):
         self.name = name
         self.policy = policy or Policy(**settings)
         self._loop = loop_of(generator, judge, self.policy)
-        self.graph = compiled(self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop")
+        self.graph = compiled(
+            self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop", whole=durability == "exit"
+        )
         self._record = None if record is None else Record(record)
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphs.augment import MARK
 from judges import ConfigurationError, ToolCall
 from judges.testing import ScriptedModel
 
@@ -42,7 +41,7 @@ def weather_agent(model: BaseChatModel | None, *, seed: int) -> CompiledStateGra
         raise ConfigurationError("the agent of this demo needs the extra: selfrefine[models]") from error
     thermometer = random.Random(seed)  # noqa: S311 - a demo, no secret
 
-    def weather(city: str) -> str:
+    def weather(city: str) -> str:  # noqa: ARG001 - the thermometer is as broken everywhere
         """Measure the temperature in a city."""
         return f"{thermometer.choice(READINGS)} °C"
 
@@ -58,8 +57,7 @@ def _next_line(messages: Sequence[BaseMessage]) -> object:
     city = _city(messages)
     if messages[-1].type != "tool":
         return ToolCall(name="weather", args={"city": city})
-    refused = any(MARK in one.additional_kwargs for one in messages)
-    return f"{'A fresh reading: it' if refused else 'It'} is {messages[-1].text} in {city}."
+    return f"It is {messages[-1].text} in {city}."
 
 
 def _city(messages: Sequence[BaseMessage]) -> str:

@@ -72,10 +72,12 @@ def _run(options: argparse.Namespace) -> int:
 
 def _introduce(shown: Screen, options: argparse.Namespace, seed: int) -> None:
     shown.line("A weather agent with a broken thermometer, and a judge that notices", "strong")
-    rules = f"Accepted from {options.success_rating} of 4, at most {options.max_attempts} attempts, --seed {seed}."
-    shown.line(f"{told(options)} {rules}", "dim")
+    shown.line(told(options), "dim")
+    rules = f"Accepted from {options.success_rating} of 4, at most {options.max_attempts} attempts"
+    shown.line(f"{rules}; repeat this run with --seed {seed}.", "dim")
     shown.line()
-    shown.entry("question", options.question)
+    shown.entry("question", options.question, "strong")
+    shown.line()
 
 
 def _watched(refiner: SelfRefine, question: str, shown: Screen, judge: Judge) -> Outcome:
@@ -87,11 +89,10 @@ def _watched(refiner: SelfRefine, question: str, shown: Screen, judge: Judge) ->
 
 def _unreachable(outcome: Outcome) -> str:
     """Say which model could not be asked, where nothing came of the run for that reason; else nothing."""
-    if any(one.rating is not None for one in outcome.attempts):
-        return ""
     hint = "check its name, its key and, if given, --base-url"
-    if outcome.stop_reason == "generator_failed":
+    if outcome.stop_reason == "generator_failed" and not outcome.attempts:
         return f"the generator could not be asked ({outcome.detail}); {hint}"
-    if outcome.stop_reason == "judge_failed" and outcome.detail.startswith("judge_failed"):
-        return f"the judge could not be asked ({outcome.detail.removeprefix('judge_failed: ')}); {hint}"
+    verdict = outcome.attempts[-1].verdict if outcome.attempts else None
+    if outcome.best is None and verdict is not None and verdict.unscored == "judge_failed":
+        return f"the judge could not be asked ({verdict.detail}); {hint}"
     return ""

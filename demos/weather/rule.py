@@ -43,7 +43,9 @@ def rule(sample: Sample) -> Verdict:
         )
     if others:
         return _refused(3, f"{others[0]:g} °C was never measured.", f"Report {measured[0]:g} °C only.")
-    return Verdict.rated(4, rationale=f"{measured[0]:g} °C was measured, is possible, and is what the answer says.")
+    return Verdict.rated(
+        4, rationale=f"{measured[0]:g} °C was measured, is possible, and is what the answer says."
+    )
 
 
 judge = as_judge(rule)

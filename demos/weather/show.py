@@ -10,7 +10,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
 
-from demos.terminal import Screen, pips, tone_of
+from demos.terminal import Screen, counted, pips, tone_of
 from judges import Verdict
 from refine import Attempt, Outcome
 
@@ -37,12 +37,10 @@ class Live(BaseCallbackHandler):
         self._judging: UUID | None = None
         self._said = Verdict.without_score("judge_failed")
 
-    def on_tool_start(
-        self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **told: Any
-    ) -> None:
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **told: Any) -> None:
         """Remember what a tool was called with."""
-        args = told.get("inputs") or {}
-        self._calls[run_id] = call_text((serialized or {}).get("name", "tool"), args)
+        del input_str
+        self._calls[run_id] = _call(serialized.get("name", "tool"), told.get("inputs") or {})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Write a tool call and its result."""
@@ -53,6 +51,7 @@ class Live(BaseCallbackHandler):
         self, serialized: dict[str, Any], inputs: dict[str, Any], *, run_id: UUID, **told: Any
     ) -> None:
         """Notice the judge."""
+        del serialized, inputs
         if told.get("name") == self._judge:
             self._judging = run_id
 
@@ -85,28 +84,27 @@ class Live(BaseCallbackHandler):
         self._attempt += 1
 
 
-def call_text(name: str, args: Mapping[str, Any]) -> str:
+def _call(name: str, args: Mapping[str, Any]) -> str:
     """Write a tool call as Python would."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
 
 
 def show_result(screen: Screen, outcome: Outcome) -> None:
     """Write the answer, and what it took."""
-    best = outcome.best
+    rating = None if outcome.best is None else outcome.best.rating
     answer = "" if outcome.answer is None else str(outcome.answer.text)
     title = "accepted answer" if outcome.passed else f"not accepted ({outcome.stop_reason}): the best there is"
     screen.line()
-    screen.panel(title, answer or "There is none.", tone_of(4 if outcome.passed else best and best.rating))
-    screen.line(totals(outcome), "dim")
+    screen.panel(title, answer or "There is none.", "good" if outcome.passed else tone_of(rating))
+    screen.line(_totals(outcome), "dim")
 
 
-def totals(outcome: Outcome) -> str:
+def _totals(outcome: Outcome) -> str:
     """Say what a run took: attempts, time, calls and tokens."""
-    tries = len(outcome.attempts)
     end = "accepted after" if outcome.passed else "gave up after"
     usage = outcome.usage
     return (
-        f"{end} {tries} attempt{'' if tries == 1 else 's'} in {outcome.latency_s:.2f} s, "
+        f"{end} {counted(len(outcome.attempts), 'attempt')} in {outcome.latency_s:.2f} s, "
         f"{usage.calls} model calls, {usage.tokens} tokens ({usage.input_tokens} in, {usage.output_tokens} out)"
     )
 
@@ -135,7 +133,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "feedback": attempt.feedback,
         "rationale": "" if verdict is None else verdict.rationale,
         "unscored": None if verdict is None else verdict.unscored,
-        "tools": tool_calls(attempt),
+        "tools": _tools(attempt),
         "usage": attempt.usage.model_dump(mode="json"),
         "latency_s": round(attempt.latency_s, 6),
         "judge_usage": None if verdict is None else verdict.usage.model_dump(mode="json"),
@@ -143,7 +141,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def tool_calls(attempt: Attempt) -> list[dict[str, Any]]:
+def _tools(attempt: Attempt) -> list[dict[str, Any]]:
     """List an attempt's tool calls, each with its result."""
     results = {one.tool_call_id: one.text for one in attempt.steps if isinstance(one, ToolMessage)}
     return [

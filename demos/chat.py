@@ -1,0 +1,137 @@
+"""A terminal chat with memory: you see accepted answers only, and a line on what was refused before.
+
+The conversation lives in the graph's checkpointer; drafts and feedback never enter it. Without options a short
+script answers: it remembers your name and what you said, and is sometimes too brief, which a rule refuses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from demos.models import add_model_options, models_of, told
+from demos.terminal import Options, Screen, carried_out, complain, counted, screen
+from graphs import Unanswered
+from graphs.augment import MARK
+from judges import Helpfulness, Length
+from judges.testing import ScriptedModel
+from refine import SelfRefine
+
+_PROG = "demos.chat"
+_NAMED = re.compile(r"\b(?:my name is|call me|i am called)\s+([^\W\d_][\w'-]*)", re.IGNORECASE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Chat until `/quit`, the end of input or Ctrl-C; the exit code is 0, or 2 if nothing could be answered."""
+    return carried_out(_PROG, lambda: _chat(_options(arguments)))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Options(_PROG, __doc__)
+    add_model_options(parser)
+    return parser.parse_args(arguments)
+
+
+def _chat(options: argparse.Namespace) -> int:
+    chosen = models_of(options)
+    refiner = SelfRefine(
+        chosen.generator or ScriptedModel(_script),
+        Length(at_least=4, unit="words") if chosen.judge is None else Helpfulness(chosen.judge),
+        checkpointer=InMemorySaver(),
+    )
+    shown = screen()
+    shown.line(f"{told(options, rule='length check')} /quit ends the chat.", "dim")
+    try:
+        answered = [_answer(refiner, question, shown) for question in _questions(shown)]
+    except KeyboardInterrupt:
+        shown.line()
+        return 0
+    return 0 if any(answered) or not answered else 2
+
+
+def _questions(shown: Screen) -> Iterator[str]:
+    """Read what is typed, or piped in: a piped line is shown, since nobody typed it on this screen."""
+    while True:
+        shown.line()
+        if sys.stdin.isatty():
+            try:
+                question = input("you      ")
+            except EOFError:
+                return
+        else:
+            line = sys.stdin.readline()
+            if not line:
+                return
+            question = line.rstrip("\n")
+            shown.entry("you", question)
+        if question.strip() == "/quit":
+            return
+        if question.strip():
+            yield question
+
+
+def _answer(refiner: SelfRefine, question: str, shown: Screen) -> bool:
+    """Answer a question, and tell whether there was an answer."""
+    progress = _Progress(shown)
+    try:
+        with shown.waiting("thinking"):
+            answer = refiner.invoke(question, {"configurable": {"thread_id": "chat"}, "callbacks": [progress]})
+    except Unanswered as unanswered:
+        complain(_PROG, str(unanswered))
+        return False
+    shown.entry("assistant", str(answer.text), "strong")
+    record = answer.response_metadata["refine"]
+    took = f"{counted(len(record['attempts']), 'attempt')}, {record['latency_s']:.2f} s, rated {record['rating']} of 4"
+    shown.entry("", took if record["passed"] else f"not accepted ({record['stop_reason']}): {took}", "dim")
+    return True
+
+
+class _Progress(BaseCallbackHandler):
+    """Tells of refused drafts, without a word of them."""
+
+    run_inline = True
+
+    def __init__(self, shown: Screen) -> None:
+        self._shown = shown
+
+    def on_custom_event(self, name: str, data: Any, **_: Any) -> None:
+        """Write a line for a verdict that refuses."""
+        if name == "refine.verdict" and data["rating"] and not data["accepted"]:
+            self._shown.entry("", f"draft {data['attempt']} refused, rated {data['rating']} of 4", "dim")
+
+
+def _script(messages: Sequence[BaseMessage]) -> str:
+    """Answer as the script does: every other first draft is a single word."""
+    said = [one.text for one in messages if one.type == "human" and MARK not in one.additional_kwargs]
+    refused = any(MARK in one.additional_kwargs for one in messages)
+    brief, full = _replies(said[-1], said[:-1])
+    return full if refused or len(said) % 2 else brief
+
+
+def _replies(question: str, before: Sequence[str]) -> tuple[str, str]:
+    """Give a reply that is too brief, and the same at its proper length."""
+    names = [found[1].capitalize() for one in (*before, question) if (found := _NAMED.search(one))]
+    name = names[-1] if names else None
+    asked = question.lower()
+    if _NAMED.search(question):
+        return "Noted.", f"Pleased to meet you, {name}. I shall remember that."
+    if re.search(r"\bmy name\b|\bwho am i\b", asked):
+        known = f"Your name is {name}, as you told me."
+        return ("Yes.", known) if name else ("No.", "You have not told me your name yet.")
+    if re.search(r"\bdid i (say|tell|ask)\b|\bremember\b", asked):
+        quoted = " and ".join(f"“{one}”" for one in before[-3:])
+        return "Yes.", f"Before this you said {quoted}." if before else "This is the first thing you said."
+    if re.match(r"(hello|hi|hey|good (morning|evening|day))\b", asked):
+        return "Hello.", f"Hello {name or 'there'}, what would you like to tell me?"
+    return "Right.", "I am a short script: I remember your name and what you said. Try “What did I say?”"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
