@@ -62,7 +62,7 @@ def _questions(shown: Screen) -> Iterator[str]:
         shown.line()
         if sys.stdin.isatty():
             try:
-                question = input("you      ")
+                question = input("  you       ")
             except EOFError:
                 return
         else:
@@ -88,7 +88,8 @@ def _answer(refiner: SelfRefine, question: str, shown: Screen) -> bool:
         return False
     shown.entry("assistant", str(answer.text), "strong")
     record = answer.response_metadata["refine"]
-    took = f"{counted(len(record['attempts']), 'attempt')}, {record['latency_s']:.2f} s, rated {record['rating']} of 4"
+    tries = counted(len(record["attempts"]), "attempt")
+    took = f"{tries}, {record['latency_s']:.2f} s, rated {record['rating']} of 4"
     shown.entry("", took if record["passed"] else f"not accepted ({record['stop_reason']}): {took}", "dim")
     return True
 

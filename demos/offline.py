@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Options(_PROG, __doc__)
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the record here; default: throw it away")
-    parser.add_argument("--seed", type=int, default=5, help="seeds the thermometer; default 5")
+    parser.add_argument("--seed", type=int, default=10, help="seeds the thermometer; default 10")
     return parser.parse_args(arguments)
 
 
@@ -39,11 +39,17 @@ def _run(options: argparse.Namespace) -> int:
     if options.out is not None:
         return demonstrate(options.out, seed=options.seed)
     with tempfile.TemporaryDirectory() as folder:
-        return demonstrate(Path(folder), seed=options.seed)
+        return demonstrate(Path(folder), seed=options.seed, keep=False)
 
 
-def demonstrate(folder: Path, *, seed: int, judge: Judge = rule.judge) -> int:
+def demonstrate(folder: Path, *, seed: int, judge: Judge = rule.judge, keep: bool = True) -> int:
     """Refine, record, judge again and compare; give the exit code.
+
+    Args:
+        folder: Where the record goes; it is made if need be.
+        seed: Seeds the thermometer.
+        judge: Judges online and offline.
+        keep: Whether the folder outlives the demo.
 
     Raises:
         ConfigurationError: If the folder already holds a record, which would be added to.
@@ -62,6 +68,9 @@ def demonstrate(folder: Path, *, seed: int, judge: Judge = rule.judge) -> int:
     _show(shown, outcomes, online, offline.rows, judge)
     equal = f"{len(online) - len(differing)} of {len(online)} offline verdicts equal those given online"
     shown.line(f"{equal}.", "bad" if differing else "good")
+    if keep:
+        told = "Any judge can have the record:"
+        shown.line(f"{told} refine evaluate {path} --judge helpfulness --model PROVIDER:MODEL --out RUN", "dim")
     return 1 if differing else 0
 
 

@@ -39,7 +39,7 @@ class Options(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str | None) -> None:
         super().__init__(
-            prog=prog,
+            prog=f"python -m {prog}",
             description=description,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -19,9 +19,10 @@ from pydantic import JsonValue
 from graphs import hidden
 from graphs.errors import DraftError
 from judges.drive import waited_for
-from judges.errors import ConfigurationError
+from judges.errors import BadSample, ConfigurationError
 from judges.guard import check_allowed
 from judges.models.langchain import chat_model, usage_of
+from judges.sample import Sample
 from judges.verdict import Usage
 
 _ANSWERS = ("answer", "output", "response", "result", "text")
@@ -187,8 +188,14 @@ def draft_of(made: object, prompt: Sequence[BaseMessage]) -> Draft:
 
     Raises:
         DraftError: If it is no answer.
+        ConfigurationError: If a graph stopped for a human where nothing can resume it.
     """
     match made:
+        case {"__interrupt__": _}:
+            raise ConfigurationError(
+                "the generator stopped to ask a human, and nothing could resume it; give the checkpointer to the "
+                "loop, and an agent inside none of its own"
+            )
         case AIMessageChunk():
             return _draft([_whole(made)])
         case AIMessage():
@@ -245,9 +252,15 @@ def _since_the_question(messages: list[Any], prompt: Sequence[BaseMessage]) -> l
 
 
 def _contexts(made: Mapping[Any, Any]) -> dict[str, JsonValue]:
-    found = next((made[key] for key in _CONTEXTS if isinstance(made.get(key), list | tuple)), ())
-    texts: list[JsonValue] = [text for one in found if isinstance(text := getattr(one, "page_content", one), str)]
-    return {"retrieved_contexts": texts} if texts else {}
+    """Read the texts the answer drew on, in any form a sample takes them; what cannot be read is none of them."""
+    for found in filter(None, map(made.get, _CONTEXTS)):
+        try:
+            texts = Sample.read(retrieved_contexts=found).retrieved_contexts
+        except BadSample:
+            continue
+        if texts:
+            return {"retrieved_contexts": list(texts)}
+    return {}
 
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:

@@ -33,8 +33,8 @@ def rule(sample: Sample) -> Verdict:
     if impossible:
         return _refused(
             1,
-            f"{impossible[0]:g} °C is impossible: on Earth it was never below {COLDEST} or above {HOTTEST} °C.",
-            "The thermometer is broken now and then. Call the weather tool again and report the new value.",
+            f"{impossible[0]:g} °C is impossible; the records on Earth are {COLDEST} and {HOTTEST} °C.",
+            "Call the weather tool again and report what it then returns.",
         )
     if measured[0] not in stated:
         said = f"{others[0]:g} °C" if others else "no temperature"

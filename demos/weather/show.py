@@ -77,7 +77,7 @@ class Live(BaseCallbackHandler):
         rating = figures["rating"]
         decided = "accepted" if figures["accepted"] else "refused"
         shown = f"{pips(rating)}  {rating} of 4, {decided}"
-        self._screen.entry("rating", shown if rating else f"none: {figures['unscored']}", tone_of(rating))
+        self._screen.entry("rating", shown if rating else f"none ({figures['unscored']})", tone_of(rating))
         for label, text in (("why", self._said.rationale), ("feedback", self._said.feedback)):
             if text and rating:
                 self._screen.entry(label, text)

@@ -1,0 +1,252 @@
+"""The weather demo: what it prints, what it accepts, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demos.weather.app import main
+from demos.weather.rule import COLDEST, HOTTEST
+
+ROOT = Path(__file__).parents[2]
+ACCEPTED_AT_ONCE, REFUSED_FIRST = 9, 1
+"""Seeds whose first temperature is possible, and is not."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run of the demo left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The JSON object on stdout."""
+        told: dict[str, Any] = json.loads(self.out)
+        return told
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def weather(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the demo in this process."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments: object) -> Ran:
+        code = main([str(one) for one in arguments])
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return run
+
+
+def degrees(result: str) -> float:
+    """Read a temperature as the tool writes it."""
+    return float(result.removesuffix(" °C"))
+
+
+def without_times(value: Any) -> Any:
+    """Drop from a record how long things took."""
+    if isinstance(value, dict):
+        return {key: without_times(one) for key, one in value.items() if not key.endswith("latency_s")}
+    return [without_times(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_an_answer_is_accepted_if_and_only_if_it_is_possible(weather: Run, seed: int) -> None:
+    """Every refused attempt measured the impossible, and the accepted one is the first that did not."""
+    ran = weather("--seed", seed, "--json")
+
+    measured = [degrees(one["tools"][0]["result"]) for one in ran.record["attempts"]]
+    assert [COLDEST <= one <= HOTTEST for one in measured] == [
+        one["rating"] == 4 for one in ran.record["attempts"]
+    ]
+    assert [COLDEST <= one <= HOTTEST for one in measured] == [False] * (len(measured) - 1) + [True]
+    assert ran.record["answer"] == ran.record["attempts"][-1]["answer"] == "It is 15 °C in Paris."
+    assert (ran.code, ran.record["passed"], ran.record["stop_reason"]) == (0, True, "accepted")
+
+
+def test_a_seed_repeats_a_run(weather: Run) -> None:
+    """The same seed gives the same attempts, word for word."""
+    first, second = (weather("--seed", REFUSED_FIRST, "--json").record for _ in range(2))
+
+    assert len(first["attempts"]) > 1
+    assert without_times(first) == without_times(second)
+
+
+def test_seeds_differ(weather: Run) -> None:
+    """Different seeds give runs of different lengths."""
+    assert len({len(weather("--seed", seed, "--json").record["attempts"]) for seed in range(6)}) > 1
+
+
+def test_without_a_seed_the_run_tells_how_to_repeat_it(weather: Run) -> None:
+    """The seed that was drawn is printed, and repeats the run."""
+    first = weather("--json").record
+
+    assert without_times(weather("--seed", first["seed"], "--json").record) == without_times(first)
+
+
+def test_json_is_one_object_with_the_promised_keys(weather: Run) -> None:
+    """Nothing but one JSON object is on stdout, and nothing at all on stderr."""
+    ran = weather("--seed", REFUSED_FIRST, "--json")
+
+    assert ran.record.keys() >= {"passed", "stop_reason", "answer", "attempts", "usage", "latency_s"}
+    attempt = ran.record["attempts"][0]
+    assert attempt.keys() >= {"answer", "rating", "feedback", "rationale", "tools", "latency_s"}
+    assert attempt["rating"] == 1
+    assert "Call the weather tool again" in attempt["feedback"]
+    assert "impossible" in attempt["rationale"]
+    assert ran.err == ""
+
+
+def test_the_tool_is_called_once_per_attempt(weather: Run) -> None:
+    """Each attempt holds one real call of the tool, for the city that was asked about, with its result."""
+    attempts = weather("--seed", REFUSED_FIRST, "--json", "--question", "Is it warm in New York today?").record[
+        "attempts"
+    ]
+
+    assert len(attempts) > 1
+    for attempt in attempts:
+        (call,) = attempt["tools"]
+        assert (call["name"], call["args"]) == ("weather", {"city": "New York"})
+        assert attempt["answer"] == f"It is {call['result']} in New York."
+
+
+def test_usage_adds_up(weather: Run) -> None:
+    """The run's usage is that of its attempts: two model calls each, and no call to judge."""
+    record = weather("--seed", REFUSED_FIRST, "--json").record
+
+    assert [one["usage"]["calls"] for one in record["attempts"]] == [2] * len(record["attempts"])
+    assert record["usage"]["calls"] == 2 * len(record["attempts"])
+    assert record["usage"]["input_tokens"] == sum(one["usage"]["input_tokens"] for one in record["attempts"])
+
+
+def test_a_run_that_is_not_accepted_exits_1(weather: Run) -> None:
+    """With one attempt and a broken thermometer the answer is shown as not accepted."""
+    ran = weather("--seed", REFUSED_FIRST, "--max-attempts", 1)
+
+    assert ran.code == 1
+    assert "1 of 4, refused" in ran.out
+    assert "not accepted (max_attempts)" in ran.out
+    assert "gave up after 1 attempt in" in ran.out
+
+
+def test_the_record_of_a_run_that_is_not_accepted_says_so(weather: Run) -> None:
+    """The JSON object tells that nothing passed, and why it stopped."""
+    ran = weather("--seed", REFUSED_FIRST, "--max-attempts", 1, "--json")
+
+    assert ran.code == 1
+    assert (ran.record["passed"], ran.record["stop_reason"]) == (False, "max_attempts")
+
+
+def test_the_screen_tells_the_story_in_order(weather: Run) -> None:
+    """Every attempt shows tool, draft, rating and feedback before the accepted answer and the totals."""
+    ran = weather("--seed", REFUSED_FIRST)
+
+    landmarks = ["no key, no network", "question", "attempt 1", "tool", "draft", "rating", "why", "feedback"]
+    landmarks += ["attempt 2", "4 of 4, accepted", "accepted answer", "It is 15 °C in Paris.", "accepted after"]
+    assert re.search(".*?".join(map(re.escape, landmarks)), ran.out, re.DOTALL)
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_a_possible_first_answer_is_not_asked_for_again(weather: Run) -> None:
+    """One attempt is made where the first one is accepted."""
+    ran = weather("--seed", ACCEPTED_AT_ONCE)
+
+    assert "attempt 2" not in ran.out
+    assert "accepted after 1 attempt in" in ran.out
+
+
+def test_without_rich_the_same_is_told_in_plain_text(weather: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rich is not installed the demo prints the same words."""
+    coloured = weather("--seed", REFUSED_FIRST)
+    for module in [name for name in sys.modules if name == "rich" or name.startswith("rich.")]:
+        monkeypatch.setitem(sys.modules, module, None)
+
+    plain = weather("--seed", REFUSED_FIRST)
+
+    assert "╭" in coloured.out
+    assert "╭" not in plain.out
+    assert words(plain.out) == words(coloured.out)
+    assert max(map(len, plain.out.splitlines())) <= 80
+
+
+def words(text: str) -> list[str]:
+    """List the words of a screen, without borders and seconds."""
+    return re.findall(r"\w+", re.sub(r"in \d+\.\d+ s", "", text))
+
+
+def test_a_text_cannot_steer_the_terminal(weather: Run) -> None:
+    """Escape sequences in a question do not reach the screen."""
+    assert "\x1b" not in weather("--seed", ACCEPTED_AT_ONCE, "--question", "How is it in \x1b[2JRome?").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--success-rating", "5"], "success_rating"),
+        (["--max-attempts", "0"], "max_attempts"),
+        (["--seed", "first"], "--seed"),
+        (["--no-such-option"], "--no-such-option"),
+        (["--question", " "], "--question is empty"),
+        (["--base-url", "http://127.0.0.1:9/v1"], "needs --generator MODEL, --judge MODEL or both"),
+        (["--base-url", "localhost", "--judge", "m"], "not 'localhost'"),
+        (["--generator", "nobody:no-model"], "nobody:no-model"),
+        (["--generator", "openai:gpt-5-mini"], "openai:gpt-5-mini"),
+        (["--judge", "openai:gpt-5-mini"], "openai:gpt-5-mini"),
+    ],
+)
+def test_bad_options_are_told_in_one_line(
+    weather: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
+    """An option that is wrong, or a model without a key, exits with 2 and one line that names it."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    ran = weather(*arguments)
+
+    (line,) = ran.err.splitlines()
+    assert (ran.code, ran.out) == (2, "")
+    assert line.startswith("demos.weather: ")
+    assert told in line
+
+
+def test_without_langchain_the_missing_extra_is_named(weather: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where LangChain is not installed, one line says what to install."""
+    monkeypatch.setitem(sys.modules, "langchain.agents", None)
+
+    ran = weather()
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "selfrefine[models]" in ran.err
+
+
+def test_it_runs_as_a_module_without_colour() -> None:
+    """`python -m demos.weather` with NO_COLOR prints no escape sequence, and exits with 0."""
+    ran = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "demos.weather", "--seed", str(REFUSED_FIRST)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "\x1b" not in ran.stdout
+    assert "Scripted model and rule judge; no key, no network." in ran.stdout
+    assert "It is 15 °C in Paris." in ran.stdout

@@ -1,0 +1,551 @@
+"""Every kind of generator: what it is sent, and how its draft is read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
+from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnablePassthrough
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command, interrupt
+
+from graphs import DraftError, Policy, self_refine
+from judges import ConfigurationError, Sample
+from judges.sample import ToolCall
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefine
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+def texts(messages: list[BaseMessage]) -> list[str]:
+    """List the texts of messages."""
+    return [str(one.text) for one in messages]
+
+
+def echo(messages: list[BaseMessage]) -> str:
+    """Answer with the last message."""
+    return f"re: {messages[-1].text}"
+
+
+async def aecho(messages: list[BaseMessage]) -> str:
+    """Answer with the last message, asynchronously."""
+    return echo(messages)
+
+
+class Callable1:
+    """An object that can be called."""
+
+    def __call__(self, messages: list[BaseMessage]) -> str:
+        """Answer with the last message."""
+        return echo(messages)
+
+
+class AsyncCallable:
+    """An object that can be awaited when called."""
+
+    async def __call__(self, messages: list[BaseMessage]) -> str:
+        """Answer with the last message."""
+        return echo(messages)
+
+    async def answer(self, messages: list[BaseMessage]) -> str:
+        """Answer from a method."""
+        return echo(messages)
+
+
+def prefixed(prefix: str, messages: list[BaseMessage]) -> str:
+    """Answer with a prefix that was bound before."""
+    return f"{prefix}: {messages[-1].text}"
+
+
+async def aprefixed(prefix: str, messages: list[BaseMessage]) -> str:
+    """Answer with a prefix that was bound before, asynchronously."""
+    return prefixed(prefix, messages)
+
+
+GENERATORS: dict[str, Callable[[], object]] = {
+    "chat model": lambda: ScriptedModel(["re: hello"]),
+    "bound chat model": lambda: ScriptedModel(["re: hello"]).bind(stop=["x"]),
+    "configured chat model": lambda: ScriptedModel(["re: hello"]).with_config(tags=["x"]),
+    "lambda runnable": lambda: RunnableLambda(echo),
+    "async lambda runnable": lambda: RunnableLambda(echo, aecho),
+    "chain": lambda: (
+        ChatPromptTemplate([("system", "Answer."), MessagesPlaceholder("messages")]) | ScriptedModel(["re: hello"])
+    ),
+    "chain under another name": lambda: (
+        ChatPromptTemplate([MessagesPlaceholder("history")]) | ScriptedModel(["re: hello"])
+    ),
+    "function": lambda: echo,
+    "async function": lambda: aecho,
+    "callable object": lambda: Callable1(),
+    "async callable object": lambda: AsyncCallable(),
+    "async method": lambda: AsyncCallable().answer,
+    "partial": lambda: functools.partial(prefixed, "re"),
+    "async partial": lambda: functools.partial(aprefixed, "re"),
+    "function that returns a coroutine": lambda: lambda messages: aecho(messages),
+    "agent": lambda: create_agent(ScriptedModel(["re: hello"]), tools=[]),
+    "loop": lambda: self_refine(echo, ScriptedJudge([4])),
+    "selfrefine": lambda: SelfRefine(echo, ScriptedJudge([4])),
+}
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_each_kind_generates_blocking(kind: str) -> None:
+    """Each kind of generator answers a sync call."""
+    outcome = SelfRefine(GENERATORS[kind](), ScriptedJudge([4])).refine("hello")
+    assert outcome.answer is not None
+    assert outcome.answer.text == "re: hello"
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+async def test_each_kind_generates_without_blocking(kind: str) -> None:
+    """Each kind of generator answers an async call."""
+    outcome = await SelfRefine(GENERATORS[kind](), ScriptedJudge([4])).arefine("hello")
+    assert outcome.answer is not None
+    assert outcome.answer.text == "re: hello"
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+async def test_each_kind_generates_in_the_graph(kind: str) -> None:
+    """Each kind of generator answers inside the graph, sync and async, with a running loop around."""
+    asked: dict[str, Any] = {"messages": [("user", "hello")]}
+    blocking = self_refine(GENERATORS[kind](), ScriptedJudge([4]), checkpointer=InMemorySaver())
+    waiting = self_refine(GENERATORS[kind](), ScriptedJudge([4]), checkpointer=InMemorySaver())
+    assert blocking.invoke(asked, THREAD)["messages"][-1].text == "re: hello"
+    assert (await waiting.ainvoke(asked, THREAD))["messages"][-1].text == "re: hello"
+
+
+async def test_an_async_function_runs_inside_a_running_loop() -> None:
+    """A sync call from inside a running event loop still runs an async generator."""
+    assert SelfRefine(aecho, ScriptedJudge([4])).invoke("hello").text == "re: hello"
+
+
+@pytest.mark.parametrize("given", [None, 7, object(), "gpt-5", ":", "openai:", str, [echo]])
+def test_what_cannot_generate_is_refused(given: object) -> None:
+    """A thing that is no generator is refused when the loop is made, with what may be given."""
+    with pytest.raises(ConfigurationError, match="cannot generate with .*give a chat model"):
+        SelfRefine(given, ScriptedJudge([4]))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("nobody:gpt-5", "cannot be set up"), ("mistralai:large", r"not available: install the provider's package")],
+    ids=["unknown provider", "missing package"],
+)
+async def test_a_model_that_cannot_be_made_is_told_once(name: str, told: str) -> None:
+    """A name of an unknown provider, or one without its package, is one clear error at the first question."""
+    refiner = SelfRefine(name, ScriptedJudge([4]))
+    with pytest.raises(ConfigurationError, match=told) as raised:
+        refiner.invoke("hello")
+    assert repr(name) in str(raised.value)
+    assert "\n" not in str(raised.value).partition("\nDuring task")[0]
+    with pytest.raises(ConfigurationError, match=told):
+        await refiner.ainvoke("hello")
+
+
+def test_a_named_model_is_made_when_first_used() -> None:
+    """A model given by name is not created with the loop."""
+    assert SelfRefine("nobody:gpt-5", ScriptedJudge([4])).policy.max_attempts == 3
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        ChatPromptTemplate([("user", "{question}")]),
+        PromptTemplate.from_template("Answer {question}"),
+        ChatPromptTemplate([("user", "{question}"), MessagesPlaceholder("messages")]),
+        ChatPromptTemplate([("user", "hello")]),
+    ],
+    ids=["chat", "text", "two variables", "none"],
+)
+def test_a_prompt_without_place_for_the_messages_is_refused(prompt: Any) -> None:
+    """A chain whose prompt has no single place for the messages is refused when the loop is made."""
+    with pytest.raises(ConfigurationError, match="MessagesPlaceholder"):
+        SelfRefine(prompt | ScriptedModel(["x"]), ScriptedJudge([4]))
+
+
+def test_a_prompt_with_its_texts_filled_in_is_taken() -> None:
+    """A prompt whose other variables were filled in beforehand takes the messages."""
+    prompt = ChatPromptTemplate([("system", "You are {role}."), MessagesPlaceholder("messages")])
+    model = ScriptedModel(["hi"])
+    SelfRefine(prompt.partial(role="terse") | model, ScriptedJudge([4])).invoke("hello")
+    assert texts(model.prompts[0]) == ["You are terse.", "hello"]
+
+
+def test_a_chain_is_sent_the_feedback_too() -> None:
+    """A retry reaches a chain through the same placeholder."""
+    model = ScriptedModel(["one", "two"])
+    chain = ChatPromptTemplate([("system", "Answer."), MessagesPlaceholder("messages")]) | model
+    SelfRefine(chain, ScriptedJudge([(1, "be kind"), 4])).invoke("hello")
+    assert texts(model.prompts[1])[:3] == ["Answer.", "hello", "one"]
+    assert "be kind" in model.prompts[1][-1].text
+
+
+@tool
+def lookup(subject: str) -> str:
+    """Look a subject up."""
+    return f"about {subject}"
+
+
+def call(subject: str) -> ToolCall:
+    """Call the tool."""
+    return ToolCall(name="lookup", args={"subject": subject})
+
+
+def test_steps_of_an_agent_are_those_of_the_attempt() -> None:
+    """The tool calls and results of an attempt are its steps, and those of another attempt are not."""
+    model = ScriptedModel([call("first"), "bad", call("second"), call("third"), "good"])
+    agent = create_agent(model, tools=[lookup])
+    outcome = SelfRefine(agent, ScriptedJudge([(1, "again"), 4])).refine("what?")
+    steps = [[one.text for one in attempt.steps if one.type == "tool"] for attempt in outcome.attempts]
+    assert steps == [["about first"], ["about second", "about third"]]
+    assert [len(one.steps) for one in outcome.attempts] == [2, 4]
+
+
+def test_the_judge_sees_an_agents_tool_results() -> None:
+    """The sample holds the tool calls and results of this attempt, and the original question."""
+    judge = ScriptedJudge([(1, "again"), 4])
+    agent = create_agent(ScriptedModel([call("first"), "bad", call("second"), "good"]), tools=[lookup])
+    SelfRefine(agent, judge).invoke("what?")
+    last = judge.samples[-1]
+    assert (last.question, last.response) == ("what?", "good")
+    assert [(one.role, one.content) for one in last.steps] == [("assistant", ""), ("tool", "about second")]
+    assert last.steps[0].tool_calls[0].args == {"subject": "second"}
+
+
+def test_steps_of_an_agent_are_found_in_a_long_conversation() -> None:
+    """Tool calls of earlier turns are conversation, not steps."""
+    earlier: list[BaseMessage] = [
+        HumanMessage("before"),
+        AIMessage("", tool_calls=[{"name": "lookup", "args": {"subject": "old"}, "id": "1"}]),
+        ToolMessage("about old", tool_call_id="1"),
+        AIMessage("it was old"),
+        HumanMessage("what?"),
+    ]
+    agent = create_agent(ScriptedModel([call("new"), "bad", call("newer"), "good"]), tools=[lookup])
+    outcome = SelfRefine(agent, ScriptedJudge([(1, "again"), 4])).refine(earlier)
+    assert [[one.text for one in each.steps if one.type == "tool"] for each in outcome.attempts] == [
+        ["about new"],
+        ["about newer"],
+    ]
+
+
+def test_an_agent_with_a_system_prompt_has_its_steps_alone() -> None:
+    """A system prompt of the agent's own is no step."""
+    agent = create_agent(ScriptedModel([call("it"), "good"]), tools=[lookup], system_prompt="Be brief.")
+    outcome = SelfRefine(agent, ScriptedJudge([4])).refine("what?")
+    assert [one.type for one in outcome.attempts[0].steps] == ["ai", "tool"]
+
+
+def test_usage_of_an_agent_is_that_of_all_its_calls() -> None:
+    """Each model call inside an agent counts, over all attempts."""
+    agent = create_agent(ScriptedModel([call("it"), "bad", "good"]), tools=[lookup])
+    outcome = SelfRefine(agent, ScriptedJudge([(1, "again"), 4])).refine("what?")
+    assert [one.usage.calls for one in outcome.attempts] == [2, 1]
+    assert outcome.usage.calls == 3
+    assert outcome.usage.output_tokens == 5
+
+
+def test_usage_of_a_chat_model_is_counted() -> None:
+    """Calls and tokens of a chat model are those it reports."""
+    outcome = SelfRefine(ScriptedModel(["one two three"]), ScriptedJudge([4])).refine("what is it?")
+    usage = outcome.usage
+    assert (usage.calls, usage.input_tokens, usage.output_tokens) == (1, 3, 3)
+
+
+@pytest.mark.parametrize("made", ["text", {"answer": "text"}, AIMessage("text")], ids=["text", "dict", "message"])
+def test_a_function_counts_as_one_call(made: object) -> None:
+    """What returns an answer counts as one call, of unknown tokens."""
+    outcome = SelfRefine(lambda _: made, ScriptedJudge([4])).refine("what?")
+    assert (outcome.usage.calls, outcome.usage.tokens) == (1, 0)
+
+
+def remembering(script: list[object]) -> tuple[ScriptedModel, Graph]:
+    """Make an agent with a checkpointer of its own, and its model."""
+    model = ScriptedModel(script)
+    agent: Graph = create_agent(model, tools=[lookup], checkpointer=InMemorySaver())
+    return model, agent
+
+
+@pytest.mark.parametrize("config", [None, THREAD])
+def test_an_agent_with_a_memory_never_remembers_a_draft(config: RunnableConfig | None) -> None:
+    """An agent with a checkpointer of its own is sent each prompt afresh, under a thread of its own."""
+    model, agent = remembering(["bad", "good", "other"])
+    refiner = SelfRefine(agent, ScriptedJudge([(1, "again"), 4, 4]))
+    refiner.invoke("what?", config)
+    refiner.invoke("and then?", config)
+    assert texts(model.prompts[1])[:2] == ["what?", "bad"]
+    assert len(model.prompts[1]) == 3
+    assert texts(model.prompts[2]) == ["and then?"]
+
+
+def test_an_agent_with_a_memory_leaves_the_callers_thread_alone() -> None:
+    """Nothing is written into the thread of the caller in the agent's own checkpointer."""
+    _, agent = remembering(["bad", "good"])
+    SelfRefine(agent, ScriptedJudge([(1, "again"), 4])).invoke("what?", THREAD)
+    assert agent.get_state(THREAD).values == {}
+
+
+def test_an_agent_with_a_memory_works_under_our_checkpointer() -> None:
+    """Both may have a checkpointer; the conversation is kept by ours, and no draft by either."""
+    model, agent = remembering(["bad", "good", "next"])
+    refiner = SelfRefine(agent, ScriptedJudge([(1, "again"), 4, 4]), checkpointer=InMemorySaver())
+    refiner.invoke("what?", THREAD)
+    refiner.invoke("and then?", THREAD)
+    assert texts(model.prompts[2]) == ["what?", "good", "and then?"]
+
+
+@tool
+def approve(action: str) -> str:
+    """Ask a human to approve an action."""
+    return f"{action}: {interrupt({'action': action})}"
+
+
+def asking(script: list[object], judge: object) -> Graph:
+    """Make a loop around an agent with a tool that asks a human."""
+    agent = create_agent(ScriptedModel(script), tools=[approve])
+    return self_refine(agent, judge, checkpointer=InMemorySaver())
+
+
+def test_a_tool_may_ask_a_human_under_our_checkpointer() -> None:
+    """An agent that interrupts inside the loop stops it, and goes on where it was once a human has answered."""
+    loop = asking([ToolCall(name="approve", args={"action": "pay"}), "paid"], ScriptedJudge([4]))
+    waiting = loop.invoke({"messages": [("user", "pay it")]}, THREAD)
+    assert waiting["__interrupt__"][0].value == {"action": "pay"}
+    ended = loop.invoke(Command(resume="yes"), THREAD)
+    assert ended["messages"][-1].text == "paid"
+
+
+def test_a_tool_may_ask_a_human_in_every_attempt() -> None:
+    """A second attempt asks anew, and is not handed the first one's decision."""
+    pay, refund = (ToolCall(name="approve", args={"action": action}) for action in ("pay", "refund"))
+    judge = ScriptedJudge([(1, "again"), 4])
+    loop = asking([pay, "paid", refund, "refunded"], judge)
+    loop.invoke({"messages": [("user", "do it")]}, THREAD)
+    waiting = loop.invoke(Command(resume="yes"), THREAD)
+    assert waiting["__interrupt__"][0].value == {"action": "refund"}
+    ended = loop.invoke(Command(resume="no"), THREAD)
+    assert ended["messages"][-1].text == "refunded"
+    results = [[one.content for one in sample.steps if one.role == "tool"] for sample in judge.samples]
+    assert results == [["pay: yes"], ["refund: no"]]
+
+
+def test_a_waiting_tool_is_an_interrupted_outcome() -> None:
+    """`refine` of a loop that waits for a tool's human gives an interrupted outcome, and goes on from there."""
+    agent = create_agent(ScriptedModel([ToolCall(name="approve", args={"action": "pay"}), "paid"]), tools=[approve])
+    refiner = SelfRefine(agent, ScriptedJudge([4]), checkpointer=InMemorySaver())
+    waiting = refiner.refine("pay it", THREAD)
+    assert (waiting.answer, waiting.stop_reason) == (None, "interrupted")
+    assert refiner.invoke(Command(resume="yes"), THREAD).text == "paid"
+
+
+def test_a_tool_cannot_ask_a_human_without_a_checkpointer() -> None:
+    """Without a checkpointer there is nothing to resume, which is told rather than judged."""
+    agent = create_agent(ScriptedModel([ToolCall(name="approve", args={"action": "pay"}), "paid"]), tools=[approve])
+    with pytest.raises(ConfigurationError, match="give the checkpointer to the "):
+        SelfRefine(agent, ScriptedJudge([4])).invoke("pay it")
+
+
+def test_a_tool_cannot_ask_a_human_in_a_memory_of_its_own() -> None:
+    """An agent whose own checkpointer holds the interrupt could never be resumed through the loop: told so."""
+    model = ScriptedModel([ToolCall(name="approve", args={"action": "pay"}), "paid"])
+    agent = create_agent(model, tools=[approve], checkpointer=InMemorySaver())
+    with pytest.raises(ConfigurationError, match="an agent inside none of its own"):
+        SelfRefine(agent, ScriptedJudge([4]), checkpointer=InMemorySaver()).invoke("pay it", THREAD)
+
+
+CONTEXTS = [Document("a text", metadata={"source": "a.txt"}), Document("another")]
+
+
+@pytest.mark.parametrize("answer_key", ["answer", "output", "response", "result", "text"])
+@pytest.mark.parametrize("context_key", ["context", "contexts", "retrieved_contexts", "source_documents", "documents"])
+def test_contexts_of_a_rag_chain_reach_the_judge(answer_key: str, context_key: str) -> None:
+    """A mapping of an answer and the documents behind it hands the documents to the judge."""
+    judge = ScriptedJudge([4])
+    outcome = SelfRefine(lambda _: {answer_key: "so it is", context_key: CONTEXTS}, judge).refine("what?")
+    assert (judge.samples[0].response, judge.samples[0].retrieved_contexts) == ("so it is", ("a text", "another"))
+    assert outcome.attempts[0].evidence == {"retrieved_contexts": ["a text", "another"]}
+
+
+@pytest.mark.parametrize("context", ["one text", ["one text"], [{"content": "one text"}], [Document("one text")]])
+def test_contexts_may_be_given_in_each_form(context: object) -> None:
+    """Contexts are texts, documents, or Databricks' mappings, one or more."""
+    judge = ScriptedJudge([4])
+    SelfRefine(lambda _: {"answer": "yes", "context": context}, judge).invoke("what?")
+    assert judge.samples[0].retrieved_contexts == ("one text",)
+
+
+@pytest.mark.parametrize("context", [[], "", None, 7, [7], {"user": "Ann"}], ids=repr)
+def test_what_is_no_context_is_left_out(context: object) -> None:
+    """Something else under the name of the contexts is not shown to the judge, and breaks nothing."""
+    judge = ScriptedJudge([4])
+    SelfRefine(lambda _: {"answer": "yes", "context": context}, judge).invoke("what?")
+    assert judge.samples[0].retrieved_contexts is None
+
+
+def test_contexts_of_each_attempt_are_its_own() -> None:
+    """What was retrieved for one attempt is not shown with another, and wins over what came with the question."""
+    judge = ScriptedJudge([(1, "again"), 4])
+    made = iter([{"answer": "one", "context": ["first"]}, {"answer": "two"}])
+    SelfRefine(lambda _: next(made), judge).invoke("what?", evidence={"retrieved_contexts": ["given"]})
+    assert [one.retrieved_contexts for one in judge.samples] == [("first",), ("given",)]
+
+
+def test_a_rag_chain_of_runnables_is_taken() -> None:
+    """A chain that assigns an answer next to its documents is a generator."""
+    judge = ScriptedJudge([4])
+    chain = RunnableLambda(lambda messages: {"context": CONTEXTS}) | RunnablePassthrough.assign(
+        answer=RunnableLambda(lambda given: AIMessage("so it is"))
+    )
+    assert SelfRefine(chain, judge).invoke("what?").text == "so it is"
+    assert judge.samples[0].retrieved_contexts == ("a text", "another")
+
+
+def test_a_mapping_with_messages_is_a_draft_with_steps() -> None:
+    """A mapping with the whole conversation is read as what follows the question."""
+
+    def generate(messages: list[BaseMessage]) -> dict[str, Any]:
+        steps = [AIMessage("", tool_calls=[{"name": "lookup", "args": {}, "id": "1"}])]
+        return {"messages": [*messages, *steps, ToolMessage("found", tool_call_id="1"), AIMessage("so it is")]}
+
+    (attempt,) = SelfRefine(generate, ScriptedJudge([4])).refine("what?").attempts
+    assert (attempt.text, texts(list(attempt.steps))) == ("so it is", ["", "found"])
+
+
+def test_a_list_of_messages_is_a_draft_with_steps() -> None:
+    """A list of new messages ends with the answer."""
+    made = [ToolMessage("found", tool_call_id="1"), AIMessage("so it is")]
+    (attempt,) = SelfRefine(lambda _: made, ScriptedJudge([4])).refine("what?").attempts
+    assert (attempt.text, texts(list(attempt.steps))) == ("so it is", ["found"])
+
+
+def test_chunks_are_read_as_a_message() -> None:
+    """A chunk of a message is an answer too."""
+    assert type(SelfRefine(lambda _: AIMessageChunk("yes"), ScriptedJudge([4])).invoke("what?")) is AIMessage
+
+
+@pytest.mark.parametrize(
+    "made",
+    [None, 7, {}, [], {"context": ["a"]}, {"answer": 7}, HumanMessage("yes"), {"messages": []}, b"yes", ["yes"]],
+    ids=repr,
+)
+async def test_what_is_no_answer_is_refused(made: object) -> None:
+    """A generator that returns nothing, or no answer, is an error that says what to return."""
+    judge = ScriptedJudge([4])
+    refiner = SelfRefine(lambda _: made, judge)
+    with pytest.raises(DraftError, match="AIMessage"):
+        refiner.invoke("what?")
+    with pytest.raises(DraftError, match="AIMessage"):
+        await refiner.arefine("what?")
+    assert judge.samples == []
+
+
+def test_a_conversation_that_did_not_go_on_is_refused() -> None:
+    """A graph that hands back the question alone has not answered."""
+    with pytest.raises(DraftError, match="do not end with an answer"):
+        SelfRefine(lambda messages: {"messages": messages}, ScriptedJudge([4])).invoke("what?")
+
+
+@pytest.mark.parametrize("empty", ["", " \n\t", AIMessage([]), {"answer": ""}], ids=repr)
+def test_an_empty_draft_is_rated_without_the_judge(empty: object) -> None:
+    """An empty draft gets rating 1 and a retry, and costs no judge call."""
+    judge = ScriptedJudge([4])
+    made = iter([empty, "an answer"])
+    outcome = SelfRefine(lambda _: next(made), judge).refine("what?")
+    assert [one.rating for one in outcome.attempts] == [1, 4]
+    assert [one.response for one in judge.samples] == ["an answer"]
+
+
+def test_an_empty_draft_is_told_to_the_generator() -> None:
+    """The retry after an empty draft says that it was empty."""
+    model = ScriptedModel(["", "an answer"])
+    SelfRefine(model, ScriptedJudge([4])).invoke("what?")
+    assert "empty" in model.prompts[1][-1].text
+
+
+def test_a_turn_that_calls_a_tool_is_not_judged() -> None:
+    """A chat model's tool call is handed on as it is, unjudged."""
+    judge = ScriptedJudge([1])
+    outcome = SelfRefine(ScriptedModel([call("it")]), judge).refine("what?")
+    assert outcome.answer is not None
+    assert outcome.answer.tool_calls[0]["args"] == {"subject": "it"}
+    assert (outcome.stop_reason, outcome.passed, judge.samples) == ("skipped", False, [])
+
+
+def test_a_conversation_that_ends_with_a_tool_is_answered() -> None:
+    """The next turn, with the tool's result, is judged; the judge sees the result."""
+    judge = ScriptedJudge([4])
+    asked = [
+        HumanMessage("what?"),
+        AIMessage("", tool_calls=[{"name": "lookup", "args": {}, "id": "1"}]),
+        ToolMessage("found", tool_call_id="1"),
+    ]
+    assert SelfRefine(ScriptedModel(["so it is"]), judge).invoke(asked).text == "so it is"
+    assert [one.content for one in judge.samples[0].steps] == ["", "found"]
+
+
+def test_a_function_cannot_change_the_conversation() -> None:
+    """A generator that empties the list it is given spoils nothing."""
+
+    def greedy(messages: list[BaseMessage]) -> str:
+        messages.clear()
+        return "answer"
+
+    judge = ScriptedJudge([(1, "again"), 4])
+    outcome = SelfRefine(greedy, judge).refine("what?")
+    assert texts(list(outcome.conversation)) == ["what?"]
+    assert [one.question for one in judge.samples] == ["what?", "what?"]
+
+
+def test_the_first_prompt_is_the_conversation_itself() -> None:
+    """The first attempt is sent the very messages that were asked."""
+    asked = [HumanMessage("what?", id="1", additional_kwargs={"mine": True})]
+    seen: list[list[BaseMessage]] = []
+    SelfRefine(lambda messages: seen.append(messages) or "yes", ScriptedJudge([4])).invoke(asked)
+    assert seen == [asked]
+
+
+def test_a_temperature_reaches_a_bound_chat_model() -> None:
+    """An override of the temperature is handed to a chat model, bound or not."""
+    model = ScriptedModel(["one", "two"])
+    policy = Policy(overrides={2: {"temperature": 0.9}})
+    SelfRefine(model.bind(stop=["x"]), ScriptedJudge([(1, "again"), 4]), policy=policy).invoke("what?")
+    assert [one.get("temperature") for one in model.settings] == [None, 0.9]
+
+
+@pytest.mark.parametrize("kind", ["function", "chain", "agent"])
+def test_a_temperature_for_what_has_none_is_refused(kind: str) -> None:
+    """An override of the temperature of anything but a chat model is an error that says what to do instead."""
+    refiner = SelfRefine(GENERATORS[kind](), ScriptedJudge([4]), overrides={1: {"temperature": 0.9}})
+    with pytest.raises(ConfigurationError, match=r"can be overridden for a chat model.*override model="):
+        refiner.invoke("hello")
+
+
+def test_a_stronger_model_takes_over() -> None:
+    """An override of the model answers from its attempt on, with the same prompt and feedback."""
+    weak, strong = ScriptedModel(["weak"]), ScriptedModel(["strong", "stronger"])
+    judge = ScriptedJudge([(1, "again"), (1, "again"), 4])
+    outcome = SelfRefine(weak, judge, overrides={2: {"model": strong}}).refine("what?")
+    assert [one.text for one in outcome.attempts] == ["weak", "strong", "stronger"]
+    assert texts(strong.prompts[0])[:2] == ["what?", "weak"]
+
+
+def test_a_judge_sees_only_the_original_question() -> None:
+    """The sample holds the conversation without the drafts and feedback of earlier attempts."""
+    seen: list[Sample] = []
+
+    def judge(sample: Sample) -> object:
+        seen.append(sample)
+        return (1, "again") if len(seen) == 1 else 4
+
+    SelfRefine(ScriptedModel(["one", "two"]), judge).invoke("what?")
+    assert [one.content for one in seen[1].messages] == ["what?", "two"]

@@ -1,0 +1,351 @@
+"""Nothing of a rejected draft leaves `SelfRefine`, alone, in a chain or in an outer graph (R10)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from operator import itemgetter
+from typing import Any, get_args
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core._api import LangChainDeprecationWarning
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableParallel
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import StreamMode
+
+from judges import Sample, Verdict
+from judges.sample import ToolCall
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefine
+
+Seen = list[Any]
+"""Everything that a client got to see through one door."""
+
+MARK = "Xq7Zdraft"
+GOOD = "a good answer"
+REFUSALS = 5
+MODES: tuple[Any, ...] = get_args(StreamMode)
+THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+@tool
+def lookup(subject: str) -> str:
+    """Look a subject up."""
+    return f"about {subject}"
+
+
+def drafts() -> list[str]:
+    """Give the drafts of one run: refused ones, each with the mark, then a good one."""
+    return [*(f"wrong {MARK} {number}" for number in range(1, REFUSALS + 1)), GOOD]
+
+
+def chain() -> Runnable[Any, Any]:
+    """Make a chain of a prompt, a chat model and a parser."""
+    prompt = ChatPromptTemplate([("system", "Answer."), MessagesPlaceholder("messages")])
+    return prompt | ScriptedModel(drafts(), cycle=True) | StrOutputParser()
+
+
+def function() -> Callable[[list[BaseMessage]], str]:
+    """Make a plain function of the messages that streams a model inside."""
+    model = ScriptedModel(drafts(), cycle=True)
+
+    def answer(messages: list[BaseMessage]) -> str:
+        return "".join(str(chunk.text) for chunk in model.stream(messages))
+
+    return answer
+
+
+def agent() -> object:
+    """Make an agent whose tool calls, tool results and answers all carry the mark until it is good."""
+    script: list[object] = []
+    for draft in drafts():
+        subject = MARK if MARK in draft else "it"
+        script += [ToolCall(name="lookup", args={"subject": subject}), draft]
+    return create_agent(ScriptedModel(script, cycle=True), tools=[lookup])
+
+
+GENERATORS: dict[str, Callable[[], object]] = {
+    "chat model": lambda: ScriptedModel(drafts(), cycle=True),
+    "chain": chain,
+    "function": function,
+    "agent": agent,
+}
+
+
+def refiner(kind: str, **settings: Any) -> SelfRefine:
+    """Make a refiner around a fresh generator of a kind, with a judge that quotes what it refuses."""
+
+    def say(sample: Sample) -> Verdict:
+        bad = MARK in (sample.response or "")
+        said = f"you said: {sample.response}"
+        return Verdict.rated(1 if bad else 4, rationale=said, feedback=said if bad else "")
+
+    return SelfRefine(GENERATORS[kind](), ScriptedJudge(say), max_attempts=REFUSALS + 1, **settings)
+
+
+def outer_chain(inner: SelfRefine) -> Runnable[Any, Any]:
+    """Put a refiner between a prompt and a parser."""
+    return ChatPromptTemplate([("user", "{question}")]) | inner | StrOutputParser()
+
+
+def outer_graph(inner: SelfRefine, checkpointer: Any = None) -> Any:
+    """Put a refiner into a node function of a graph over messages."""
+
+    def node(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [inner.invoke(state["messages"], config)]}
+
+    async def anode(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [await inner.ainvoke(state["messages"], config)]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("answer", RunnableLambda(node, anode))
+    graph.add_edge(START, "answer")
+    graph.add_edge("answer", END)
+    return graph.compile(checkpointer=checkpointer)
+
+
+async def collected(stream: AsyncIterator[Any]) -> Seen:
+    """Read an async stream to its end."""
+    return [one async for one in stream]
+
+
+ASKED: dict[str, Any] = {"messages": [("user", "what is it?")]}
+FILLED = {"question": "what is it?"}
+
+
+async def abatched(inner: SelfRefine) -> Seen:
+    """Open the door `abatch`."""
+    return await inner.abatch(["what is it?"] * 2, {"max_concurrency": 1})
+
+
+async def acompleted(inner: SelfRefine) -> Seen:
+    """Open the door `abatch_as_completed`."""
+    return [one async for one in inner.abatch_as_completed(["what is it?"])]
+
+
+DOORS: dict[str, Callable[[SelfRefine], Iterator[Any] | Awaitable[Any]]] = {
+    "invoke": lambda inner: iter([inner.invoke("what is it?")]),
+    "ainvoke": lambda inner: inner.ainvoke("what is it?"),
+    "stream": lambda inner: inner.stream("what is it?"),
+    "astream": lambda inner: collected(inner.astream("what is it?")),
+    "astream_events v1": lambda inner: collected(inner.astream_events("what is it?", version="v1")),
+    "astream_events v2": lambda inner: collected(inner.astream_events("what is it?", version="v2")),
+    "astream_log": lambda inner: collected(inner.astream_log("what is it?")),
+    "batch": lambda inner: iter(inner.batch(["what is it?"] * 2, {"max_concurrency": 1})),
+    "batch_as_completed": lambda inner: inner.batch_as_completed(["what is it?"]),
+    "abatch": abatched,
+    "abatch_as_completed": acompleted,
+    "transform": lambda inner: inner.transform(iter(["what is it?"])),
+    "chain invoke": lambda inner: iter([outer_chain(inner).invoke(FILLED)]),
+    "chain stream": lambda inner: outer_chain(inner).stream(FILLED),
+    "chain astream": lambda inner: collected(outer_chain(inner).astream(FILLED)),
+    "chain astream_events v1": lambda inner: collected(outer_chain(inner).astream_events(FILLED, version="v1")),
+    "chain astream_events v2": lambda inner: collected(outer_chain(inner).astream_events(FILLED, version="v2")),
+    "chain astream_log": lambda inner: collected(outer_chain(inner).astream_log(FILLED)),
+    "chain batch": lambda inner: iter(outer_chain(inner).batch([FILLED])),
+    "parallel astream_events": lambda inner: collected(
+        RunnableParallel(one=itemgetter("question") | inner).astream_events(FILLED, version="v2")
+    ),
+    "graph stream": lambda inner: outer_graph(inner).stream(ASKED, stream_mode=list(MODES), subgraphs=True),
+    "graph stream v2": lambda inner: outer_graph(inner).stream(
+        ASKED, stream_mode=list(MODES), subgraphs=True, version="v2"
+    ),
+    "graph astream": lambda inner: collected(
+        outer_graph(inner).astream(ASKED, stream_mode=list(MODES), subgraphs=True)
+    ),
+    "graph astream_events": lambda inner: collected(outer_graph(inner).astream_events(ASKED, version="v2")),
+    "kept graph stream": lambda inner: outer_graph(inner, InMemorySaver()).stream(
+        ASKED, THREAD, stream_mode=list(MODES), subgraphs=True
+    ),
+    "kept graph astream": lambda inner: collected(
+        outer_graph(inner, InMemorySaver()).astream(ASKED, THREAD, stream_mode=list(MODES), subgraphs=True)
+    ),
+    "kept graph astream_events": lambda inner: collected(
+        outer_graph(inner, InMemorySaver()).astream_events(ASKED, THREAD, version="v2")
+    ),
+    "with_config": lambda inner: inner.with_config(tags=["x"]).stream("what is it?"),
+    "with_retry": lambda inner: inner.with_retry().stream("what is it?"),
+    "with_fallbacks": lambda inner: inner.with_fallbacks([RunnableLambda(str)]).stream("what is it?"),
+}
+
+older = pytest.mark.filterwarnings(
+    f"ignore::{LangChainDeprecationWarning.__module__}.{LangChainDeprecationWarning.__name__}"
+)
+
+
+async def opened(door: str, inner: SelfRefine) -> str:
+    """Go through a door, sync or async, and write down all that is seen."""
+    seen = DOORS[door](inner)
+    return repr(list(seen) if isinstance(seen, Iterator) else await seen)
+
+
+def test_hundreds_of_refused_drafts_are_looked_for() -> None:
+    """The doors and generators below see at least 500 rejected drafts."""
+    assert len(GENERATORS) * len(DOORS) * REFUSALS >= 500
+
+
+@older
+@pytest.mark.parametrize("kind", GENERATORS)
+@pytest.mark.parametrize("door", DOORS)
+async def test_nothing_of_a_rejected_draft_is_seen(door: str, kind: str) -> None:
+    """A client sees the accepted answer and nothing of the drafts, tool calls and feedback before it."""
+    seen = await opened(door, refiner(kind))
+    assert GOOD in seen
+    assert MARK not in seen
+
+
+@older
+@pytest.mark.parametrize("kind", GENERATORS)
+@pytest.mark.parametrize("door", ["invoke", "astream", "astream_events v2", "astream_log"])
+async def test_nothing_is_seen_under_a_checkpointer(door: str, kind: str) -> None:
+    """The same where the refiner has a checkpointer of its own."""
+    inner = refiner(kind, checkpointer=InMemorySaver())
+    kept: Any = inner.with_config(THREAD)
+    seen = await opened(door, kept)
+    assert GOOD in seen
+    assert MARK not in seen
+    assert MARK not in repr((inner.graph.get_state(THREAD), list(inner.graph.get_state_history(THREAD))))
+
+
+def test_a_stream_is_the_answer_in_one_chunk() -> None:
+    """The stream has one chunk: the accepted answer, whole, with its metadata."""
+    (chunk,) = refiner("chat model").stream("what is it?")
+    assert isinstance(chunk, AIMessageChunk)
+    assert (chunk.text, chunk.chunk_position) == (GOOD, "last")
+    assert chunk.response_metadata["refine"]["passed"] is True
+
+
+async def test_an_async_stream_is_the_answer_in_one_chunk() -> None:
+    """The same without blocking."""
+    (chunk,) = [one async for one in refiner("agent").astream("what is it?")]
+    assert isinstance(chunk, AIMessageChunk)
+    assert chunk.text == GOOD
+
+
+def test_a_streamed_answer_is_the_invoked_one() -> None:
+    """The chunk holds what the message holds: tool calls, usage and content blocks."""
+    answer = AIMessage(
+        [{"type": "text", "text": "see"}],
+        tool_calls=[{"name": "lookup", "args": {"subject": "x"}, "id": "1"}],
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+        additional_kwargs={"mine": 1},
+        name="bot",
+    )
+    (chunk,) = SelfRefine(lambda _: answer, ScriptedJudge([4])).stream("what?")
+    for field in ("content", "tool_calls", "usage_metadata", "additional_kwargs", "name"):
+        assert getattr(chunk, field) == getattr(answer, field)
+
+
+def test_an_outer_parser_streams_the_answer() -> None:
+    """A parser after a refiner streams the text of the answer."""
+    assert "".join(outer_chain(refiner("chat model")).stream(FILLED)) == GOOD
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["plain", "kept"])
+def test_an_outer_messages_stream_has_the_answer_once(checkpointer: Any) -> None:
+    """A graph around a refiner streams one message, the one that is kept in its state."""
+    made = outer_graph(refiner("agent"), checkpointer)
+    seen = list(made.stream(ASKED, THREAD, stream_mode=["messages", "values"], subgraphs=True))
+    told = [payload[0] for _, mode, payload in seen if mode == "messages"]
+    kept = [payload for place, mode, payload in seen if mode == "values" and place == ()][-1]["messages"][-1]
+    assert [(one.text, one.id) for one in told] == [(GOOD, kept.id)]
+
+
+def told(events: list[Any]) -> list[tuple[str, int | None]]:
+    """List the custom events by name and attempt."""
+    custom = [one for one in events if one["event"] == "on_custom_event"]
+    return [(one["name"], one["data"].get("attempt")) for one in custom]
+
+
+ORDER = [("refine.attempt", 1), ("refine.verdict", 1), ("refine.attempt", 2), ("refine.verdict", 2)]
+
+
+async def test_progress_goes_out_as_custom_events() -> None:
+    """`astream_events` tells each attempt, each verdict and the end, in order and once."""
+    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
+    events = await collected(inner.astream_events("what?", version="v2"))
+    assert told(events) == [*ORDER, ("refine.finish", None)]
+
+
+async def test_progress_goes_out_under_a_checkpointer() -> None:
+    """The same where the refiner runs its graph."""
+    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]), checkpointer=InMemorySaver())
+    events = await collected(inner.astream_events("what?", THREAD, version="v2"))
+    assert told(events) == [*ORDER, ("refine.finish", None)]
+
+
+async def test_progress_goes_out_through_an_outer_chain() -> None:
+    """A chain around a refiner passes the progress on."""
+    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
+    events = await collected(outer_chain(inner).astream_events(FILLED, version="v2"))
+    assert told(events) == [*ORDER, ("refine.finish", None)]
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "kept"])
+async def test_progress_goes_out_once_through_an_outer_graph(*, checkpointed: bool) -> None:
+    """The events of a graph around a refiner hold the progress once."""
+    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
+    graph = outer_graph(inner, InMemorySaver() if checkpointed else None)
+    events = await collected(graph.astream_events(ASKED, THREAD, version="v2"))
+    assert told(events) == [*ORDER, ("refine.finish", None)]
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "kept"])
+def test_progress_reaches_an_outer_custom_stream_once(*, checkpointed: bool) -> None:
+    """The custom stream of a graph around a refiner holds the progress once."""
+    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
+    graph = outer_graph(inner, InMemorySaver() if checkpointed else None)
+    events = [event for _, event in graph.stream(ASKED, THREAD, stream_mode="custom", subgraphs=True)]
+    assert [(one["event"], one.get("attempt")) for one in events] == [
+        ("attempt", 1),
+        ("verdict", 1),
+        ("attempt", 2),
+        ("verdict", 2),
+        ("finish", None),
+    ]
+
+
+async def test_shown_drafts_go_out_as_events_and_are_discarded() -> None:
+    """With `show_drafts` each draft is an event, and a refused one is followed by its discard."""
+    inner = SelfRefine(ScriptedModel([f"wrong {MARK}", GOOD]), ScriptedJudge([1, 4]), show_drafts=True)
+    events = await collected(inner.astream_events("what?", version="v2"))
+    assert told(events) == [
+        ("refine.attempt", 1),
+        ("refine.draft", 1),
+        ("refine.verdict", 1),
+        ("refine.discard", 1),
+        ("refine.attempt", 2),
+        ("refine.draft", 2),
+        ("refine.verdict", 2),
+        ("refine.finish", None),
+    ]
+    assert MARK not in repr([one for one in events if one["name"] != "refine.draft"])
+
+
+def test_shown_drafts_are_not_in_the_stream_of_answers() -> None:
+    """With `show_drafts` the stream proper is still the answer alone."""
+    inner = SelfRefine(ScriptedModel([f"wrong {MARK}", GOOD]), ScriptedJudge([1, 4]), show_drafts=True)
+    assert [one.text for one in inner.stream("what?")] == [GOOD]
+
+
+def test_an_error_quotes_no_draft() -> None:
+    """The error of an exhausted run quotes neither drafts nor feedback; the record is on the exception alone."""
+    inner = refiner("chat model", on_exhausted="raise", success_rating=4)
+    judge = ScriptedJudge([(1, f"not {MARK}")], cycle=True)
+    refused = SelfRefine(ScriptedModel([f"wrong {MARK}"], cycle=True), judge, on_exhausted="raise")
+    with pytest.raises(Exception, match="no answer may be released") as raised:
+        refused.invoke("what?")
+    assert MARK not in f"{raised.value} {raised.value!r}"
+    assert GOOD in inner.invoke("what?").text
+
+
+def test_a_closed_stream_leaves_nothing_running() -> None:
+    """A client that goes away after the answer leaves nothing open."""
+    stream = refiner("chat model").stream("what?")
+    assert isinstance(next(stream), AIMessage)
+    assert next(stream, None) is None

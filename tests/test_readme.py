@@ -1,0 +1,77 @@
+"""The README: every snippet runs, prints what it says, and every command exists."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.model_server import Reply, serving, tools_of
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+
+
+def _helpful(asked: dict[str, Any]) -> Reply:
+    if "Assessment" in tools_of(asked):
+        return Reply(calls=(("Assessment", {"rationale": "Complete.", "rating": 4, "feedback": ""}),))
+    return Reply("git reset --soft HEAD~1")
+
+
+def _run(snippet: str) -> list[str]:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(snippet, "README.md", "exec"), {"__name__": "readme"})  # noqa: S102 - the README is ours
+    return printed.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS[1:], ids=lambda text: text.split("\n")[0])
+def test_a_snippet_runs_and_prints_what_its_comments_say(snippet: str) -> None:
+    """Each python block runs as it stands; each print has its output in a comment behind it."""
+    expected = re.findall(r"^print\(.*\)  # (.*)$", snippet, re.MULTILINE)
+    assert expected
+    assert _run(snippet) == expected
+
+
+def test_the_first_example_runs_on_a_real_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example with models by name runs through the OpenAI client, here against a server on loopback."""
+    with serving(_helpful) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        assert _run(SNIPPETS[0]) == ["git reset --soft HEAD~1", "4"]
+    assert [asked["model"] for asked in server.requests] == ["gpt-5-mini", "gpt-5"]
+
+
+def test_the_first_example_is_short() -> None:
+    """The first screen holds an example of at most 15 lines."""
+    assert len(SNIPPETS[0].strip().splitlines()) <= 15
+
+
+def test_the_two_commands_come_first() -> None:
+    """The demo and the tests each take one command, within the first screen."""
+    first_screen = "\n".join(README.splitlines()[:35])
+    assert "pip install uv && uv run python -m demos.weather" in first_screen
+    assert "pip install uv && uv run pytest" in first_screen
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    """Every `python -m` module can be found, and `refine evaluate` knows every option shown."""
+    modules = set(re.findall(r"python -m ([\w.]+)", README))
+    assert {"demos.weather", "demos.chat", "demos.offline", "tests.bench"} <= modules
+    for module in modules:
+        place = ROOT / module.replace(".", "/")
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
+    shown = next(shlex.split(line) for line in COMMANDS if line.startswith("refine evaluate"))
+    told = subprocess.run(
+        [sys.executable, "-m", "refine.cli", "evaluate", "--help"], capture_output=True, text=True, check=True
+    )
+    assert [option for option in shown if option.startswith("--") and option not in told.stdout] == []
