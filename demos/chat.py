@@ -16,8 +16,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from demos.models import add_model_options, models_of, told
-from demos.terminal import Options, Screen, carried_out, complain, counted, screen
+from demos.command import Options, add_model_options, carried_out, complain, models_of, told
+from demos.screen import Screen, counted, screen
 from graphs import Unanswered
 from graphs.augment import MARK
 from judges import Helpfulness, Length

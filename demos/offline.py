@@ -11,7 +11,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from demos.terminal import Options, Screen, carried_out, pips, screen
+from demos.command import Options, carried_out
+from demos.screen import Screen, pips, screen
 from demos.weather import rule
 from demos.weather.agent import weather_agent
 from judges import ConfigurationError, Judge, Verdict

@@ -34,6 +34,7 @@ from graphs.tracing import watched
 from judges.allowance import priced, within
 from judges.errors import ConfigurationError
 from judges.judge import Judge
+from judges.models.retrying import kind_of
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
@@ -144,7 +145,7 @@ class Loop:
         if isinstance(came_back, DeadlinePassed):
             return self._to_finish(refinement.stopped("deadline", "the generator took too long", now=now))
         if isinstance(came_back, Exception):
-            told = f"{type(came_back).__name__} from the generator on attempt {refinement.number}"
+            told = f"{kind_of(came_back)} from the generator on attempt {refinement.number}"
             failed = refinement.stopped("generator_failed", told, now=now)
             if failed.ending == "nothing":
                 raise GeneratorFailed(told, Outcome.of(failed, messages, None, now=now)) from came_back
@@ -163,14 +164,14 @@ class Loop:
         )
 
     def judge(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move | Call:
-        """Ask the judge about the draft."""
+        """Ask the judge about the draft, within what the budget leaves; a judge that asks no model costs nothing."""
         now = time.time()
         attempt = refinement.attempts[-1]
         if not attempt.text.strip():
             return self._judged(refinement, empty_answer())
-        limit = refinement.limit_reached(now)
-        if limit is not None:
-            return self._to_finish(refinement.stopped(*limit, now=now))
+        left = refinement.seconds_left(now)
+        if left is not None and left <= 0:
+            return self._to_finish(refinement.stopped("deadline", "it passed before the judge was asked", now=now))
         sample = sample_of(messages, attempt, refinement.evidence)
         allowance = refinement.allowance(now)
         quiet = hidden.quiet(config)
@@ -186,7 +187,7 @@ class Loop:
         return Call(
             run=run,
             arun=arun,
-            seconds=refinement.seconds_left(now),
+            seconds=left,
             config=quiet,
             settle=lambda came_back, _: self._judged(refinement, _as_verdict(came_back)),
         )
@@ -276,11 +277,11 @@ class Loop:
             "tokens": attempt.usage.tokens,
             "latency_s": round(attempt.latency_s, 6),
         }
-        shown = Event("draft", {"attempt": attempt.number}, {"text": attempt.text}, logged=False, show=True)
-        return (
-            Event("attempt", figures, {"text": attempt.text}),
-            *((shown,) if self.policy.show_drafts else ()),
-        )
+        told = Event("attempt", figures, {"text": attempt.text})
+        if not self.policy.show_drafts:
+            return (told,)
+        texts = {"text": attempt.text, "tools": attempt.tools}
+        return told, Event("draft", {"attempt": attempt.number}, texts, logged=False, show=True)
 
     def _judged_events(self, refinement: Refinement) -> tuple[Event, ...]:
         attempt = refinement.attempts[-1]
@@ -295,7 +296,8 @@ class Loop:
             "tokens": verdict.usage.tokens,
             "latency_s": round(verdict.latency_s, 6),
         }
-        told = Event("verdict", figures, {"rationale": verdict.rationale, "feedback": verdict.feedback})
+        texts = {"rationale": verdict.rationale, "feedback": verdict.feedback}
+        told = Event("verdict", figures, texts, show=self.policy.show_drafts)
         released = refinement.done and refinement.chosen is attempt
         return (told, _discard(attempt)) if self.policy.show_drafts and not released else (told,)
 

@@ -59,7 +59,8 @@ class Policy(BaseModel):
         skip: Returns an answer unjudged where it says so. Turns that call a tool are always skipped.
         sample_rate: Share of questions that are judged at all, 0 to 1; the rest is returned unjudged.
         shadow: Judge and log, but return the first draft whatever the verdict.
-        show_drafts: Send drafts out as progress events, each ended by a discard event unless it is the answer.
+        show_drafts: Send drafts, their tool calls and the verdicts' words out as progress events, each draft ended
+            by a discard event unless it is the answer.
         log_texts: Write drafts, rationale and feedback to the log.
 
     Raises:

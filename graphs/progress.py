@@ -31,7 +31,7 @@ class Event:
 
     name: str
     figures: dict[str, Any] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, Any] = field(default_factory=dict)
     streamed: bool = True
     logged: bool = True
     show: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from graphs.policy import Policy
@@ -70,6 +70,17 @@ class Attempt(BaseModel):
     def feedback(self) -> str:
         """What the judge wants changed; empty where it said nothing."""
         return "" if self.verdict is None else self.verdict.feedback
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """Tool calls of this attempt in order: `name`, `args`, and `result`, the text that came back, or None."""
+        results = {one.tool_call_id: str(one.text) for one in self.steps if isinstance(one, ToolMessage)}
+        return [
+            {"name": call["name"], "args": call["args"], "result": results.get(call["id"] or "")}
+            for message in self.steps
+            if isinstance(message, AIMessage)
+            for call in message.tool_calls
+        ]
 
     def to_state(self) -> dict[str, Any]:
         """Give the attempt as plain data and LangChain messages, for a checkpoint."""

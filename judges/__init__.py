@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from judges.guard import no_model_requests
     from judges.judge import Judge
     from judges.models import JudgeModel
+    from judges.models.langchain import chat_model
     from judges.panel import Cascade, Panel, Repeat
     from judges.registry import load
     from judges.rubric import Helpfulness, Rubric
@@ -44,6 +45,7 @@ _HOMES = {
     "Usage": "verdict",
     "Verdict": "verdict",
     "as_judge": "coerce",
+    "chat_model": "models.langchain",
     "load": "registry",
     "no_model_requests": "guard",
 }
@@ -74,6 +76,7 @@ __all__ = [
     "Usage",
     "Verdict",
     "as_judge",
+    "chat_model",
     "load",
     "no_model_requests",
 ]

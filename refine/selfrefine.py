@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, Durability
 
@@ -126,12 +126,19 @@ class SelfRefine(Runnable[Question, AIMessage]):
             JudgeFailed: If the judge gave no verdict and `on_judge_error="raise"`.
             InputError: If there is nothing to answer.
         """
+        outcomes: list[Outcome] = []
+
+        def run(asked: Any, config: RunnableConfig) -> AIMessage | None:
+            outcomes.append(self._outcome(asked, config))
+            return outcomes[0].answer
+
         try:
-            return self._outcome(_asked(input, evidence), ensure_config(config))
+            self._call_with_config(run, _asked(input, evidence), config)  # type: ignore[arg-type]  # as in `invoke`
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
             return unanswered.outcome
+        return outcomes[0]
 
     async def arefine(
         self,
@@ -141,12 +148,19 @@ class SelfRefine(Runnable[Question, AIMessage]):
         evidence: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Answer a question without blocking and give the whole record; otherwise as `refine`."""
+        outcomes: list[Outcome] = []
+
+        async def run(asked: Any, config: RunnableConfig) -> AIMessage | None:
+            outcomes.append(await self._aoutcome(asked, config))
+            return outcomes[0].answer
+
         try:
-            return await self._aoutcome(_asked(input, evidence), ensure_config(config))
+            await self._acall_with_config(run, _asked(input, evidence), config)  # type: ignore[arg-type]  # as above
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
             return unanswered.outcome
+        return outcomes[0]
 
     def stream(
         self,

@@ -207,9 +207,7 @@ def in_a_fresh_process(code: str) -> tuple[float, list[str]]:
         f"loaded = sorted({{name.partition('.')[0] for name in sys.modules}} & {set(MODEL_FRAMEWORKS)})\n"
         "print(json.dumps([took, loaded]))"
     )
-    done = subprocess.run(  # noqa: S603 - our own interpreter, our own code
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     took, loaded = json.loads(done.stdout)
     return took, loaded
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Sequence
-from functools import partial
-
-from langchain_core.runnables import RunnableLambda
 
 from demos import weather
-from demos.models import add_model_options, models_of, told
-from demos.terminal import Options, Screen, carried_out, complain, screen
+from demos.command import Options, add_model_options, carried_out, complain, models_of, told
+from demos.screen import Screen, counted, screen
 from demos.weather import rule
 from demos.weather.agent import scripted_model, weather_agent
 from demos.weather.show import Live, as_json, show_result
-from judges import ConfigurationError, Helpfulness, Judge
+from judges import ConfigurationError, Helpfulness
 from refine import Outcome, SelfRefine
 
 _PROG = "demos.weather"
@@ -58,7 +55,8 @@ def _run(options: argparse.Namespace) -> int:
         outcome = refiner.refine(options.question)
     else:
         _introduce(shown, options, seed)
-        outcome = _watched(refiner, options.question, shown, judge)
+        with shown.waiting("working"):
+            outcome = refiner.refine(options.question, {"callbacks": [Live(shown)]})
     unreachable = _unreachable(outcome)
     if unreachable:
         return complain(_PROG, unreachable)
@@ -73,18 +71,11 @@ def _run(options: argparse.Namespace) -> int:
 def _introduce(shown: Screen, options: argparse.Namespace, seed: int) -> None:
     shown.line("A weather agent with a broken thermometer, and a judge that notices", "strong")
     shown.line(told(options), "dim")
-    rules = f"Accepted from {options.success_rating} of 4, at most {options.max_attempts} attempts"
-    shown.line(f"{rules}; repeat this run with --seed {seed}.", "dim")
+    rules = f"Accepted from {options.success_rating} of 4, at most {counted(options.max_attempts, 'attempt')}"
+    shown.line(f"{rules}; --seed {seed} measures the same again.", "dim")
     shown.line()
     shown.entry("question", options.question, "strong")
     shown.line()
-
-
-def _watched(refiner: SelfRefine, question: str, shown: Screen, judge: Judge) -> Outcome:
-    """Run with the screen as a listener; a runnable around `refine` gives its events a run to belong to."""
-    run = RunnableLambda(partial(refiner.refine), name="weather")
-    with shown.waiting("working"):
-        return run.invoke(question, {"callbacks": [Live(shown, judge=judge.name)]})
 
 
 def _unreachable(outcome: Outcome) -> str:

@@ -5,83 +5,43 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, ToolMessage
 
-from demos.terminal import Screen, counted, pips, tone_of
-from judges import Verdict
+from demos.screen import Screen, counted, pips, tone_of
 from refine import Attempt, Outcome
 
 
 class Live(BaseCallbackHandler):
-    """Writes each attempt while it is made: tool calls, the draft, the verdict.
-
-    Drafts and verdicts arrive as the loop's progress events (`show_drafts=True`). Tool calls, and the words of
-    the verdict, arrive as runs of the tools and of the judge, as they would in a trace.
+    """Writes each attempt while it is made: tool calls, the draft, the verdict, from the loop's progress events.
 
     Args:
         screen: Where to write.
-        judge: Name of the judge, whose run tells the verdict.
     """
 
     run_inline = True
 
-    def __init__(self, screen: Screen, *, judge: str) -> None:
+    def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._judge = judge
-        self._begun = 0
-        self._attempt = 1
-        self._calls: dict[UUID, str] = {}
-        self._judging: UUID | None = None
-        self._said = Verdict.without_score("judge_failed")
-
-    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **told: Any) -> None:
-        """Remember what a tool was called with."""
-        del input_str
-        self._calls[run_id] = _call(serialized.get("name", "tool"), told.get("inputs") or {})
-
-    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Write a tool call and its result."""
-        self._begin()
-        self._screen.entry("tool", f"{self._calls.pop(run_id, 'tool')} → {getattr(output, 'text', output)}")
-
-    def on_chain_start(
-        self, serialized: dict[str, Any], inputs: dict[str, Any], *, run_id: UUID, **told: Any
-    ) -> None:
-        """Notice the judge."""
-        del serialized, inputs
-        if told.get("name") == self._judge:
-            self._judging = run_id
-
-    def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **_: Any) -> None:
-        """Keep what the judge said until the loop has decided upon it."""
-        if run_id == self._judging:
-            self._said = Verdict.model_validate(outputs)
 
     def on_custom_event(self, name: str, data: Any, **_: Any) -> None:
         """Write a draft, or the verdict on it."""
         if name == "refine.draft":
-            self._begin()
+            self._screen.rule(f"attempt {data['attempt']}")
+            for tool in data["tools"]:
+                self._screen.entry("tool", f"{_call(tool['name'], tool['args'])} → {tool['result']}")
             self._screen.entry("draft", data["text"])
         elif name == "refine.verdict":
             self._verdict(data)
 
-    def _begin(self) -> None:
-        if self._begun < self._attempt:
-            self._begun = self._attempt
-            self._screen.rule(f"attempt {self._attempt}")
-
-    def _verdict(self, figures: Mapping[str, Any]) -> None:
-        rating = figures["rating"]
-        decided = "accepted" if figures["accepted"] else "refused"
+    def _verdict(self, told: Mapping[str, Any]) -> None:
+        rating = told["rating"]
+        decided = "accepted" if told["accepted"] else "refused"
         shown = f"{pips(rating)}  {rating} of 4, {decided}"
-        self._screen.entry("rating", shown if rating else f"none ({figures['unscored']})", tone_of(rating))
-        for label, text in (("why", self._said.rationale), ("feedback", self._said.feedback)):
+        self._screen.entry("rating", shown if rating else f"none ({told['unscored']})", tone_of(rating))
+        for label, text in (("why", told["rationale"]), ("feedback", told["feedback"])):
             if text and rating:
                 self._screen.entry(label, text)
-        self._attempt += 1
 
 
 def _call(name: str, args: Mapping[str, Any]) -> str:
@@ -133,20 +93,9 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "feedback": attempt.feedback,
         "rationale": "" if verdict is None else verdict.rationale,
         "unscored": None if verdict is None else verdict.unscored,
-        "tools": _tools(attempt),
+        "tools": attempt.tools,
         "usage": attempt.usage.model_dump(mode="json"),
         "latency_s": round(attempt.latency_s, 6),
         "judge_usage": None if verdict is None else verdict.usage.model_dump(mode="json"),
         "judge_latency_s": None if verdict is None else round(verdict.latency_s, 6),
     }
-
-
-def _tools(attempt: Attempt) -> list[dict[str, Any]]:
-    """List an attempt's tool calls, each with its result."""
-    results = {one.tool_call_id: one.text for one in attempt.steps if isinstance(one, ToolMessage)}
-    return [
-        {"name": call["name"], "args": call["args"], "result": results.get(call["id"] or "")}
-        for message in attempt.steps
-        if isinstance(message, AIMessage)
-        for call in message.tool_calls
-    ]

@@ -129,7 +129,7 @@ def _send(model: JudgeModel, letter: Letter) -> RawReply:
     try:
         try:
             reply = model.send(letter)
-        except Exception as first:
+        except Exception as first:  # noqa: BLE001 - raised again unless it may pass
             reply = retrying.persist(partial(model.send, letter), first, model.retries)
     except (ConfigurationError, AskFailed):
         raise
@@ -143,7 +143,7 @@ async def _asend(model: JudgeModel, letter: Letter) -> RawReply:
     try:
         try:
             reply = await model.asend(letter)
-        except Exception as first:
+        except Exception as first:  # noqa: BLE001 - raised again unless it may pass
             reply = await retrying.apersist(partial(model.asend, letter), first, model.retries)
     except (ConfigurationError, AskFailed):
         raise
@@ -154,12 +154,10 @@ async def _asend(model: JudgeModel, letter: Letter) -> RawReply:
 
 def _failure(error: Exception, model: JudgeModel) -> AskFailed:
     """Map a provider's error; one raised by its own parser means that the model did reply."""
-    status = retrying.status_of(error)
-    told = type(error).__name__ if status is None else f"{type(error).__name__} (status {status})"
     unreadable = any(kind.__name__ in _UNREADABLE_NAMES for kind in type(error).__mro__)
     return AskFailed(
         "invalid_output" if unreadable else "judge_failed",
-        f"{told} from {model.name}",
+        f"{retrying.kind_of(error)} from {model.name}",
         usage=Usage(calls=1),
         raw=str(getattr(error, "llm_output", None) or ""),
     )

@@ -6,6 +6,7 @@ LangChain is imported when a model is first asked, never with this module.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -184,12 +185,22 @@ class NamedModel:
         return other == self.name or (isinstance(told, str) and told == self.name.partition(":")[2])
 
 
-def chat_model(name: str, **settings: Any) -> BaseChatModel:
+def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> BaseChatModel:
     """Create the chat model that a `"provider:model"` string names.
+
+    Args:
+        name: The string.
+        base_url: Address of an OpenAI-compatible server that has the model; the provider is then OpenAI, may be
+            left out of the name, and a key is needed only if the server asks for one.
+        settings: What the provider's class takes, for instance `temperature=0.7`.
 
     Raises:
         ConfigurationError: If the provider is unknown, its package or its key is missing.
     """
+    if base_url is not None:
+        key = os.environ.get("OPENAI_API_KEY") or "none-needed"
+        settings = {"api_key": key, **settings, "base_url": base_url}
+        name = f"openai:{name.removeprefix('openai:')}"
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415 - an extra, opened on demand
     except ImportError as error:

@@ -119,6 +119,12 @@ def status_of(error: BaseException) -> int | None:
     return next((int(status) for status in found if isinstance(status, int)), None)
 
 
+def kind_of(error: BaseException) -> str:
+    """Name an error by its class and status; never by its message, which may hold a key or a prompt."""
+    status = status_of(error)
+    return type(error).__name__ if status is None else f"{type(error).__name__} (status {status})"
+
+
 class wait_as_told(wait_base):  # noqa: N801 - tenacity's strategies are named like functions
     """Wait as the provider's `Retry-After` says, at most `LONGEST_WAIT_S`; where it says nothing, as `other`."""
 

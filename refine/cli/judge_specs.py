@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -83,9 +82,6 @@ def _loaded(spec: str, name: str, settings: dict[str, Any]) -> Judge:
 
 def _chat_model(name: str, base_url: str | None) -> object:
     """Create the model now, so that a missing package or key is told before a run begins."""
-    from judges.models.langchain import chat_model  # noqa: PLC0415 - leads to LangChain
+    from judges import chat_model  # noqa: PLC0415 - leads to LangChain
 
-    if base_url is None:
-        return chat_model(name, max_retries=0)
-    settings = {} if os.environ.get("OPENAI_API_KEY") else {"api_key": "none-needed"}
-    return chat_model(f"openai:{name.removeprefix('openai:')}", base_url=base_url, max_retries=0, **settings)
+    return chat_model(name, base_url=base_url, max_retries=0)

@@ -235,7 +235,7 @@ def test_without_langchain_the_missing_extra_is_named(weather: Run, monkeypatch:
 
 def test_it_runs_as_a_module_without_colour() -> None:
     """`python -m demos.weather` with NO_COLOR prints no escape sequence, and exits with 0."""
-    ran = subprocess.run(  # noqa: S603 - our own command
+    ran = subprocess.run(
         [sys.executable, "-m", "demos.weather", "--seed", str(REFUSED_FIRST)],
         capture_output=True,
         text=True,

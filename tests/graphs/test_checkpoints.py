@@ -320,7 +320,11 @@ def test_selfrefine_waits_for_a_human(tmp_path: Path) -> None:
     """`refine` of an exhausted run gives an interrupted outcome without an answer; a `Command` resumes it."""
     with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as saver:
         refiner = SelfRefine(
-            ScriptedModel(["draft"]), ScriptedJudge([2]), checkpointer=saver, max_attempts=1, on_exhausted="interrupt"
+            ScriptedModel(["draft"]),
+            ScriptedJudge([2]),
+            checkpointer=saver,
+            max_attempts=1,
+            on_exhausted="interrupt",
         )
         waiting = refiner.refine("first question", THREAD)
         assert (waiting.answer, waiting.stop_reason, waiting.detail) == (None, "interrupted", "max_attempts")
@@ -333,7 +337,11 @@ async def test_selfrefine_waits_for_a_human_async(tmp_path: Path) -> None:
     """The same without blocking, with the answer alone."""
     async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as saver:
         refiner = SelfRefine(
-            ScriptedModel(["draft"]), ScriptedJudge([2]), checkpointer=saver, max_attempts=1, on_exhausted="interrupt"
+            ScriptedModel(["draft"]),
+            ScriptedJudge([2]),
+            checkpointer=saver,
+            max_attempts=1,
+            on_exhausted="interrupt",
         )
         waiting = await refiner.arefine("first question", THREAD)
         answer = await refiner.ainvoke(Command(resume="accept"), THREAD)
@@ -420,7 +428,12 @@ def test_no_class_of_ours_is_named_in_what_is_stored(tmp_path: Path) -> None:
     crowded(path := tmp_path / "checkpoints.sqlite")
     rows = stored(path)
     assert {kind for kind, _ in rows} <= {"msgpack", "null", "empty"}
-    named = [name for name in (b"graphs.", b"judges.", b"refine.", b"judges", b"pydantic") for _, row in rows if name in row]
+    named = [
+        name
+        for name in (b"graphs.", b"judges.", b"refine.", b"judges", b"pydantic")
+        for _, row in rows
+        if name in row
+    ]
     assert named == []
 
 
@@ -457,7 +470,7 @@ CHILD = textwrap.dedent(
 def child(path: Path, command: str, *, strict: bool) -> str:
     """Run a step of the loop in a process of its own, strict or not, and give the state as it reads it."""
     settings = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": str(strict).lower(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(  # noqa: S603 - this interpreter, with arguments of ours
+    done = subprocess.run(
         [sys.executable, "-c", CHILD, str(path), command],
         env=settings,
         capture_output=True,

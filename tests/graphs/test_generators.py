@@ -341,7 +341,9 @@ def test_a_tool_may_ask_a_human_in_every_attempt() -> None:
 
 def test_a_waiting_tool_is_an_interrupted_outcome() -> None:
     """`refine` of a loop that waits for a tool's human gives an interrupted outcome, and goes on from there."""
-    agent = create_agent(ScriptedModel([ToolCall(name="approve", args={"action": "pay"}), "paid"]), tools=[approve])
+    agent = create_agent(
+        ScriptedModel([ToolCall(name="approve", args={"action": "pay"}), "paid"]), tools=[approve]
+    )
     refiner = SelfRefine(agent, ScriptedJudge([4]), checkpointer=InMemorySaver())
     waiting = refiner.refine("pay it", THREAD)
     assert (waiting.answer, waiting.stop_reason) == (None, "interrupted")
@@ -350,7 +352,9 @@ def test_a_waiting_tool_is_an_interrupted_outcome() -> None:
 
 def test_a_tool_cannot_ask_a_human_without_a_checkpointer() -> None:
     """Without a checkpointer there is nothing to resume, which is told rather than judged."""
-    agent = create_agent(ScriptedModel([ToolCall(name="approve", args={"action": "pay"}), "paid"]), tools=[approve])
+    agent = create_agent(
+        ScriptedModel([ToolCall(name="approve", args={"action": "pay"}), "paid"]), tools=[approve]
+    )
     with pytest.raises(ConfigurationError, match="give the checkpointer to the "):
         SelfRefine(agent, ScriptedJudge([4])).invoke("pay it")
 
@@ -367,7 +371,9 @@ CONTEXTS = [Document("a text", metadata={"source": "a.txt"}), Document("another"
 
 
 @pytest.mark.parametrize("answer_key", ["answer", "output", "response", "result", "text"])
-@pytest.mark.parametrize("context_key", ["context", "contexts", "retrieved_contexts", "source_documents", "documents"])
+@pytest.mark.parametrize(
+    "context_key", ["context", "contexts", "retrieved_contexts", "source_documents", "documents"]
+)
 def test_contexts_of_a_rag_chain_reach_the_judge(answer_key: str, context_key: str) -> None:
     """A mapping of an answer and the documents behind it hands the documents to the judge."""
     judge = ScriptedJudge([4])

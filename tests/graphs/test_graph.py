@@ -157,7 +157,9 @@ def test_a_second_turn_without_a_message_is_refused() -> None:
         graph.invoke({"messages": []}, config)
 
 
-@pytest.mark.parametrize("last", [HumanMessage("what?"), ToolMessage("42", tool_call_id="1"), SystemMessage("go on")])
+@pytest.mark.parametrize(
+    "last", [HumanMessage("what?"), ToolMessage("42", tool_call_id="1"), SystemMessage("go on")]
+)
 def test_any_other_last_message_is_answered(last: Any) -> None:
     """A user, a tool or a system message may come last."""
     assert loop().invoke({"messages": [last]})["messages"][-1].text == "two"

@@ -7,9 +7,7 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,68 +16,23 @@ from typer.testing import CliRunner, Result
 
 from judges.offline import Row
 from refine.cli.app import app
+from tests.model_server import ModelServer, Reply, serving
 
 ROOT = Path(__file__).parents[2]
 
 
-class _ChatCompletions(BaseHTTPRequestHandler):
-    """An OpenAI-compatible server that rates an answer by the digits in it; `broken` in it gets no rating."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        assert isinstance(self.server, ModelServer)
-        self.server.requests.append({**asked, "path": self.path, "key": self.headers["authorization"]})
-        judged = asked["messages"][-1]["content"]
-        found = re.search(r'"answer": "rate me (\d)"', judged)
-        rating = int(found.group(1)) if found else 9
-        arguments = json.dumps({"rationale": "It says so.", "rating": rating, "feedback": "Say more."})
-        call = {"id": "c1", "type": "function", "function": {"name": "Assessment", "arguments": arguments}}
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        reply = {
-            "id": "r1",
-            "object": "chat.completion",
-            "created": 0,
-            "model": asked["model"],
-            "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
-        }
-        body = json.dumps(reply).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
-        """Keep quiet."""
-
-
-class ModelServer(ThreadingHTTPServer):
-    """Serves chat completions on loopback, and remembers what was asked."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _ChatCompletions)
-        self.requests: list[dict[str, Any]] = []
-
-    @property
-    def url(self) -> str:
-        """Base URL for clients."""
-        return f"http://127.0.0.1:{self.server_port}/v1"
+def _rated(asked: dict[str, Any]) -> Reply:
+    """Rate an answer by the digit in it; one that has none gets a rating outside of the scale."""
+    found = re.search(r'"answer": "rate me (\d)"', asked["messages"][-1]["content"])
+    rating = int(found.group(1)) if found else 9
+    return Reply(calls=(("Assessment", {"rationale": "It says so.", "rating": rating, "feedback": "Say more."}),))
 
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
     """Start a model server."""
-    with ModelServer() as one:
-        thread = threading.Thread(target=one.serve_forever, daemon=True)
-        thread.start()
+    with serving(_rated) as one:
         yield one
-        one.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -107,7 +60,7 @@ def refused(result: Result) -> str:
 
 def shell(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
-    return subprocess.run(  # noqa: S603 - our own command
+    return subprocess.run(
         [sys.executable, *(str(one) for one in arguments)],
         capture_output=True,
         text=True,

@@ -1,22 +1,14 @@
-"""What the demos share of a command line: options read strictly, one-line errors, and a screen to write on.
-
-The screen is rich's where that is installed, else plain text; both say the same.
-"""
+"""A screen for the demos: rich's where that is installed, else plain text; both say the same."""
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import textwrap
 import unicodedata
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol
-
-from graphs import RefineError
-from judges import ConfigurationError, JudgesError
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -27,52 +19,8 @@ Tone = Literal["plain", "strong", "dim", "good", "fair", "bad"]
 WIDEST = 100
 """Columns that lines are kept within, however wide the terminal."""
 
-_INTERRUPTED = 130
-"""What a shell expects of a program that was stopped with Ctrl-C."""
-
 _LABEL = 10
 """Columns of the label in front of an entry."""
-
-
-class Options(argparse.ArgumentParser):
-    """Reads a command line; a wrong one raises `ConfigurationError` instead of printing the usage."""
-
-    def __init__(self, prog: str, description: str | None) -> None:
-        super().__init__(
-            prog=f"python -m {prog}",
-            description=description,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-
-    def error(self, message: str) -> NoReturn:
-        """Raise what argparse found wrong."""
-        raise ConfigurationError(f"{message}; see {self.prog} --help")
-
-
-def carried_out(prog: str, act: Callable[[], int]) -> int:
-    """Run a demo and give its exit code; what is set up wrongly is told in one line, and is 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without "°" shows "?" rather than a traceback
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: _say(prog, str(message))
-        try:
-            return act()
-        except KeyboardInterrupt:
-            return complain(prog, "interrupted", code=_INTERRUPTED)
-        except (JudgesError, RefineError, OSError) as error:
-            return complain(prog, str(error))
-
-
-def complain(prog: str, message: str, *, code: int = 2) -> int:
-    """Say in one line on stderr what is wrong, and give the exit code."""
-    _say(prog, message)
-    return code
-
-
-def _say(prog: str, message: str) -> None:
-    sys.stderr.write(f"{prog}: {' '.join(printable(message).split())}\n")
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,0 +1,100 @@
+"""What the demos' command lines share: options for real models, read strictly, and errors in one line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import urlsplit
+
+from demos.screen import printable
+from graphs import RefineError
+from judges import ConfigurationError, JudgesError, chat_model
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+_INTERRUPTED = 130
+"""What a shell expects of a program that was stopped with Ctrl-C."""
+
+
+class Options(argparse.ArgumentParser):
+    """Reads a command line; a wrong one raises `ConfigurationError` instead of printing the usage."""
+
+    def __init__(self, prog: str, description: str | None) -> None:
+        super().__init__(
+            prog=f"python -m {prog}",
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse found wrong."""
+        raise ConfigurationError(f"{message}; see {self.prog} --help")
+
+
+def carried_out(prog: str, act: Callable[[], int]) -> int:
+    """Run a demo and give its exit code; what is set up wrongly is told in one line, and is 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without "°" shows "?" rather than a traceback
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: _say(prog, str(message))
+        try:
+            return act()
+        except KeyboardInterrupt:
+            return complain(prog, "interrupted", code=_INTERRUPTED)
+        except (JudgesError, RefineError, OSError) as error:
+            return complain(prog, str(error))
+
+
+def complain(prog: str, message: str, *, code: int = 2) -> int:
+    """Say in one line on stderr what is wrong, and give the exit code."""
+    _say(prog, message)
+    return code
+
+
+def _say(prog: str, message: str) -> None:
+    sys.stderr.write(f"{prog}: {' '.join(printable(message).split())}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The real models asked for; None stands for the demo's own script or rule."""
+
+    generator: BaseChatModel | None
+    judge: BaseChatModel | None
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    group = parser.add_argument_group("real models", "Without these, a script answers and a rule judges.")
+    group.add_argument("--generator", metavar="PROVIDER:MODEL", help="model that answers, e.g. openai:gpt-5-mini")
+    group.add_argument("--judge", metavar="PROVIDER:MODEL", help="model that judges helpfulness")
+    group.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server that has these models")
+
+
+def models_of(options: argparse.Namespace) -> Models:
+    """Create the models now, so that a missing package or key is told before anything begins.
+
+    Raises:
+        ConfigurationError: If a model cannot be set up, or there is a server but no model to ask it for.
+    """
+    url = options.base_url
+    if url is not None and not (options.generator or options.judge):
+        raise ConfigurationError(f"--base-url {url} needs --generator MODEL, --judge MODEL or both")
+    if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
+        raise ConfigurationError(f"--base-url is an http address such as http://localhost:8000/v1, not {url!r}")
+    names = (options.generator, options.judge)
+    return Models(*(None if name is None else chat_model(name, base_url=url) for name in names))
+
+
+def told(options: argparse.Namespace, *, rule: str = "rule judge") -> str:
+    """Say who answers and who judges."""
+    if not (options.generator or options.judge):
+        return f"Scripted model and {rule}; no key, no network."
+    return f"{options.generator or 'Scripted model'} answers, {options.judge or rule} judges."
