@@ -164,7 +164,7 @@ class Loop:
         )
 
     def judge(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move | Call:
-        """Ask the judge about the draft, within what the budget leaves; a judge that asks no model costs nothing."""
+        """Ask the judge about the draft, within what the budget leaves; one that asks no model costs nothing."""
         now = time.time()
         attempt = refinement.attempts[-1]
         if not attempt.text.strip():

@@ -6,6 +6,7 @@ variable, so concurrent requests never share one, and the members of a panel alw
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,8 @@ from tenacity.stop import stop_base
 
 from judges.errors import AskFailed
 from judges.verdict import Usage
+
+_DATED = re.compile(r"(?:[-@]\d{4}-?\d{2}-?\d{2}|[-@:]latest)$")
 
 
 class Price(BaseModel):
@@ -36,12 +39,15 @@ class Price(BaseModel):
 def priced(usage: Usage, model: str | None, prices: Mapping[str, Price]) -> Usage:
     """Put the cost on a usage; None where the model's price is unknown.
 
-    A price is found by the model's name, or by the longest name in the table that the model's begins with, so
-    that `gpt-5-mini` also prices `gpt-5-mini-2025-08-07`.
+    A price is found by the model's name, with or without its provider and its date, so that `openai:gpt-5-mini`
+    and `gpt-5-mini` both price `gpt-5-mini-2025-08-07`, and neither prices `gpt-5-mini-high`.
     """
-    known = [name for name in prices if (model or "").startswith(name)]
-    cost = prices[max(known, key=len)].of(usage) if known else None
-    return usage.model_copy(update={"cost": cost})
+    if usage.calls == 0:
+        return usage.model_copy(update={"cost": 0.0})
+    named = _DATED.sub("", model or "")
+    by_name = {**{name.rpartition(":")[2]: price for name, price in prices.items()}, **prices} if named else {}
+    price = by_name.get(model or "") or by_name.get(named)
+    return usage.model_copy(update={"cost": None if price is None else price.of(usage)})
 
 
 class Allowance:
@@ -99,6 +105,8 @@ class Allowance:
         """Count what a call to `model` consumed, and return it with its cost."""
         usage = priced(usage, model, self._prices)
         with self._lock:
+            if self._calls is not None:
+                self._calls += 1 - usage.calls  # a reply from a cache gives its claim back
             self._unpriced = self._unpriced or usage.cost is None
             if self._tokens is not None:
                 self._tokens -= usage.tokens

@@ -10,15 +10,16 @@ import asyncio
 import contextvars
 import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from judges.errors import AskFailed, ConfigurationError
 from judges.models import inquiry
+from judges.models.model import repetition
 from judges.requests import Apply, Ask, Consult, Deliberation, Request
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
@@ -168,7 +169,8 @@ def _settle(request: Request) -> _Answer:
             case Ask():
                 return _told(inquiry.put(request))
             case Consult(judge=judge, sample=sample):
-                return _consulted(run(judge, sample))
+                with _numbered(request):
+                    return _consulted(run(judge, sample))
             case Apply(function=function, sample=sample):
                 return _returned(waited_for(function(sample)))
     except Exception as error:  # noqa: BLE001 - sorted in one place
@@ -181,11 +183,25 @@ async def _asettle(request: Request) -> _Answer:
             case Ask():
                 return _told(await inquiry.aput(request))
             case Consult(judge=judge, sample=sample):
-                return _consulted(await arun(judge, sample))
+                with _numbered(request):
+                    return _consulted(await arun(judge, sample))
             case Apply(sample=sample):
                 return _returned(await _applied(request.afunction or request.function, sample))
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
+
+
+@contextmanager
+def _numbered(request: Consult) -> Iterator[None]:
+    """Let whoever is asked inside know which run of a repeated judge this is."""
+    if request.repetition is None:
+        yield
+        return
+    token = repetition.set((*repetition.get(), request.repetition))
+    try:
+        yield
+    finally:
+        repetition.reset(token)
 
 
 def _told(reply: inquiry.Reply) -> _Answer:

@@ -11,7 +11,7 @@ from judges.coerce import as_judge
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models import JudgeModel
-from judges.requests import Consult, Deliberation, consult
+from judges.requests import Consult, Deliberation, consult, repeat
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST, Unscored, Verdict
 
@@ -197,7 +197,7 @@ class Repeat(Judge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult the judge n times at once and count what it says."""
-        verdicts = yield from consult((self.judge,) * self._n, sample)
+        verdicts = yield from repeat(self.judge, sample, self._n)
         valid = [one for one in verdicts if one.rating is not None]
         if len(valid) < self._quorum:
             return _too_few(verdicts, len(valid), self._quorum)

@@ -56,10 +56,17 @@ class Ask:
 
 @dataclass(frozen=True)
 class Consult:
-    """Let another judge speak on a sample; the answer is its `Verdict`, scored or not."""
+    """Let another judge speak on a sample; the answer is its `Verdict`, scored or not.
+
+    Args:
+        judge: Who speaks.
+        sample: On what.
+        repetition: Which run this is, where the same judge is asked the same several times.
+    """
 
     judge: Judge
     sample: Sample
+    repetition: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,4 +108,10 @@ def ask(
 def consult(judges: tuple[Judge, ...], sample: Sample) -> Generator[Any, Any, tuple[Verdict, ...]]:
     """Consult several judges at once from inside a deliberation, with `yield from`."""
     verdicts: tuple[Verdict, ...] = yield tuple(Consult(judge, sample) for judge in judges)
+    return verdicts
+
+
+def repeat(judge: Judge, sample: Sample, n: int) -> Generator[Any, Any, tuple[Verdict, ...]]:
+    """Consult one judge n times at once from inside a deliberation, with `yield from`."""
+    verdicts: tuple[Verdict, ...] = yield tuple(Consult(judge, sample, number) for number in range(n))
     return verdicts

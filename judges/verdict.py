@@ -46,6 +46,7 @@ class Usage(BaseModel):
         input_tokens: Prompt tokens as the provider reported them.
         output_tokens: Reply tokens as the provider reported them.
         cost: US dollars, or None where a price is unknown.
+        cached: Replies taken from a cache, which cost nothing and are not among the calls.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,6 +55,7 @@ class Usage(BaseModel):
     input_tokens: int = Field(default=0, ge=0)
     output_tokens: int = Field(default=0, ge=0)
     cost: float | None = Field(default=0.0, ge=0)
+    cached: int = Field(default=0, ge=0)
 
     @property
     def tokens(self) -> int:
@@ -62,7 +64,7 @@ class Usage(BaseModel):
 
     def __bool__(self) -> bool:
         """Whether anything was consumed."""
-        return bool(self.calls or self.tokens or self.cost)
+        return bool(self.calls or self.tokens or self.cost or self.cached)
 
     def __add__(self, other: Usage) -> Usage:
         """Sum two usages; an unknown cost makes the sum unknown, unless nothing was consumed."""
@@ -76,6 +78,7 @@ class Usage(BaseModel):
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            cached=self.cached + other.cached,
         )
 
 

@@ -16,9 +16,10 @@ from pydantic import BaseModel
 from judges import allowance
 from judges.errors import AskFailed, ConfigurationError
 from judges.models import retrying
-from judges.models.model import JudgeModel, Letter, RawReply
-from judges.models.reading import Unreadable, read
-from judges.models.writing import compose, fresh_nonce, repaired
+from judges.models.dialects import JSON_OBJECT
+from judges.models.model import Dialect, JudgeModel, Letter, RawReply
+from judges.models.reading import Unreadable
+from judges.models.writing import fresh_nonce, repaired
 from judges.requests import Ask
 from judges.verdict import Usage
 
@@ -84,7 +85,8 @@ def _reply(value: Any) -> Reply:
 
 def _inquire(ask: Ask) -> Generator[Letter, RawReply | AskFailed, Reply]:
     nonce = fresh_nonce()
-    letter = compose(ask, nonce)
+    dialect: Dialect = getattr(ask.model, "dialect", JSON_OBJECT)
+    letter = dialect.compose(ask, nonce)
     usage = Usage()
     repairs = REPAIRS
     while True:
@@ -93,7 +95,7 @@ def _inquire(ask: Ask) -> Generator[Letter, RawReply | AskFailed, Reply]:
             raise AskFailed(raw.reason, raw.detail, usage=usage + raw.usage, raw=_without(nonce, raw.raw)) from raw
         usage += raw.usage
         try:
-            value = read(raw, ask.schema)
+            value = dialect.read(raw, ask.schema)
         except Unreadable as unreadable:
             fault, shown = _without(nonce, str(unreadable)), _without(nonce, _shown(raw))
             if not unreadable.mendable or repairs == 0:

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
 from judges.errors import ConfigurationError
 from judges.verdict import Usage
 
+if TYPE_CHECKING:
+    from judges.requests import Ask
+
+T = TypeVar("T", bound=BaseModel)
+
 Speaker = Literal["system", "user", "assistant"]
+
+repetition: ContextVar[tuple[int, ...]] = ContextVar("judges.repetition", default=())
+"""Which run of a repeated judge this is, so that a cache does not give one reply for all runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What is sent: messages as (role, text), and the pydantic class that the reply must fit."""
+    """What is sent.
+
+    Args:
+        messages: Messages as (role, text).
+        schema: Pydantic class that the reply must fit.
+        nonce: The random number in the marks around the data; the one thing that differs between two letters
+            that ask the same.
+    """
 
     messages: tuple[tuple[Speaker, str], ...]
     schema: type[BaseModel]
+    nonce: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +61,23 @@ class RawReply:
     model: str | None = None
 
 
+class Dialect(Protocol):
+    """How a model is asked and how its reply is read, where it was trained to judge in a format of its own."""
+
+    def compose(self, ask: Ask, nonce: str) -> Letter:
+        """Write the letter of a question, with `nonce` in the marks around the data."""
+        ...
+
+    def read(self, reply: RawReply, schema: type[T]) -> T:
+        """Read a reply as `schema`; raises `judges.models.reading.Unreadable` if it does not fit."""
+        ...
+
+
 @runtime_checkable
 class JudgeModel(Protocol):
     """A model as judges see it.
+
+    One that was trained to judge in a format of its own has an attribute `dialect` besides, a `Dialect`.
 
     Attributes:
         name: For messages and traces.

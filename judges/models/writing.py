@@ -13,6 +13,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 from pydantic import BaseModel, JsonValue
@@ -44,7 +45,7 @@ def compose(ask: Ask, nonce: str) -> Letter:
     for example in ask.examples:
         messages += [("user", _framed(example.body, nonce, ask.reminder)), ("assistant", example.reply)]
     messages.append(("user", _framed(body_of(ask.data), nonce, ask.reminder)))
-    return Letter(tuple(messages), ask.schema)
+    return Letter(tuple(messages), ask.schema, nonce)
 
 
 def worked(data: Mapping[str, JsonValue], reply: BaseModel) -> Worked:
@@ -62,7 +63,7 @@ def repaired(letter: Letter, reply: str, fault: str) -> Letter:
     """Ask once more after an unreadable reply, naming the fault."""
     again = f"That reply cannot be used: {fault}. Reply again, with exactly one {letter.schema.__name__} object."
     reply, again = _neutral(reply) or "(nothing)", _neutral(again)
-    return Letter((*letter.messages, ("assistant", reply), ("user", again)), letter.schema)
+    return replace(letter, messages=(*letter.messages, ("assistant", reply), ("user", again)))
 
 
 def fresh_nonce() -> str:

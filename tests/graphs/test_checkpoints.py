@@ -6,8 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-import textwrap
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -437,42 +436,47 @@ def test_no_class_of_ours_is_named_in_what_is_stored(tmp_path: Path) -> None:
     assert named == []
 
 
-CHILD = textwrap.dedent(
-    """
-    import logging, sys, warnings
-    warnings.simplefilter("error")
-    logging.basicConfig(level=logging.WARNING)
-    from langchain_core.load import dumps
-    from langgraph.checkpoint.sqlite import SqliteSaver
-    from graphs import Policy, self_refine
-    from judges.testing import ScriptedJudge, ScriptedModel
-
-    path, command = sys.argv[1:]
-    config = {"configurable": {"thread_id": "1"}}
-    policy = Policy(max_attempts=4)
-    with SqliteSaver.from_conn_string(path) as saver:
-        if command == "write":
-            judge = ScriptedJudge([(1, "again"), (2, "more")])
-            graph = self_refine(ScriptedModel(["a", "b", KeyboardInterrupt()]), judge, policy=policy, checkpointer=saver)
-            asked = {"messages": [("user", "first question")], "evidence": {"reference": "truth"}}
-            try:
-                graph.invoke(asked, config, durability="sync")
-            except KeyboardInterrupt:
-                pass
-        else:
-            graph = self_refine(ScriptedModel(["c"]), ScriptedJudge([4]), policy=policy, checkpointer=saver)
-            graph.invoke(None, config, durability="sync")
-        print(dumps(saver.get_tuple(config).checkpoint["channel_values"]))
-    """
-)
+def broken_off(path: Path) -> None:
+    """Write a turn that dies on its third attempt into a checkpoint file."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        judge = ScriptedJudge([(1, "again"), (2, "more")])
+        graph = self_refine(Script(["a", "b", Killed]), judge, policy=Policy(max_attempts=4), checkpointer=saver)
+        with pytest.raises(Killed):
+            graph.invoke({**ASKED, "evidence": {"reference": "truth"}}, THREAD, durability="sync")
 
 
-def child(path: Path, command: str, *, strict: bool) -> str:
-    """Run a step of the loop in a process of its own, strict or not, and give the state as it reads it."""
-    settings = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": str(strict).lower(), "PYTHONPATH": str(ROOT)}
+def gone_on(path: Path) -> None:
+    """Resume that turn."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph = self_refine(Script(["c"]), ScriptedJudge([4]), policy=Policy(max_attempts=4), checkpointer=saver)
+        graph.invoke(None, THREAD, durability="sync")
+
+
+def read(path: Path) -> str:
+    """Read the state of a checkpoint file."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        found = saver.get_tuple(THREAD)
+    assert found is not None
+    return dumps(found.checkpoint["channel_values"])
+
+
+CHILD = """
+import logging, pathlib, sys, warnings
+warnings.simplefilter("error")
+logging.basicConfig(level=logging.WARNING)
+import test_checkpoints
+path = pathlib.Path(sys.argv[1])
+getattr(test_checkpoints, sys.argv[2])(path)
+print(test_checkpoints.read(path))
+"""
+
+
+def in_strict_mode(step: Callable[[Path], None], path: Path) -> str:
+    """Take a step in a process of its own, in strict mode, and give the state as it is read there."""
+    settings = {"LANGGRAPH_STRICT_MSGPACK": "true", "PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"}
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(path), command],
-        env=settings,
+        [sys.executable, "-c", CHILD, str(path), step.__name__],
+        env={**os.environ, **settings},
         capture_output=True,
         text=True,
         check=False,
@@ -482,19 +486,19 @@ def child(path: Path, command: str, *, strict: bool) -> str:
     return done.stdout.strip()
 
 
-def read(path: Path) -> str:
-    """Read the state of a checkpoint file in this process."""
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        found = saver.get_tuple(THREAD)
-    assert found is not None
-    return dumps(found.checkpoint["channel_values"])
-
-
-@pytest.mark.parametrize("strict", [True, False], ids=["strict to default", "default to strict"])
-def test_a_crashed_turn_is_resumed_in_the_other_mode(tmp_path: Path, caplog: Any, *, strict: bool) -> None:
-    """What is written in strict mode is the same state in default mode, and goes on there, and vice versa."""
+def test_what_is_written_in_strict_mode_goes_on_in_default_mode(tmp_path: Path, caplog: Any) -> None:
+    """A broken-off turn written in strict mode reads the same in default mode, and is resumed there."""
     path = tmp_path / "checkpoints.sqlite"
-    assert child(path, "write", strict=strict) == read(path)
-    assert child(path, "resume", strict=not strict) == (ended := read(path))
-    assert '"rating": 4' in ended
+    assert in_strict_mode(broken_off, path) == read(path)
+    gone_on(path)
+    assert '"stop_reason": "accepted"' in read(path)
+    assert [record.message for record in caplog.records] == []
+
+
+def test_what_is_written_in_default_mode_goes_on_in_strict_mode(tmp_path: Path, caplog: Any) -> None:
+    """A broken-off turn written in default mode is resumed in strict mode, and reads the same in both."""
+    path = tmp_path / "checkpoints.sqlite"
+    broken_off(path)
+    assert in_strict_mode(gone_on, path) == read(path)
+    assert '"stop_reason": "accepted"' in read(path)
     assert [record.message for record in caplog.records] == []

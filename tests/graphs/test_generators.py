@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
-from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
@@ -42,7 +42,12 @@ async def aecho(messages: list[BaseMessage]) -> str:
     return echo(messages)
 
 
-class Callable1:
+def deferred(messages: list[BaseMessage]) -> Awaitable[str]:
+    """Answer with the last message, by a function that is not itself async."""
+    return aecho(messages)
+
+
+class Answerer:
     """An object that can be called."""
 
     def __call__(self, messages: list[BaseMessage]) -> str:
@@ -50,7 +55,7 @@ class Callable1:
         return echo(messages)
 
 
-class AsyncCallable:
+class AsyncAnswerer:
     """An object that can be awaited when called."""
 
     async def __call__(self, messages: list[BaseMessage]) -> str:
@@ -86,12 +91,12 @@ GENERATORS: dict[str, Callable[[], object]] = {
     ),
     "function": lambda: echo,
     "async function": lambda: aecho,
-    "callable object": lambda: Callable1(),
-    "async callable object": lambda: AsyncCallable(),
-    "async method": lambda: AsyncCallable().answer,
+    "callable object": Answerer,
+    "async callable object": AsyncAnswerer,
+    "async method": lambda: AsyncAnswerer().answer,
     "partial": lambda: functools.partial(prefixed, "re"),
     "async partial": lambda: functools.partial(aprefixed, "re"),
-    "function that returns a coroutine": lambda: lambda messages: aecho(messages),
+    "function that returns a coroutine": lambda: deferred,
     "agent": lambda: create_agent(ScriptedModel(["re: hello"]), tools=[]),
     "loop": lambda: self_refine(echo, ScriptedJudge([4])),
     "selfrefine": lambda: SelfRefine(echo, ScriptedJudge([4])),
@@ -132,7 +137,7 @@ async def test_an_async_function_runs_inside_a_running_loop() -> None:
 @pytest.mark.parametrize("given", [None, 7, object(), "gpt-5", ":", "openai:", str, [echo]])
 def test_what_cannot_generate_is_refused(given: object) -> None:
     """A thing that is no generator is refused when the loop is made, with what may be given."""
-    with pytest.raises(ConfigurationError, match="cannot generate with .*give a chat model"):
+    with pytest.raises(ConfigurationError, match=r"cannot generate with .*give a chat model"):
         SelfRefine(given, ScriptedJudge([4]))
 
 
@@ -409,9 +414,9 @@ def test_contexts_of_each_attempt_are_its_own() -> None:
 def test_a_rag_chain_of_runnables_is_taken() -> None:
     """A chain that assigns an answer next to its documents is a generator."""
     judge = ScriptedJudge([4])
-    chain = RunnableLambda(lambda messages: {"context": CONTEXTS}) | RunnablePassthrough.assign(
-        answer=RunnableLambda(lambda given: AIMessage("so it is"))
-    )
+    retrieve: Runnable[Any, Any] = RunnableLambda(lambda messages: {"context": CONTEXTS})
+    answer: Runnable[Any, Any] = RunnableLambda(lambda given: AIMessage("so it is"))
+    chain = retrieve | RunnablePassthrough.assign(answer=answer)
     assert SelfRefine(chain, judge).invoke("what?").text == "so it is"
     assert judge.samples[0].retrieved_contexts == ("a text", "another")
 
@@ -436,7 +441,9 @@ def test_a_list_of_messages_is_a_draft_with_steps() -> None:
 
 def test_chunks_are_read_as_a_message() -> None:
     """A chunk of a message is an answer too."""
-    assert type(SelfRefine(lambda _: AIMessageChunk("yes"), ScriptedJudge([4])).invoke("what?")) is AIMessage
+    assert (
+        type(SelfRefine(lambda _: AIMessageChunk(content="yes"), ScriptedJudge([4])).invoke("what?")) is AIMessage
+    )
 
 
 @pytest.mark.parametrize(
@@ -516,7 +523,12 @@ def test_the_first_prompt_is_the_conversation_itself() -> None:
     """The first attempt is sent the very messages that were asked."""
     asked = [HumanMessage("what?", id="1", additional_kwargs={"mine": True})]
     seen: list[list[BaseMessage]] = []
-    SelfRefine(lambda messages: seen.append(messages) or "yes", ScriptedJudge([4])).invoke(asked)
+
+    def generate(messages: list[BaseMessage]) -> str:
+        seen.append(messages)
+        return "yes"
+
+    SelfRefine(generate, ScriptedJudge([4])).invoke(asked)
     assert seen == [asked]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,7 +36,10 @@ def test_the_picture_shows_all_steps() -> None:
 
 def test_the_picture_shows_the_ways() -> None:
     """The picture shows the way back from the judge, over augment, and both ways to the end."""
-    ways = {(edge.source, edge.target, str(edge.data or "").strip()) for edge in loop().get_graph().edges}
+    ways = {
+        (edge.source, edge.target, "" if edge.data is None else str(edge.data).strip())
+        for edge in loop().get_graph().edges
+    }
     assert ways == {
         ("__start__", "generate", "begin"),
         ("generate", "judge", ""),
@@ -243,7 +247,7 @@ def judging(model: object) -> Helpfulness:
     return Helpfulness(model)
 
 
-SELVES = {
+SELVES: dict[str, Callable[[], tuple[object, object]]] = {
     "same object": lambda: (model := ScriptedModel(["x"]), judging(model)),
     "same name": lambda: (ScriptedModel(["x"], name="m"), judging(ScriptedModel(["x"], name="m"))),
     "same string": lambda: ("openai:gpt-5", judging("openai:gpt-5")),
@@ -264,7 +268,7 @@ def test_a_model_that_judges_itself_is_warned_of_once(which: str) -> None:
     assert warned[0].filename == __file__
 
 
-OTHERS = {
+OTHERS: dict[str, Callable[[], tuple[object, object]]] = {
     "another name": lambda: (ScriptedModel(["x"], name="a"), judging(ScriptedModel(["x"], name="b"))),
     "another string": lambda: ("openai:gpt-5", judging("openai:gpt-5-mini")),
     "another provider": lambda: ("openai:gpt-5", judging("azure_openai:gpt-5")),

@@ -258,7 +258,7 @@ def test_the_streamed_and_the_kept_answer_are_one() -> None:
 
 def test_a_streamed_answer_is_a_whole_message() -> None:
     """A draft that came in chunks is released as one message, not as a chunk."""
-    answer = self_refine(lambda _: AIMessageChunk(GOOD), ScriptedJudge([4])).invoke(ASKED)["messages"][-1]
+    answer = self_refine(lambda _: AIMessageChunk(content=GOOD), ScriptedJudge([4])).invoke(ASKED)["messages"][-1]
     assert type(answer) is AIMessage
 
 
@@ -407,7 +407,7 @@ def test_feedback_is_not_shown_with_drafts() -> None:
 def test_the_best_of_the_exhausted_comes_again_as_the_answer() -> None:
     """A draft is discarded as soon as it is refused; the best one is then released as the answer."""
     made = shown(ScriptedModel(["better", "worse"]), ScriptedJudge([2, 1]), max_attempts=2)
-    seen = list(made.stream(ASKED, stream_mode=["custom", "messages"]))
+    seen: list[Any] = list(made.stream(ASKED, stream_mode=["custom", "messages"]))
     assert [one["attempt"] for _, one in seen if isinstance(one, dict) and one["event"] == "discard"] == [1, 2]
     assert [one[0].text for mode, one in seen if mode == "messages"] == ["better"]
 

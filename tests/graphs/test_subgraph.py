@@ -83,13 +83,13 @@ async def test_the_outer_events_show_nothing() -> None:
 
 def test_the_outer_messages_stream_has_the_answer_once() -> None:
     """The answer is streamed once, not once per graph."""
-    seen = list(parent(loop()).stream(ASKED, stream_mode="messages", subgraphs=True))
+    seen: list[Any] = list(parent(loop()).stream(ASKED, stream_mode="messages", subgraphs=True))
     assert [message.text for _, (message, _) in seen] == [GOOD]
 
 
 def test_progress_reaches_the_outer_custom_stream() -> None:
     """The loop's progress is heard in the outer graph's custom stream, from the subgraph."""
-    seen = list(parent(loop()).stream(ASKED, stream_mode="custom", subgraphs=True))
+    seen: list[Any] = list(parent(loop()).stream(ASKED, stream_mode="custom", subgraphs=True))
     assert [event["event"] for _, event in seen] == ["attempt", "verdict"] * 3 + ["finish"]
     assert all(place[0].startswith("answer:") for place, _ in seen)
 
@@ -166,7 +166,8 @@ def test_two_loops_stand_side_by_side() -> None:
         graph.add_node(name, self_refine(model, ScriptedJudge([(1, "again"), 4])))
         graph.add_edge(START, name)
         graph.add_edge(name, END)
-    messages = graph.compile(checkpointer=InMemorySaver()).invoke(ASKED, THREAD)["messages"]
+    made: Graph = graph.compile(checkpointer=InMemorySaver())
+    messages = made.invoke(ASKED, THREAD)["messages"]
     assert {one.text for one in messages[1:]} == {"good left", "good right"}
 
 

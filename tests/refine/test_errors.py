@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import SecretStr
 
 from graphs import (
     DraftError,
@@ -166,6 +167,6 @@ def test_a_real_model_is_refused_in_tests() -> None:
     """Where requests are forbidden, a real model is refused before anything leaves the machine."""
     from langchain_openai import ChatOpenAI  # noqa: PLC0415 - slow to load
 
-    model = ChatOpenAI(model="gpt-5", api_key="none")
+    model = ChatOpenAI(model="gpt-5", api_key=SecretStr("none"))
     with pytest.raises(ModelRequestError, match="no_model_requests"):
         SelfRefine(model, ScriptedJudge([4])).invoke("what?")

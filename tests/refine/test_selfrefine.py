@@ -13,7 +13,13 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
-from langchain_core.runnables import Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
+from langchain_core.runnables import (
+    Runnable,
+    RunnableConfig,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
@@ -138,7 +144,7 @@ def test_with_retry_asks_again() -> None:
 def test_with_fallbacks_asks_another() -> None:
     """`with_fallbacks` asks another runnable after an error."""
     strict = SelfRefine(lambda _: "bad", ScriptedJudge([1]), max_attempts=1, on_exhausted="raise")
-    other = RunnableLambda(lambda _: AIMessage("sorry"))
+    other: Runnable[Any, AIMessage] = RunnableLambda(lambda _: AIMessage("sorry"))
     assert strict.with_fallbacks([other]).invoke("what?").text == "sorry"
 
 
@@ -294,7 +300,7 @@ async def test_sync_async_and_the_graph_give_one_outcome() -> None:
         return answer, outcome.passed, outcome.stop_reason, attempts, outcome.usage, outcome.evidence
 
     evidence = {"reference": "truth"}
-    kept = {"configurable": {"thread_id": "1"}}
+    kept: RunnableConfig = {"configurable": {"thread_id": "1"}}
     told = [
         refiner().refine("what?", evidence=evidence),
         await refiner().arefine("what?", evidence=evidence),
@@ -339,7 +345,7 @@ def test_an_outcome_cannot_be_changed() -> None:
     outcome = refiner().refine("what?")
     for one in (outcome, outcome.attempts[0]):
         with pytest.raises(ValueError, match="frozen"):
-            one.passed = False  # type: ignore[misc, union-attr]
+            one.passed = False  # type: ignore[union-attr]  # that is the point
 
 
 def test_samples_judge_again_offline() -> None:

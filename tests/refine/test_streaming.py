@@ -170,7 +170,7 @@ DOORS: dict[str, Callable[[SelfRefine], Iterator[Any] | Awaitable[Any]]] = {
     ),
     "with_config": lambda inner: inner.with_config(tags=["x"]).stream("what is it?"),
     "with_retry": lambda inner: inner.with_retry().stream("what is it?"),
-    "with_fallbacks": lambda inner: inner.with_fallbacks([RunnableLambda(str)]).stream("what is it?"),
+    "with_fallbacks": lambda inner: inner.with_fallbacks([refiner("function")]).stream("what is it?"),
 }
 
 older = pytest.mark.filterwarnings(

@@ -1,0 +1,156 @@
+"""One refiner serves any number of questions at once, and none meets another's text (R9)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+
+from judges import Panel, Sample, Verdict
+from refine import Outcome, SelfRefine
+
+MARKER = re.compile(r"marker-\d+-")
+
+
+class Exchange:
+    """A generator and a judge that echo the marker of a question, and note where another's turns up."""
+
+    def __init__(self) -> None:
+        self.strays: list[str] = []
+        self.prompts = 0
+
+    async def generate(self, messages: list[BaseMessage]) -> str:
+        """Answer with the marker, after others have had their turn."""
+        await asyncio.sleep(0)
+        return self.answer(messages)
+
+    def answer(self, messages: list[BaseMessage]) -> str:
+        """Answer with the marker: badly at first, well when there is feedback."""
+        self.prompts += 1
+        mine = self._own(str(one.text) for one in messages)
+        return f"{mine} {'good' if len(messages) > 1 else 'bad'}"
+
+    async def judge(self, sample: Sample) -> Verdict:
+        """Accept the good answer, and quote the marker."""
+        await asyncio.sleep(0)
+        return self.rule(sample)
+
+    def rule(self, sample: Sample) -> Verdict:
+        """Accept the good answer, and quote the marker."""
+        mine = self._own([sample.question, sample.response or "", *(sample.retrieved_contexts or ())])
+        good = (sample.response or "").endswith("good")
+        return Verdict.rated(4 if good else 1, rationale=f"about {mine}", feedback="" if good else f"mend {mine}")
+
+    def _own(self, texts: Iterable[str]) -> str:
+        markers: set[str] = {one for text in texts for one in MARKER.findall(text)}
+        if len(markers) != 1:
+            self.strays.append(f"{markers}")
+        return min(markers)
+
+
+def check(outcomes: list[Outcome], exchange: Exchange) -> None:
+    """Check that each outcome holds its own marker and no other."""
+    assert exchange.strays == []
+    assert exchange.prompts == 2 * len(outcomes)
+    for number, outcome in enumerate(outcomes):
+        assert set(MARKER.findall(outcome.model_dump_json())) == {f"marker-{number}-"}
+        assert [one.rating for one in outcome.attempts] == [1, 4]
+        assert outcome.answer is not None
+        assert outcome.answer.text == f"marker-{number}- good"
+        assert outcome.attempts[0].feedback == f"mend marker-{number}-"
+
+
+async def gathered(refiner: SelfRefine, count: int, together: int) -> list[Outcome]:
+    """Ask many questions, so many of them at once."""
+    outcomes: list[Outcome] = []
+    for first in range(0, count, together):
+        outcomes += await asyncio.gather(
+            *(
+                refiner.arefine(
+                    f"marker-{number}- what?",
+                    {"configurable": {"thread_id": str(number)}},
+                    evidence={"retrieved_contexts": [f"marker-{number}- text"]},
+                )
+                for number in range(first, min(first + together, count))
+            )
+        )
+    return outcomes
+
+
+async def test_ten_thousand_at_once_never_meet() -> None:
+    """10,000 refinements of one object, each with its marker: none is in another's prompt, feedback or outcome."""
+    exchange = Exchange()
+    refiner = SelfRefine(exchange.generate, exchange.judge)
+    check(await gathered(refiner, 10_000, 1_000), exchange)
+
+
+async def test_many_at_once_under_a_checkpointer_never_meet() -> None:
+    """The same through the graph, a thread each."""
+    exchange = Exchange()
+    refiner = SelfRefine(exchange.generate, exchange.judge, checkpointer=InMemorySaver())
+    check(await gathered(refiner, 200, 100), exchange)
+
+
+async def test_many_panels_at_once_never_meet() -> None:
+    """The same with members of a panel that speak at once, sync and async ones."""
+    exchange = Exchange()
+    refiner = SelfRefine(exchange.generate, Panel([exchange.judge, exchange.rule]))
+    outcomes = await gathered(refiner, 300, 150)
+    assert exchange.strays == []
+    for number, outcome in enumerate(outcomes):
+        assert set(MARKER.findall(outcome.model_dump_json())) == {f"marker-{number}-"}
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "kept"])
+def test_two_hundred_threads_never_meet(*, checkpointed: bool) -> None:
+    """200 threads with one object, each with its marker."""
+    exchange = Exchange()
+    refiner = SelfRefine(exchange.answer, exchange.rule, checkpointer=InMemorySaver() if checkpointed else None)
+
+    def ask(number: int) -> Outcome:
+        config: RunnableConfig = {"configurable": {"thread_id": str(number)}}
+        return refiner.refine(
+            f"marker-{number}- what?", config, evidence={"retrieved_contexts": [f"marker-{number}- text"]}
+        )
+
+    with ThreadPoolExecutor(max_workers=200) as pool:
+        outcomes = list(pool.map(ask, range(200)))
+    check(outcomes, exchange)
+
+
+def test_a_batch_never_meets() -> None:
+    """A batch in threads keeps its questions apart."""
+    exchange = Exchange()
+    refiner = SelfRefine(exchange.answer, exchange.rule)
+    answers = refiner.batch([f"marker-{number}- what?" for number in range(100)])
+    assert exchange.strays == []
+    assert [one.text for one in answers] == [f"marker-{number}- good" for number in range(100)]
+
+
+async def test_the_log_names_no_marker(caplog: pytest.LogCaptureFixture) -> None:
+    """The log of many at once holds figures and no text."""
+    exchange = Exchange()
+    with caplog.at_level(logging.INFO, logger="refine"):
+        await gathered(SelfRefine(exchange.generate, exchange.judge), 20, 20)
+    assert len(caplog.records) == 20 * 5
+    assert MARKER.findall(caplog.text) == []
+
+
+async def test_a_cancelled_question_costs_the_others_nothing() -> None:
+    """Cancelling one of many leaves the others as they are."""
+    exchange = Exchange()
+    refiner = SelfRefine(exchange.generate, exchange.judge)
+    tasks = [asyncio.create_task(refiner.arefine(f"marker-{number}- what?")) for number in range(20)]
+    await asyncio.sleep(0)
+    tasks[7].cancel()
+    told = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(told[7], asyncio.CancelledError)
+    others = [one for one in told if isinstance(one, Outcome)]
+    assert [one.passed for one in others] == [True] * 19
