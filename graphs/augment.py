@@ -7,8 +7,10 @@ length, never as bare instructions, and never with the reference answer in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
@@ -95,18 +97,101 @@ def _draft(attempt: Attempt) -> AnyMessage:
 def _note(refinement: Refinement, attempt: Attempt, *, rated: bool = False) -> AnyMessage:
     refused, quoted, again = _NOTES[language_of(refinement.question or attempt.text)]
     rating = f" ({attempt.rating}/4)" if rated and attempt.rating is not None else ""
-    feedback = withheld(attempt.feedback, refinement.reference)[:FEEDBACK_LIMIT]
+    feedback = withheld(attempt.feedback[: 2 * FEEDBACK_LIMIT], refinement.reference)[:FEEDBACK_LIMIT]
     told = [f"{quoted}: {encode(feedback)}"] if feedback else []
     request = [again] if attempt is refinement.attempts[-1] else []
     return HumanMessage("\n".join([f"{refused}{rating}.", *told, *request]), additional_kwargs={MARK: "feedback"})
 
 
-def withheld(feedback: str, reference: str | None) -> str:
-    """Take the reference answer, whole or by sentence, out of a feedback, so that it cannot be copied."""
+WITHHELD = "[...]"
+"""What stands in the place of a reference answer."""
+
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+"""Scripts written without spaces, or with endings joined on: each of their letters is a word of its own."""
+
+_JOINING = "\u00ad\u0300-\u036f\u200b-\u200f\u2060-\u2064\ufeff"
+"""Accents and invisible characters, which end no word."""
+
+_WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}_])\w|[{_JOINING}])+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f])|\n+")
+_STEM, _ENDING = 5, 3
+_BEGINNING = 5
+
+
+def withheld(text: str, reference: str | None) -> str:
+    """Take the reference answer, whole or by sentence, out of a text, so that it cannot be copied.
+
+    Words are compared, whatever stands between them: case, accents, spacing, punctuation and invisible characters
+    make no difference, and neither does a short ending on the last word. A sentence too short to tell anything
+    ("1.", "e.g.") stays; so does whatever says the same in other words.
+    """
     if not reference or not reference.strip():
-        return feedback
-    pieces = [reference.strip(), *re.split(r"(?<=[.!?。！？])\s*|\n+", reference)]
-    for piece in sorted({one.strip() for one in pieces if one.strip()}, key=len, reverse=True):
-        edge = r"\b" if piece[0].isalnum() and piece[-1].isalnum() and piece.isascii() else ""
-        feedback = re.sub(f"{edge}{re.escape(piece)}{edge}", "[...]", feedback, flags=re.IGNORECASE)
-    return feedback
+        return text
+    bare = reference.strip()
+    if len(bare) == 1 and bare.isascii() or not _words(bare):
+        return re.sub(rf"(?<!\w){re.escape(bare)}(?!\w)" if bare.isalnum() else re.escape(bare), WITHHELD, text)
+    pieces = _pieces(bare)
+    words = _words(text)
+    folded = tuple(word.folded for word in words)
+    kept, done, place = [], 0, 0
+    while place < len(words):
+        length = _longest(pieces.get(folded[place][:_STEM], ()), folded, place)
+        if length:
+            kept += [text[done : words[place].start], WITHHELD]
+            done = words[place + length - 1].end
+        place += length or 1
+    return "".join([*kept, text[done:]])
+
+
+class _Word(NamedTuple):
+    folded: str
+    start: int
+    end: int
+
+
+def _words(text: str) -> list[_Word]:
+    found = [_Word(_folded(one.group()), *one.span()) for one in _WORD.finditer(text)]
+    return [word for word in found if word.folded]
+
+
+def _folded(word: str) -> str:
+    if word.isascii():
+        return word.lower()
+    parts = unicodedata.normalize("NFKD", word.casefold())
+    return "".join(part for part in parts if unicodedata.category(part) not in ("Mn", "Cf"))
+
+
+@lru_cache(maxsize=64)
+def _pieces(reference: str) -> dict[str, list[tuple[str, ...]]]:
+    """Give the reference and its sentences as words, the longest first, by how their first word begins."""
+    whole = tuple(word.folded for word in _words(reference))
+    sentences = (tuple(word.folded for word in _words(one)) for one in _SENTENCE_END.split(reference))
+    pieces: dict[str, list[tuple[str, ...]]] = {}
+    for piece in sorted({whole, *filter(_tells, sentences)}, key=len, reverse=True):
+        pieces.setdefault(piece[0][:_STEM], []).append(piece)
+    return pieces
+
+
+def _tells(sentence: tuple[str, ...]) -> bool:
+    letters = "".join(sentence)
+    return len(letters) > (2 if letters.isascii() and letters.isalpha() else 1)
+
+
+def _longest(pieces: Sequence[tuple[str, ...]], words: tuple[str, ...], place: int) -> int:
+    """Tell how many words from a place on are a piece, or the beginning of one that was cut off; 0 for none."""
+    for piece in pieces:
+        found = words[place : place + len(piece)]
+        if len(found) < len(piece):
+            if len(found) >= _BEGINNING and found == piece[: len(found)]:
+                return len(found)
+        elif found[:-1] == piece[:-1] and _same_stem(found[-1], piece[-1]):
+            return len(found)
+    return 0
+
+
+def _same_stem(found: str, wanted: str) -> bool:
+    longer = len(found) - len(wanted)
+    return found == wanted or (len(wanted) >= _STEM and longer <= _ENDING and found.startswith(wanted))

@@ -47,7 +47,13 @@ class Draft:
 
 
 class Generator(Protocol):
-    """Makes a draft of messages."""
+    """Makes a draft of messages.
+
+    Attributes:
+        may_interrupt: Whether something inside may stop for a human, so that an attempt must be resumable.
+    """
+
+    may_interrupt: bool
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Make a draft, blocking until it is there."""
@@ -83,6 +89,7 @@ class _RunnableGenerator:
         self._runnable = runnable
         self._is_graph = isinstance(runnable, Pregel)
         self._is_chat_model = _chat_model_in(runnable) is not None
+        self.may_interrupt = not self._is_chat_model
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
@@ -125,6 +132,8 @@ class _RunnableGenerator:
 class _FunctionGenerator:
     """Calls a function of the messages, sync or async."""
 
+    may_interrupt = True
+
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
         self._name = getattr(function, "__name__", type(function).__name__)
@@ -165,6 +174,8 @@ class _FunctionGenerator:
 
 class _NamedGenerator:
     """A chat model known by name, created when it is first used."""
+
+    may_interrupt = False
 
     def __init__(self, name: str) -> None:
         self._name = name

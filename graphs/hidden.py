@@ -43,29 +43,38 @@ def stored(config: RunnableConfig) -> bool:
     return config.get("configurable", {}).get(_CHECKPOINTER) is not None
 
 
-def quiet(config: RunnableConfig) -> RunnableConfig:
+def quiet(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
     """Make the config for a generator or judge: what it does reaches tracers, but no stream of the client's.
 
     Everything else is kept, a checkpointer included, so that an agent may still interrupt and resume.
+
+    Args:
+        config: The config of the node.
+        silent: Whether what is written to LangGraph's stream writer is dropped, too.
     """
     given = config.get("configurable") or {}
-    silent: RunnableConfig = {
-        "configurable": {key: value for key, value in given.items() if key not in _STREAMS},
-        "recursion_limit": config.get("recursion_limit", 10_000),
-    }
+    kept = {key: value for key, value in given.items() if key not in _STREAMS}
+    if silent and _RUNTIME in kept:
+        kept[_RUNTIME] = kept[_RUNTIME].override(stream_writer=_drop)
+    made: RunnableConfig = {"configurable": kept, "recursion_limit": config.get("recursion_limit", 10_000)}
     manager = _manager(config, streaming=False)
     if manager is not None:
-        silent |= {"callbacks": manager, "tags": config.get("tags", []), "metadata": config.get("metadata", {})}
-    return silent
+        made |= {"callbacks": manager, "tags": config.get("tags", []), "metadata": config.get("metadata", {})}
+    return made
+
+
+def _drop(_: Any) -> None:
+    """Write to nobody."""
 
 
 def told(config: RunnableConfig) -> RunnableConfig:
     """Make the config for a graph inside a runnable: quiet, but the outer streams hear of its progress."""
-    silent = quiet(config)
+    made = quiet(config)
     manager = _manager(config, streaming=True)
-    if manager is not None:
-        silent["configurable"] = {**silent["configurable"], _PROGRESS: {**config, "callbacks": manager}}
-    return silent
+    if manager is not None or writer(config) is not None:
+        outer: RunnableConfig = {**config, "callbacks": manager}
+        made["configurable"] = {**made["configurable"], _PROGRESS: outer}
+    return made
 
 
 def audience(config: RunnableConfig) -> list[RunnableConfig]:
@@ -75,9 +84,11 @@ def audience(config: RunnableConfig) -> list[RunnableConfig]:
 
 
 def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
-    """Find the writer of the graph's custom stream, or None outside of a graph."""
-    runtime = config.get("configurable", {}).get(_RUNTIME)
-    return None if runtime is None else runtime.stream_writer
+    """Find the writer of the custom stream of the graph, or of the graph around it; None outside of graphs."""
+    given = config.get("configurable", {})
+    if _PROGRESS in given:
+        return writer(given[_PROGRESS])
+    return given[_RUNTIME].stream_writer if _RUNTIME in given else None
 
 
 def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:

@@ -21,6 +21,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import interrupt
+from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from graphs import hidden
 from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
@@ -78,6 +79,16 @@ class Call:
     settle: Callable[[Any, float], Move]
 
 
+class _Written(BaseModel):
+    """A text that a reviewer wrote instead of the draft."""
+
+    answer: str = Field(pattern=r"\S")
+
+
+class _Review(RootModel[Literal["accept", "reject"] | bool | _Written]):
+    """What a reviewer may decide; LangGraph checks it before it is stored, so a mistyped one can be given anew."""
+
+
 Decision = Callable[[Refinement, Messages, RunnableConfig], Move | Call]
 """What a step is: the record, the conversation and the config in, a move or a call out."""
 
@@ -94,9 +105,14 @@ class Loop:
             "judge": self.judge,
             "finish": self.finish,
         }
-        self._overriding = {
+        self._overriding: Mapping[int, Generator] = {
             number: as_generator(one.model) for number, one in policy.overrides.items() if one.model is not None
         }
+
+    @property
+    def may_interrupt(self) -> bool:
+        """Whether a generator may stop for a human in the midst of an attempt."""
+        return any(one.may_interrupt for one in (self._generator, *self._overriding.values()))
 
     def begin(self, question: Mapping[str, Any]) -> Refinement:
         """Start a fresh record, so that nothing of an earlier turn is left; runs on the edge into the graph."""
@@ -122,7 +138,8 @@ class Loop:
             return self._to_finish(refinement.stopped(*limit, now=now))
         generator, temperature = self._generator_for(refinement.number)
         prompt = refinement.prompt(messages)
-        quiet: RunnableConfig = {**hidden.quiet(config), "run_name": f"attempt {refinement.number}"}
+        quiet = hidden.quiet(config, silent=not self.policy.show_drafts)
+        quiet["run_name"] = f"attempt {refinement.number}"
         return Call(
             run=lambda: generator.draft(prompt, quiet, temperature),
             arun=lambda: generator.adraft(prompt, quiet, temperature),
@@ -222,7 +239,7 @@ class Loop:
             case "fallback":
                 return AIMessage(self.policy.fallback or ""), refinement
             case "answer" if refinement.chosen is not None:
-                return refinement.chosen.answer, refinement
+                return refinement.chosen.answer, refinement.answered(refinement.chosen.number)
             case "interrupt" if refinement.chosen is not None:
                 return self._reviewed(refinement, refinement.chosen, messages, now)
             case ending:
@@ -240,35 +257,33 @@ class Loop:
         self, refinement: Refinement, attempt: Attempt, messages: Messages, now: float
     ) -> tuple[AIMessage, Refinement]:
         """Put the best attempt to a human; see `graphs.self_refine` for the answers understood."""
-        decision = interrupt(
-            {
-                "stop_reason": refinement.stop_reason,
-                "attempts": len(refinement.attempts),
-                "answer": attempt.text,
-                "rating": attempt.rating,
-                "feedback": attempt.feedback,
-            }
-        )
-        match decision:
-            case True | "accept":
-                return attempt.answer, refinement.with_detail("released by a reviewer")
-            case False | "reject":
-                refused = refinement.with_detail("refused by a reviewer")
-                raise self._unanswered(refused, messages, now, raised=True)
-            case {"answer": str(text)} | str(text):
-                return AIMessage(text), refinement.with_detail("written by a reviewer")
-            case _:
-                raise InputError(
-                    f"a review is 'accept', 'reject' or {{'answer': 'the text to send'}}, not {decision!r}"
-                )
+        question = {
+            "stop_reason": refinement.stop_reason,
+            "attempts": len(refinement.attempts),
+            "answer": attempt.text,
+            "rating": attempt.rating,
+            "feedback": attempt.feedback,
+        }
+        try:
+            decision = interrupt(question, response_schema=_Review).root
+        except ValidationError as error:
+            raise InputError(
+                "the review cannot be read; a review is 'accept', 'reject' or {'answer': 'the text to send'}"
+            ) from error
+        if isinstance(decision, _Written):
+            return AIMessage(decision.answer), refinement.answered(None, detail="written by a reviewer")
+        if decision in (True, "accept"):
+            return attempt.answer, refinement.answered(attempt.number, detail="released by a reviewer")
+        refused = refinement.answered(None, detail="refused by a reviewer")
+        raise self._unanswered(refused, messages, now, raised=True)
 
     def _to_finish(self, refinement: Refinement) -> Move:
         return Move(refinement=refinement, goto="finish", events=lambda: self._stopped_events(refinement))
 
     def _stopped_events(self, refinement: Refinement) -> tuple[Event, ...]:
         last = refinement.attempts[-1] if refinement.attempts else None
-        unjudged = last is not None and last.verdict is None and last is not refinement.chosen
-        return (_discard(last),) if self.policy.show_drafts and last is not None and unjudged else ()
+        shown = self.policy.show_drafts and last is not None and last.verdict is None
+        return (_discard(last),) if shown and last is not None and not _released(refinement, last) else ()
 
     def _drafted_events(self, attempt: Attempt) -> tuple[Event, ...]:
         figures = {
@@ -298,8 +313,8 @@ class Loop:
         }
         texts = {"rationale": verdict.rationale, "feedback": verdict.feedback}
         told = Event("verdict", figures, texts, show=self.policy.show_drafts)
-        released = refinement.done and refinement.chosen is attempt
-        return (told, _discard(attempt)) if self.policy.show_drafts and not released else (told,)
+        kept = _released(refinement, attempt) or not self.policy.show_drafts
+        return (told,) if kept else (told, _discard(attempt))
 
 
 def _evidence(given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -307,6 +322,10 @@ def _evidence(given: Mapping[str, Any] | None) -> dict[str, Any]:
     if not given:
         return {}
     return Sample.read(given).model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})
+
+
+def _released(refinement: Refinement, attempt: Attempt) -> bool:
+    return refinement.done and refinement.ending == "answer" and refinement.chosen is attempt
 
 
 def _discard(attempt: Attempt) -> Event:

@@ -22,6 +22,7 @@ class Outcome(BaseModel):
         stop_reason: Why the loop stopped.
         detail: One line about the stop, without judged text.
         best: The attempt with the highest score; None where none was rated.
+        released: Number of the attempt whose answer it is; None for a fallback, or a text of a reviewer's.
         attempts: All attempts, in order.
         usage: What generator and judges consumed together.
         latency_s: Seconds from question to answer.
@@ -36,6 +37,7 @@ class Outcome(BaseModel):
     stop_reason: StopReason
     detail: str = ""
     best: Attempt | None = None
+    released: int | None = None
     attempts: tuple[Attempt, ...] = ()
     usage: Usage = Usage()
     latency_s: float = Field(default=0.0, ge=0)
@@ -58,6 +60,7 @@ class Outcome(BaseModel):
             stop_reason=refinement.stop_reason or "interrupted",
             detail=refinement.detail,
             best=refinement.best,
+            released=refinement.released,
             attempts=refinement.attempts,
             usage=refinement.usage,
             latency_s=max(0.0, (refinement.ended_at or now) - refinement.started_at),
@@ -70,13 +73,13 @@ class Outcome(BaseModel):
 
         Rationale and feedback may quote a draft, so they are given for the released answer alone.
         """
-        released = self.best if self.passed else None
+        shown = next((one for one in self.attempts if one.number == self.released), None)
         return {
             "passed": self.passed,
             "stop_reason": self.stop_reason,
             "detail": self.detail,
-            "rating": None if self.best is None else self.best.rating,
-            "rationale": "" if released is None or released.verdict is None else released.verdict.rationale,
+            "rating": None if shown is None else shown.rating,
+            "rationale": "" if shown is None or shown.verdict is None else shown.verdict.rationale,
             "attempts": [_figures(one) for one in self.attempts],
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,

@@ -21,7 +21,7 @@ class Event:
     """Something that happened in the loop.
 
     Args:
-        name: `begin`, `draft`, `attempt`, `verdict`, `discard` or `finish`.
+        name: `attempt`, `draft`, `verdict`, `discard` or `finish`.
         figures: Numbers and codes; never judged text.
         texts: Judged text, for those who asked for it.
         streamed: Whether the client's stream hears of it.

@@ -10,8 +10,10 @@ from typing import Any, Literal, Self
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from graphs.augment import withheld
 from graphs.policy import Policy
 from judges.allowance import Allowance
+from judges.errors import ConfigurationError
 from judges.verdict import Usage, Verdict
 
 StopReason = Literal[
@@ -99,8 +101,9 @@ class Attempt(BaseModel):
 class Refinement:
     """One question being refined.
 
-    Every method that tells it what happened returns a new refinement; the first prompt is never touched, and a
-    refinement that is done takes no further event.
+    Every method that tells it what happened returns a new refinement; the first prompt is never touched. Drafts
+    and verdicts take turns, there are never more drafts than the policy allows, and a refinement that is done takes
+    no further event: anything else is a `ValueError`.
 
     Args:
         policy: The rules.
@@ -113,6 +116,7 @@ class Refinement:
         started_at: When it began, in seconds since the epoch.
         ended_at: When it was done.
         sampled: Whether it is judged at all.
+        released: Number of the attempt whose answer was released; None for a fallback, or a text of a reviewer's.
     """
 
     policy: Policy
@@ -125,6 +129,7 @@ class Refinement:
     started_at: float = 0.0
     ended_at: float | None = None
     sampled: bool = True
+    released: int | None = None
 
     # What happened
 
@@ -139,6 +144,8 @@ class Refinement:
     ) -> Self:
         """Record a draft. It ends the refinement where the draft is not to be judged."""
         self._must_go_on()
+        if self._awaits_verdict or len(self.attempts) >= self.policy.max_attempts:
+            raise ValueError(f"attempt {self.number} cannot be drafted: no draft is wanted after the last one")
         attempt = Attempt(
             number=len(self.attempts) + 1,
             answer=answer,
@@ -153,28 +160,47 @@ class Refinement:
     def judged(self, verdict: Verdict, *, now: float) -> Self:
         """Record the verdict on the last draft, and decide whether to go on."""
         self._must_go_on()
+        if not self._awaits_verdict:
+            raise ValueError("there is no draft that awaits a verdict; record one with drafted(...) first")
         last = self.attempts[-1].model_copy(update={"verdict": verdict})
         told = replace(self, attempts=(*self.attempts[:-1], last))
         reason, detail = told._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
         return told if reason is None else told.stopped(reason, detail, now=now)
 
     def augmented(self) -> Self:
-        """Prepare what the next attempt is sent besides the conversation, as the policy's augmenter says."""
+        """Prepare what the next attempt is sent besides the conversation, as the policy's augmenter says.
+
+        Raises:
+            ConfigurationError: If the augmenter, a function of the user's, gives no messages.
+        """
         self._must_go_on()
-        return replace(self, added=tuple(self.policy.augmenter(self)))
+        if not self.attempts or self._awaits_verdict:
+            raise ValueError("there is no judged draft to go on from; record one with drafted(...), judged(...)")
+        made = self.policy.augmenter(self)
+        if not isinstance(made, list | tuple) or not all(isinstance(one, BaseMessage) for one in made):
+            kinds = [type(one).__name__ for one in made] if isinstance(made, list | tuple) else type(made).__name__
+            raise ConfigurationError(
+                f"the policy's augment function returned {kinds}; return a list of messages, for instance "
+                f"[HumanMessage('Answer again, shorter.')]"
+            )
+        return replace(self, added=tuple(made))
 
     def stopped(self, reason: StopReason, detail: str = "", *, now: float | None = None) -> Self:
         """Stop for a reason that lies outside: a budget, the deadline, a generator that failed."""
         self._must_go_on()
         return replace(self, stop_reason=reason, detail=detail, ended_at=now)
 
-    def with_detail(self, detail: str) -> Self:
-        """Say more about the stop; why it stopped stays."""
-        return replace(self, detail=detail)
+    def answered(self, released: int | None, *, detail: str | None = None) -> Self:
+        """Record which attempt's answer is released, and say more about the stop; why it stopped stays."""
+        return replace(self, released=released, detail=self.detail if detail is None else detail)
 
     def _must_go_on(self) -> None:
         if self.done:
             raise ValueError(f"the refinement is done ({self.stop_reason!r}) and takes no further event")
+
+    @property
+    def _awaits_verdict(self) -> bool:
+        return bool(self.attempts) and self.attempts[-1].verdict is None
 
     def _skips(self, answer: AIMessage) -> bool:
         skip = self.policy.skip
@@ -183,9 +209,9 @@ class Refinement:
     def _reason_to_stop(self, verdict: Verdict, now: float) -> tuple[StopReason | None, str]:
         policy = self.policy
         if verdict.unscored in ("budget", "deadline"):
-            return verdict.unscored, verdict.detail
+            return verdict.unscored, withheld(verdict.detail, self.reference)
         if verdict.unscored is not None:
-            return "judge_failed", f"{verdict.unscored}: {verdict.detail}".rstrip(": ")
+            return "judge_failed", f"{verdict.unscored}: {withheld(verdict.detail, self.reference)}".rstrip(": ")
         if verdict.reaches(policy.success_rating):
             return "accepted", ""
         if policy.shadow or len(self.attempts) >= policy.max_attempts:
@@ -301,15 +327,29 @@ class Refinement:
         """What is to be done now that the refinement is done."""
         policy = self.policy
         released = self.stop_reason in ("accepted", "skipped") or policy.shadow
-        if self.stop_reason == "judge_failed" and not policy.shadow:
+        if self._unjudged and not released:
             if policy.on_judge_error == "raise":
                 return "raise"
-            released = policy.on_judge_error == "accept"
+            released = self.stop_reason == "judge_failed" and policy.on_judge_error == "accept"
         if not released and policy.on_exhausted in ("fallback", "raise"):
             return policy.on_exhausted
         if self.chosen is None:
             return "nothing"
         return "interrupt" if not released and policy.on_exhausted == "interrupt" else "answer"
+
+    @property
+    def _unjudged(self) -> bool:
+        """Whether it ended for want of a verdict: the judge failed, or no draft was judged in time."""
+        if self.stop_reason in ("budget", "deadline"):
+            return bool(self.attempts) and self.best is None
+        return self.stop_reason == "judge_failed"
+
+    def released(self, answer: AIMessage | None) -> Attempt | None:
+        """Give the attempt that an answer is; None for a fallback, a reviewer's own words, or no answer."""
+        chosen = self.chosen
+        if answer is None or chosen is None or self.ending not in ("answer", "interrupt"):
+            return None
+        return chosen if chosen.text == str(answer.text) else None
 
     # Checkpoints
 
@@ -325,6 +365,7 @@ class Refinement:
             "started_at": self.started_at,
             "ended_at": self.ended_at,
             "sampled": self.sampled,
+            "released": self.released,
         }
 
     @classmethod

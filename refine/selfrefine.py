@@ -21,8 +21,11 @@ from graphs.steps import Ended, arun, run
 from judges import ConfigurationError
 from refine.recording import Record
 
-Question = LanguageModelInput | Mapping[str, Any] | Command[Any]
-"""What may be asked: text, messages, a prompt value, a mapping with `messages`, or a reviewer's `Command`."""
+Question = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
+"""What may be asked: text, messages, a prompt value, a mapping with `messages`, or a reviewer's `Command`.
+
+Where a checkpointer keeps the conversation, None goes on with a turn that died.
+"""
 
 _OUTPUT = ["messages", hidden.SUMMARY, hidden.RECORD]
 
@@ -70,9 +73,8 @@ class SelfRefine(Runnable[Question, AIMessage]):
         self.name = name
         self.policy = policy or Policy(**settings)
         self._loop = loop_of(generator, judge, self.policy)
-        self.graph = compiled(
-            self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop", whole=durability == "exit"
-        )
+        whole = durability == "exit" and not self._loop.may_interrupt
+        self.graph = compiled(self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop", whole=whole)
         self._record = None if record is None else Record(record)
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
 
@@ -96,7 +98,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
                 or `JudgeFailed`; `outcome` holds the record.
             InputError: If there is nothing to answer.
         """
-        return self._call_with_config(self._answer, _asked(input, evidence), config)  # type: ignore[arg-type]  # it finds out that a config is taken
+        return self._call_with_config(self._answer, self._asked(input, evidence), config)  # type: ignore[arg-type]  # it finds out that a config is taken
 
     async def ainvoke(
         self,
@@ -107,7 +109,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
         **_: Any,
     ) -> AIMessage:
         """Answer a question without blocking; otherwise as `invoke`."""
-        return await self._acall_with_config(self._aanswer, _asked(input, evidence), config)  # type: ignore[arg-type]  # as above
+        return await self._acall_with_config(self._aanswer, self._asked(input, evidence), config)  # type: ignore[arg-type]  # as above
 
     def refine(
         self,
@@ -133,7 +135,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
             return outcomes[0].answer
 
         try:
-            self._call_with_config(run, _asked(input, evidence), config)  # type: ignore[arg-type]  # as in `invoke`
+            self._call_with_config(run, self._asked(input, evidence), config)  # type: ignore[arg-type]  # as in `invoke`
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -155,7 +157,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
             return outcomes[0].answer
 
         try:
-            await self._acall_with_config(run, _asked(input, evidence), config)  # type: ignore[arg-type]  # as above
+            await self._acall_with_config(run, self._asked(input, evidence), config)  # type: ignore[arg-type]  # as above
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -171,7 +173,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
         **_: Any,
     ) -> Iterator[AIMessage]:
         """Stream the answer, once it is accepted, as one chunk; progress meanwhile goes out as custom events."""
-        asked = iter([_asked(input, evidence)])
+        asked = iter([self._asked(input, evidence)])
         yield from self._transform_stream_with_config(asked, self._streamed, config)
 
     async def astream(
@@ -185,7 +187,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
         """Stream the answer, once it is accepted; otherwise as `stream`."""
 
         async def asked() -> AsyncIterator[Any]:
-            yield _asked(input, evidence)
+            yield self._asked(input, evidence)
 
         async for chunk in self._atransform_stream_with_config(asked(), self._astreamed, config):
             yield chunk
@@ -229,6 +231,11 @@ class SelfRefine(Runnable[Question, AIMessage]):
         """Tell whether there is anything to checkpoint or resume; if not, the steps run without the graph."""
         return bool(self.graph.checkpointer) or hidden.stored(config) or isinstance(asked, Command)
 
+    def _asked(self, given: Question | None, evidence: Mapping[str, Any] | None) -> Any:
+        """Read what was asked as the graph's input; None goes on with a turn that died, where one is kept."""
+        resumes = given is None and bool(self.graph.checkpointer)
+        return given if resumes or isinstance(given, Command) else _question(given, evidence)
+
     def _streamed(
         self, asked: Iterator[Any], run_manager: Any, config: RunnableConfig
     ) -> Iterator[AIMessageChunk]:
@@ -258,10 +265,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
             await asyncio.to_thread(self._record.add, outcome)
 
 
-def _asked(given: Question, evidence: Mapping[str, Any] | None) -> Any:
-    """Read what was asked as the graph's input."""
-    if isinstance(given, Command):
-        return given
+def _question(given: Any, evidence: Mapping[str, Any] | None) -> dict[str, Any]:
     messages: Any = given
     if isinstance(given, Mapping):
         strange = sorted(set(given) - {"messages", "evidence"})

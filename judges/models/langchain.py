@@ -94,10 +94,11 @@ class LangChainModel:
 
     def is_model(self, other: object) -> bool:
         """Tell whether `other` is the chat model asked here, or another handle on the same one."""
-        if other is self.chat:
+        mine, theirs = _unbound(self.chat).runnable, _unbound(other).runnable
+        if theirs is mine:
             return True
-        told = getattr(other, "model_name", None) or getattr(other, "model", None)
-        return type(other) is type(self.chat) and isinstance(told, str) and told == self.name
+        told = getattr(theirs, "model_name", None) or getattr(theirs, "model", None)
+        return type(theirs) is type(mine) and isinstance(told, str) and told == self.name
 
     def _concedes(self, error: Exception) -> bool:
         """Tell whether the provider refuses a temperature, as those of reasoning models do; then ask for none."""

@@ -315,48 +315,63 @@ async def test_waiting_repeats_no_call(saver: Saver) -> None:
     assert (len(model.prompts), len(judge.samples)) == (1, 1)
 
 
-def test_selfrefine_waits_for_a_human(tmp_path: Path) -> None:
+DURABILITIES = pytest.mark.parametrize("durability", ["sync", "exit"])
+
+
+def undecided(saver: Saver, durability: Any) -> SelfRefine:
+    """Make a refiner that asks a human after one attempt."""
+    policy = Policy(max_attempts=1, on_exhausted="interrupt")
+    judge = ScriptedJudge([2])
+    return SelfRefine(ScriptedModel(["draft"]), judge, policy=policy, checkpointer=saver, durability=durability)
+
+
+@DURABILITIES
+def test_selfrefine_waits_for_a_human(tmp_path: Path, durability: str) -> None:
     """`refine` of an exhausted run gives an interrupted outcome without an answer; a `Command` resumes it."""
     with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as saver:
-        refiner = SelfRefine(
-            ScriptedModel(["draft"]),
-            ScriptedJudge([2]),
-            checkpointer=saver,
-            max_attempts=1,
-            on_exhausted="interrupt",
-        )
+        refiner = undecided(saver, durability)
         waiting = refiner.refine("first question", THREAD)
-        assert (waiting.answer, waiting.stop_reason, waiting.detail) == (None, "interrupted", "max_attempts")
         ended = refiner.refine(Command(resume={"answer": "by hand"}), THREAD)
+    assert (waiting.answer, waiting.stop_reason, waiting.detail) == (None, "interrupted", "max_attempts")
     assert ended.answer is not None
     assert (ended.answer.text, ended.stop_reason, ended.passed) == ("by hand", "max_attempts", False)
 
 
-async def test_selfrefine_waits_for_a_human_async(tmp_path: Path) -> None:
+@DURABILITIES
+async def test_selfrefine_waits_for_a_human_async(tmp_path: Path, durability: str) -> None:
     """The same without blocking, with the answer alone."""
     async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as saver:
-        refiner = SelfRefine(
-            ScriptedModel(["draft"]),
-            ScriptedJudge([2]),
-            checkpointer=saver,
-            max_attempts=1,
-            on_exhausted="interrupt",
-        )
+        refiner = undecided(saver, durability)
         waiting = await refiner.arefine("first question", THREAD)
         answer = await refiner.ainvoke(Command(resume="accept"), THREAD)
     assert waiting.stop_reason == "interrupted"
     assert answer.text == "draft"
 
 
-def test_a_selfrefine_remembers_the_conversation() -> None:
+@DURABILITIES
+def test_a_selfrefine_remembers_the_conversation(durability: Any) -> None:
     """With a checkpointer a second question is asked with the first and its answer before it."""
     model = ScriptedModel([f"wrong {MARK}", "one", "two"])
-    refiner = SelfRefine(model, ScriptedJudge([(1, f"not {MARK}"), 4, 4]), checkpointer=InMemorySaver())
+    judge = ScriptedJudge([(1, f"not {MARK}"), 4, 4])
+    refiner = SelfRefine(model, judge, checkpointer=InMemorySaver(), durability=durability)
     refiner.invoke("first question", THREAD)
     outcome = refiner.refine("second question", THREAD)
     assert texts(model.prompts[-1]) == ["first question", "one", "second question"]
     assert len(outcome.attempts) == 1
     assert texts(outcome.conversation) == ["first question", "one", "second question"]
+
+
+@DURABILITIES
+def test_a_crashed_selfrefine_begins_afresh(durability: Any) -> None:
+    """A new question after a crash is a new turn, without any attempt of the broken one."""
+    model = Script([f"wrong {MARK}", Killed, "good"])
+    judge = ScriptedJudge([(1, f"not {MARK}"), 4])
+    refiner = SelfRefine(model, judge, checkpointer=InMemorySaver(), durability=durability)
+    with pytest.raises(Killed):
+        refiner.invoke("first question", THREAD)
+    outcome = refiner.refine("second question", THREAD)
+    assert [one.rating for one in outcome.attempts] == [4]
+    assert MARK not in repr(model.prompts[-1])
 
 
 def test_a_crashed_selfrefine_is_resumed_without_input() -> None:

@@ -330,16 +330,17 @@ def test_a_tool_may_ask_a_human_under_our_checkpointer() -> None:
     assert ended["messages"][-1].text == "paid"
 
 
-def test_a_tool_may_ask_a_human_in_every_attempt() -> None:
-    """A second attempt asks anew, and is not handed the first one's decision."""
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_tool_may_ask_a_human_in_every_attempt(durability: Any) -> None:
+    """A second attempt asks anew, and is not handed the first one's decision; nothing is called twice."""
     pay, refund = (ToolCall(name="approve", args={"action": action}) for action in ("pay", "refund"))
     judge = ScriptedJudge([(1, "again"), 4])
-    loop = asking([pay, "paid", refund, "refunded"], judge)
-    loop.invoke({"messages": [("user", "do it")]}, THREAD)
-    waiting = loop.invoke(Command(resume="yes"), THREAD)
-    assert waiting["__interrupt__"][0].value == {"action": "refund"}
-    ended = loop.invoke(Command(resume="no"), THREAD)
-    assert ended["messages"][-1].text == "refunded"
+    agent = create_agent(ScriptedModel([pay, "paid", refund, "refunded"]), tools=[approve])
+    refiner = SelfRefine(agent, judge, checkpointer=InMemorySaver(), durability=durability)
+    refiner.refine("do it", THREAD)
+    waiting = refiner.refine(Command(resume="yes"), THREAD)
+    assert (waiting.stop_reason, len(waiting.attempts)) == ("interrupted", 1)
+    assert refiner.invoke(Command(resume="no"), THREAD).text == "refunded"
     results = [[one.content for one in sample.steps if one.role == "tool"] for sample in judge.samples]
     assert results == [["pay: yes"], ["refund: no"]]
 

@@ -399,9 +399,16 @@ def test_shown_drafts_are_in_the_custom_stream_alone(mode: Any) -> None:
     assert MARK not in repr(list(shown(*twice()).stream(ASKED, stream_mode=mode, subgraphs=True)))
 
 
-def test_feedback_is_not_shown_with_drafts() -> None:
-    """With `show_drafts` the draft is told, what the judge said of it is not."""
-    assert "you said" not in repr(custom(shown(*twice())))
+def test_the_verdicts_words_are_shown_with_drafts() -> None:
+    """With `show_drafts` the verdict's event says what the judge said of the draft."""
+    verdict = next(one for one in custom(shown(*twice())) if one["event"] == "verdict")
+    assert (verdict["rationale"], verdict["feedback"]) == (f"you said: wrong {MARK}",) * 2
+
+
+def test_tool_calls_are_shown_with_drafts() -> None:
+    """With `show_drafts` the draft's event names the tools that were called."""
+    draft = next(one for one in custom(shown(agent(), strict(), max_attempts=1)) if one["event"] == "draft")
+    assert MARK in repr(draft["tools"])
 
 
 def test_the_best_of_the_exhausted_comes_again_as_the_answer() -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any, TypedDict, get_args
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command, StreamMode
+from langgraph.types import Command, StreamMode, interrupt
 
 from graphs import NotAccepted, Policy, self_refine
+from judges.sample import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefine
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -148,6 +152,41 @@ def test_drafts_of_a_waiting_subgraph_are_not_in_its_state() -> None:
     made = parent(node, checkpointer=InMemorySaver())
     seen = list(made.stream(ASKED, THREAD, stream_mode=list(MODES), subgraphs=True))
     assert MARK not in repr((seen, made.get_state(THREAD, subgraphs=True)))
+
+
+@tool
+def approve(action: str) -> str:
+    """Ask a human to approve an action."""
+    return f"{action}: {interrupt(action)}"
+
+
+def approving() -> tuple[ScriptedModel, ScriptedJudge, Any]:
+    """Make an agent that asks a human in each of two attempts, and the judge that wants the second."""
+    lines: list[object] = []
+    for action in ("pay", "refund"):
+        lines += [ToolCall(name="approve", args={"action": action}), f"did {action}"]
+    model = ScriptedModel(lines)
+    return model, ScriptedJudge([(1, "again"), 4]), create_agent(model, tools=[approve])
+
+
+@pytest.mark.parametrize("inside", ["subgraph", "runnable"])
+def test_a_tool_inside_asks_a_human_in_every_attempt(inside: str) -> None:
+    """Each decision reaches the tool of its own attempt, through the outer graph, and no call is repeated."""
+    model, judge, agent = approving()
+    refiner = SelfRefine(agent, judge)
+
+    def node(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [refiner.invoke(state["messages"], config)]}
+
+    made = parent(self_refine(agent, judge) if inside == "subgraph" else node, checkpointer=InMemorySaver())
+    asked = [made.invoke(ASKED, THREAD)["__interrupt__"][0].value]
+    asked.append(made.invoke(Command(resume="yes"), THREAD)["__interrupt__"][0].value)
+    ended = made.invoke(Command(resume="no"), THREAD)
+    assert asked == ["pay", "refund"]
+    assert ended["messages"][-1].text == "did refund"
+    results = [[one.content for one in sample.steps if one.role == "tool"] for sample in judge.samples]
+    assert results == [["pay: yes"], ["refund: no"]]
+    assert len(model.prompts) == 4
 
 
 def test_an_error_inside_reaches_the_outer_caller() -> None:

@@ -202,9 +202,10 @@ async def test_nothing_of_a_rejected_draft_is_seen(door: str, kind: str) -> None
 @older
 @pytest.mark.parametrize("kind", GENERATORS)
 @pytest.mark.parametrize("door", ["invoke", "astream", "astream_events v2", "astream_log"])
-async def test_nothing_is_seen_under_a_checkpointer(door: str, kind: str) -> None:
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+async def test_nothing_is_seen_under_a_checkpointer(durability: Any, door: str, kind: str) -> None:
     """The same where the refiner has a checkpointer of its own."""
-    inner = refiner(kind, checkpointer=InMemorySaver())
+    inner = refiner(kind, checkpointer=InMemorySaver(), durability=durability)
     kept: Any = inner.with_config(THREAD)
     seen = await opened(door, kept)
     assert GOOD in seen
@@ -272,9 +273,11 @@ async def test_progress_goes_out_as_custom_events() -> None:
     assert told(events) == [*ORDER, ("refine.finish", None)]
 
 
-async def test_progress_goes_out_under_a_checkpointer() -> None:
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+async def test_progress_goes_out_under_a_checkpointer(durability: Any) -> None:
     """The same where the refiner runs its graph."""
-    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]), checkpointer=InMemorySaver())
+    judge = ScriptedJudge([1, 4])
+    inner = SelfRefine(ScriptedModel(["one", "two"]), judge, checkpointer=InMemorySaver(), durability=durability)
     events = await collected(inner.astream_events("what?", THREAD, version="v2"))
     assert told(events) == [*ORDER, ("refine.finish", None)]
 
