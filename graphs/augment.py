@@ -131,7 +131,7 @@ def withheld(text: str, reference: str | None) -> str:
     if not reference or not reference.strip():
         return text
     bare = reference.strip()
-    if len(bare) == 1 and bare.isascii() or not _words(bare):
+    if (len(bare) == 1 and bare.isascii()) or not _words(bare):
         return re.sub(rf"(?<!\w){re.escape(bare)}(?!\w)" if bare.isalnum() else re.escape(bare), WITHHELD, text)
     pieces = _pieces(bare)
     words = _words(text)

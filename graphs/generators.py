@@ -224,11 +224,17 @@ def draft_of(made: object, prompt: Sequence[BaseMessage]) -> Draft:
                 return Draft(
                     answer=drafted.answer, steps=drafted.steps, evidence=_contexts(made), calls=drafted.calls
                 )
-    told = f"a mapping with the keys {sorted(map(str, made))}" if isinstance(made, Mapping) else repr(made)[:80]
     raise DraftError(
-        f"the generator returned {told}, which is no answer; return a text, an AIMessage, a mapping with "
+        f"the generator returned {_shape_of(made)}, which is no answer; return a text, an AIMessage, a mapping with "
         f"'messages', or one with 'answer' and, if there are any, 'context'"
     )
+
+
+def _shape_of(made: object) -> str:
+    """Describe what was returned, without any text in it."""
+    if isinstance(made, Mapping):
+        return f"a mapping with the keys {sorted(map(str, made))}"
+    return repr(made) if made is None or isinstance(made, int | float) else f"a {type(made).__name__}"
 
 
 def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = None) -> Draft:

@@ -7,7 +7,7 @@ import contextvars
 import queue
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -27,6 +27,8 @@ def call_within(seconds: float | None, function: Callable[[], T]) -> T:
     """
     if seconds is None:
         return function()
+    if seconds <= 0:
+        raise DeadlinePassed
     results: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
@@ -38,7 +40,7 @@ def call_within(seconds: float | None, function: Callable[[], T]) -> T:
     context = contextvars.copy_context()
     threading.Thread(target=run, daemon=True, name="refine-call").start()
     try:
-        value, error = results.get(timeout=max(0.0, seconds))
+        value, error = results.get(timeout=min(seconds, threading.TIMEOUT_MAX))
     except queue.Empty:
         raise DeadlinePassed from None
     if error is not None:
@@ -47,18 +49,30 @@ def call_within(seconds: float | None, function: Callable[[], T]) -> T:
 
 
 async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
-    """Await a call at most so long, and cancel it then; None waits for ever.
+    """Await a call at most so long; None waits for ever.
+
+    When the time is up the call is cancelled and left to itself: one that is slow to clean up, or does not obey, is
+    waited for no longer.
 
     Raises:
         DeadlinePassed: If the time is up.
     """
     if seconds is None:
         return await call
-    limit = asyncio.timeout(max(0.0, seconds))
+    task = asyncio.ensure_future(call)
     try:
-        async with limit:
-            return await call
-    except TimeoutError:
-        if limit.expired():
-            raise DeadlinePassed from None
+        await asyncio.wait({task}, timeout=max(0.0, seconds))
+    except asyncio.CancelledError:
+        task.cancel()
         raise
+    if task.done():
+        return task.result()
+    task.add_done_callback(_dismissed)
+    task.cancel()
+    raise DeadlinePassed
+
+
+def _dismissed(task: asyncio.Future[Any]) -> None:
+    """Take note of an error nobody waits for any more, so that asyncio does not complain of it."""
+    if not task.cancelled():
+        task.exception()

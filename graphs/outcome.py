@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from graphs.augment import withheld
 from graphs.refinement import Attempt, Refinement, StopReason
 from judges.sample import Sample
 from judges.verdict import Usage
@@ -71,15 +72,18 @@ class Outcome(BaseModel):
     def summary(self) -> dict[str, Any]:
         """Give the record without any text of drafts that were not released, for the answer's metadata.
 
-        Rationale and feedback may quote a draft, so they are given for the released answer alone.
+        A rationale may quote a draft, so it is given for the released answer alone, and without the reference.
         """
+        given = self.evidence.get("reference")
+        reference = given if isinstance(given, str) else None
         shown = next((one for one in self.attempts if one.number == self.released), None)
+        rationale = "" if shown is None or shown.verdict is None else shown.verdict.rationale
         return {
             "passed": self.passed,
             "stop_reason": self.stop_reason,
             "detail": self.detail,
             "rating": None if shown is None else shown.rating,
-            "rationale": "" if shown is None or shown.verdict is None else shown.verdict.rationale,
+            "rationale": withheld(rationale, reference),
             "attempts": [_figures(one) for one in self.attempts],
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
@@ -98,8 +102,9 @@ class Outcome(BaseModel):
             "rating": attempt.rating,
             "stop_reason": self.stop_reason if attempt is self.attempts[-1] else None,
         }
-        metadata = {name: value for name, value in told.items() if value is not None}
-        return sample_of(self.conversation, attempt, self.evidence).model_copy(update={"metadata": metadata})
+        sample = sample_of(self.conversation, attempt, self.evidence)
+        known = {name: value for name, value in told.items() if value is not None}
+        return sample.model_copy(update={"metadata": {**sample.metadata, **known}})
 
 
 def sample_of(conversation: Sequence[AnyMessage], attempt: Attempt, evidence: Mapping[str, JsonValue]) -> Sample:

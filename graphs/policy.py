@@ -18,21 +18,34 @@ OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
 OnJudgeError = Literal["accept", "reject", "raise"]
 
 
-class Override(BaseModel):
+class _Settings(BaseModel):
+    """Settings that are frozen, and whose faults are told in one line."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise ConfigurationError(_one_line(error, type(self))) from None
+
+
+class Override(_Settings):
     """What is different from some attempt on.
 
     Args:
         temperature: Sampling temperature for a chat model.
         model: Another generator, for instance a stronger chat model or its `"provider:model"` name.
+
+    Raises:
+        ConfigurationError: If a setting is unknown or out of its range; the message names it and the remedy.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    temperature: float | None = Field(default=None, ge=0)
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     model: Any = None
 
 
-class Policy(BaseModel):
+class Policy(_Settings):
     """When to accept an answer, when to stop trying, and what to return then.
 
     Args:
@@ -42,9 +55,11 @@ class Policy(BaseModel):
             the latest on a tie), the `"last"` one, `"raise"` `NotAccepted`, the `"fallback"` text, or
             `"interrupt"` the graph for a human to decide.
         fallback: The text for `on_exhausted="fallback"`.
-        on_judge_error: What to do when the judge gives no verdict: `"accept"` the draft and flag it,
-            `"reject"` it and return the best judged attempt so far, or `"raise"` `JudgeFailed`. Only under
-            `"accept"` is an answer ever released that no judge has rated.
+        on_judge_error: What to do when the judge gives no verdict: `"accept"` the draft and flag it (`passed` is
+            then False and `stop_reason` tells why), `"reject"` it and return the best judged attempt so far, as
+            `on_exhausted` says, or `"raise"` `JudgeFailed`. A judge that a budget or the deadline cut short
+            leaves the best judged attempt so far; only where there is none does this setting decide. Only under
+            `"accept"`, or in shadow, is an answer ever released that no judge has rated.
         max_calls: Most model calls, of generator and judges together.
         max_tokens: Tokens, of generator and judges together, after which no call is made any more.
         max_cost: US dollars likewise. Needs `prices`; an unknown price ends the loop, since the budget could
@@ -54,7 +69,7 @@ class Policy(BaseModel):
         patience: Stop after this many attempts in a row that were no better than the best before them.
         augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
             `"feedback_only"` (as Spring AI's advisor), `"all_drafts"` (every draft with rating and feedback),
-            or a function from the attempts to messages.
+            `last_drafts(k)`, or your own function from the `Refinement` so far to a list of messages.
         overrides: What changes from an attempt number on, for instance `{2: {"temperature": 0.8}}`.
         skip: Returns an answer unjudged where it says so. Turns that call a tool are always skipped.
         sample_rate: Share of questions that are judged at all, 0 to 1; the rest is returned unjudged.
@@ -67,19 +82,17 @@ class Policy(BaseModel):
         ConfigurationError: If a setting is unknown or out of its range; the message names it and the remedy.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
     success_rating: Rating = 3
     max_attempts: int = Field(default=3, ge=1, strict=True)
     on_exhausted: OnExhausted = "best"
     fallback: str | None = None
     on_judge_error: OnJudgeError = "accept"
-    max_calls: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_cost: float | None = Field(default=None, gt=0)
-    deadline_s: float | None = Field(default=None, gt=0)
+    max_calls: int | None = Field(default=None, ge=1, strict=True)
+    max_tokens: int | None = Field(default=None, ge=1, strict=True)
+    max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     prices: Mapping[str, Price] = {}
-    patience: int | None = Field(default=None, ge=1)
+    patience: int | None = Field(default=None, ge=1, strict=True)
     augment: AugmenterName | Callable[[Any], list[AnyMessage]] = "last_draft"
     overrides: Mapping[int, Override] = {}
     skip: Callable[[AIMessage], bool] | None = None
@@ -88,19 +101,21 @@ class Policy(BaseModel):
     show_drafts: bool = False
     log_texts: bool = False
 
-    def __init__(self, **settings: Any) -> None:
-        """Check the settings; see the class."""
-        try:
-            super().__init__(**settings)
-        except ValidationError as error:
-            raise ConfigurationError(_one_line(error)) from None
-
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
-        if self.on_exhausted == "fallback" and not self.fallback:
-            raise ValueError("on_exhausted='fallback' needs fallback='the text to return'")
+        if self.on_exhausted == "fallback" and not (self.fallback or "").strip():
+            raise ValueError(
+                f"on_exhausted='fallback' needs fallback='the text to return' (given {self.fallback!r})"
+            )
+        if self.on_exhausted != "fallback" and self.fallback is not None:
+            raise ValueError(
+                f"fallback={self.fallback!r} is returned under on_exhausted='fallback' only, not under "
+                f"{self.on_exhausted!r}; set that too, or leave the fallback out"
+            )
         if self.max_cost is not None and not self.prices:
-            raise ValueError("max_cost needs prices={'model name': Price(input=..., output=...)}")
+            raise ValueError(
+                f"max_cost={self.max_cost:g} needs prices={{'model name': Price(input=..., output=...)}}"
+            )
         if any(number < 1 for number in self.overrides):
             raise ValueError(f"overrides is keyed by attempt numbers from 1, not {sorted(self.overrides)}")
         return self
@@ -119,15 +134,22 @@ class Policy(BaseModel):
 _NO_OVERRIDE = Override()
 
 
-def _one_line(error: ValidationError) -> str:
+_REMEDIES = {"augment": ", or a function from the refinement so far to messages"}
+
+
+def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
+    kind = settings.__name__.lower()
     fault = error.errors(include_url=False)[0]
     name = str(fault["loc"][0]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
-        near = get_close_matches(name, Policy.model_fields, n=1)
-        known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(Policy.model_fields))}"
-        return f"a policy has no setting {name!r} (given {fault['input']!r}); {known}"
+        near = get_close_matches(name, settings.model_fields, n=1)
+        known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"
+        return f"there is no {kind} setting {name!r} (given {fault['input']!r}); {known}"
     told = fault["msg"].removeprefix("Value error, ")
     if not name:
         return told
-    place = ".".join(str(part) for part in fault["loc"] if not str(part).startswith(("function-", "literal[")))
-    return f"policy setting {place}: {told[0].lower()}{told[1:]} (given {fault['input']!r})"
+    place = ".".join(
+        part for part in map(str, fault["loc"]) if not part.startswith(("function-", "literal[", "["))
+    )
+    remedy = _REMEDIES.get(name, "")
+    return f"{kind} setting {place}: {told[0].lower()}{told[1:]}{remedy} (given {fault['input']!r})"

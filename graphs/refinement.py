@@ -102,8 +102,8 @@ class Refinement:
     """One question being refined.
 
     Every method that tells it what happened returns a new refinement; the first prompt is never touched. Drafts
-    and verdicts take turns, there are never more drafts than the policy allows, and a refinement that is done takes
-    no further event: anything else is a `ValueError`.
+    and verdicts take turns, there are never more drafts than the policy allows, and a refinement that is done
+    takes no further event: anything else is a `ValueError`.
 
     Args:
         policy: The rules.
@@ -176,7 +176,7 @@ class Refinement:
         self._must_go_on()
         if not self.attempts or self._awaits_verdict:
             raise ValueError("there is no judged draft to go on from; record one with drafted(...), judged(...)")
-        made = self.policy.augmenter(self)
+        made: object = self.policy.augmenter(self)  # a user's function may give anything
         if not isinstance(made, list | tuple) or not all(isinstance(one, BaseMessage) for one in made):
             kinds = [type(one).__name__ for one in made] if isinstance(made, list | tuple) else type(made).__name__
             raise ConfigurationError(
@@ -343,13 +343,6 @@ class Refinement:
         if self.stop_reason in ("budget", "deadline"):
             return bool(self.attempts) and self.best is None
         return self.stop_reason == "judge_failed"
-
-    def released(self, answer: AIMessage | None) -> Attempt | None:
-        """Give the attempt that an answer is; None for a fallback, a reviewer's own words, or no answer."""
-        chosen = self.chosen
-        if answer is None or chosen is None or self.ending not in ("answer", "interrupt"):
-            return None
-        return chosen if chosen.text == str(answer.text) else None
 
     # Checkpoints
 

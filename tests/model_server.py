@@ -1,9 +1,10 @@
-"""A model server for tests: real HTTP on loopback, OpenAI's chat completions, replies and faults made by a script."""
+"""A model server for tests: real HTTP on loopback, OpenAI's chat completions, faults and all, by script."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import threading
@@ -43,7 +44,8 @@ def answered(
 ) -> Wire:
     """Answer with a body: bytes as they are, anything else as JSON."""
     written = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Wire((_head(status, {"content-type": kind, "content-length": len(written), **(headers or {})}) + written,))
+    head = _head(status, {"content-type": kind, "content-length": len(written), **(headers or {})})
+    return Wire((head + written,))
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,10 @@ class Reply:
 
     def _streamed(self, asked: Asked) -> Wire:
         """Write one event for each word, one for the rest, one for the usage if it is wanted."""
-        words = (self.text or "").split(" ")
-        pieces: list[dict[str, Any]] = [{"content": word} for word in [*(f"{one} " for one in words[:-1]), words[-1]]]
         calls = [{"index": number, **call} for number, call in enumerate(self._calls())]
         last = {name: value for name, value in (("tool_calls", calls), ("refusal", self.refusal)) if value}
-        choices = [{"index": 0, "finish_reason": None, "delta": {"role": "assistant", **one}} for one in pieces]
+        deltas = [{"role": "assistant", "content": word} for word in re.findall(r"\S*\s*", self.text or "")]
+        choices: list[dict[str, Any]] = [{"index": 0, "finish_reason": None, "delta": delta} for delta in deltas]
         choices.append({"index": 0, "finish_reason": self._ended, "delta": last})
         events = [self._completion(asked, [one]) for one in choices]
         if (asked.get("stream_options") or {}).get("include_usage"):
@@ -200,8 +201,7 @@ class ModelServer:
         if wire.then == "hang":
             await reader.read()
         if wire.then == "reset":
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
+            _reset(writer)
         return wire.then == "keep"
 
 
@@ -240,9 +240,16 @@ async def _request(reader: asyncio.StreamReader) -> Asked:
     return {**body, "path": first.split(" ")[1], "authorization": headers.get("authorization"), "headers": headers}
 
 
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Close without a goodbye: the client reads a reset, not an end."""
+    at_once = struct.pack("ii", 1, 0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+    writer.transport.abort()
+
+
 def _head(status: int, headers: Mapping[str, object]) -> bytes:
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {one}" for name, one in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    lines = (f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{''.join(lines)}\r\n".encode("latin-1")
 
 
 def _chunk(data: bytes) -> bytes:

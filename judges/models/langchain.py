@@ -56,7 +56,7 @@ class LangChainModel:
     def __init__(self, chat: Any, *, temperature: float | None = 0.0) -> None:
         self.chat = chat
         self._temperature = temperature
-        self._bindings: dict[tuple[type[BaseModel], float | None], _Bound] = {}
+        self._bindings: dict[tuple[type[BaseModel] | None, float | None], _Bound] = {}
 
     @cached_property
     def name(self) -> str:
@@ -76,21 +76,21 @@ class LangChainModel:
         """Send a letter and wait for the reply."""
         check_allowed(self.name, self.chat)
         try:
-            return self._bound_to(letter.schema).ask(letter)
+            return self._bound_to(None if letter.text else letter.schema).ask(letter)
         except Exception as error:
             if not self._concedes(error):
                 raise
-            return self._bound_to(letter.schema).ask(letter)
+            return self._bound_to(None if letter.text else letter.schema).ask(letter)
 
     async def asend(self, letter: Letter) -> RawReply:
         """Send a letter without blocking."""
         check_allowed(self.name, self.chat)
         try:
-            return await self._bound_to(letter.schema).aask(letter)
+            return await self._bound_to(None if letter.text else letter.schema).aask(letter)
         except Exception as error:
             if not self._concedes(error):
                 raise
-            return await self._bound_to(letter.schema).aask(letter)
+            return await self._bound_to(None if letter.text else letter.schema).aask(letter)
 
     def is_model(self, other: object) -> bool:
         """Tell whether `other` is the chat model asked here, or another handle on the same one."""
@@ -107,16 +107,18 @@ class LangChainModel:
         self._temperature = None
         return True
 
-    def _bound_to(self, schema: type[BaseModel]) -> _Bound:
+    def _bound_to(self, schema: type[BaseModel] | None) -> _Bound:
         key = (schema, self._temperature)
         if key not in self._bindings:
             self._bindings[key] = self._bind(schema)
         return self._bindings[key]
 
-    def _bind(self, schema: type[BaseModel]) -> _Bound:
+    def _bind(self, schema: type[BaseModel] | None) -> _Bound:
         given = _unbound(self.chat)
         chat = _quiet(given.runnable, self._temperature)
-        if _overrides(chat, "bind_tools"):
+        if schema is None:
+            bound = _Bound(chat, {}, {})
+        elif _overrides(chat, "bind_tools"):
             bound = _unbound(chat.bind_tools([schema], tool_choice=schema.__name__))
         elif _overrides(chat, "with_structured_output"):
             bound = _Bound(chat.with_structured_output(schema), {}, {})

@@ -31,11 +31,14 @@ class Letter:
         schema: Pydantic class that the reply must fit.
         nonce: The random number in the marks around the data; the one thing that differs between two letters
             that ask the same.
+        text: Whether the reply is wanted as text in a format of the model's own, so that no tool is offered and
+            no JSON is asked for.
     """
 
     messages: tuple[tuple[Speaker, str], ...]
     schema: type[BaseModel]
     nonce: str = ""
+    text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,62 @@
+"""Telling models apart: everything that may change what a model replies, as one string."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from judges.models.langchain import LangChainModel, NamedModel
+from judges.models.model import JudgeModel
+
+_WITHOUT_EFFECT = {"callbacks", "max_retries", "metadata", "profile", "tags", "verbose"}
+_DEEPEST = 6
+
+
+def identity_of(model: JudgeModel) -> str:
+    """Tell a model from every other whose replies may differ from its own.
+
+    A model with an attribute `identity`, a text, says it itself: name, base URL and every setting that changes
+    replies. Of a LangChain model it is made of the class, the endpoint and all settings that are plain values,
+    those of a binding included; keys are left out. Of any other model all that is known is its class and name.
+    """
+    told = getattr(model, "identity", None)
+    if isinstance(told, str) and told:
+        return told
+    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    chat = model._model if isinstance(model, NamedModel) else model  # noqa: SLF001 - made with the first request
+    if not isinstance(chat, LangChainModel):
+        return f"{kind}:{model.name}"
+    said = {"asked": chat._temperature, "chat": _described(chat.chat, _DEEPEST)}  # noqa: SLF001 - of this package
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return f"{kind}:{model.name}:{digest}"
+
+
+def _described(thing: Any, depth: int) -> Any:
+    """Write as JSON what a runnable is made of, as far as it consists of plain values."""
+    if thing is None or isinstance(thing, bool | int | float | str):
+        return thing
+    if depth == 0:
+        return None
+    if isinstance(thing, Mapping):
+        return {str(name): _described(one, depth - 1) for name, one in thing.items()}
+    if isinstance(thing, list | tuple | set | frozenset):
+        told = [_described(one, depth - 1) for one in thing]
+        return sorted(told, key=repr) if isinstance(thing, set | frozenset) else told
+    if isinstance(thing, type):
+        return f"{thing.__module__}.{thing.__qualname__}"
+    if isinstance(thing, BaseModel):
+        return {"class": _described(type(thing), depth), **dict(_fields(thing, depth - 1))}
+    address = getattr(thing, "base_url", None) or getattr(getattr(thing, "_client", None), "base_url", None)
+    return None if address is None else str(address)
+
+
+def _fields(thing: BaseModel, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield fields, and the private parts in which some classes keep a client or settings."""
+    private = thing.__pydantic_private__ or {}
+    for name, value in ((*thing, *(thing.model_extra or {}).items(), *private.items())):
+        if name not in _WITHOUT_EFFECT:
+            yield name, _described(value, depth)

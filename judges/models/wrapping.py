@@ -1,0 +1,72 @@
+"""Standing in for a model: `Wrapped` is one itself, and puts something between the judge and the model it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from judges.models.dialects import JSON_OBJECT
+from judges.models.identity import identity_of
+from judges.models.model import Dialect, JudgeModel, Letter, RawReply
+
+
+class Way(Protocol):
+    """How a letter reaches a model and a reply comes back."""
+
+    def send(self, model: JudgeModel, letter: Letter) -> RawReply:
+        """Send a letter to `model`, or answer it otherwise."""
+        ...
+
+    async def asend(self, model: JudgeModel, letter: Letter) -> RawReply:
+        """Send a letter without blocking."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapped:
+    """A model that is reached by a way of its own; whatever else is asked of it is asked of the model itself.
+
+    Args:
+        model: The model.
+        way: How it is reached.
+    """
+
+    model: JudgeModel
+    way: Way
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.model.name
+
+    @property
+    def retries(self) -> int:
+        """Retries the driver may make."""
+        return self.model.retries
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the model is asked and read."""
+        return getattr(self.model, "dialect", JSON_OBJECT)
+
+    @property
+    def scripted(self) -> bool:
+        """Whether the model is a double that may answer in tests."""
+        return bool(getattr(self.model, "scripted", False))
+
+    @property
+    def identity(self) -> str:
+        """What tells the model from every other."""
+        return identity_of(self.model)
+
+    def send(self, letter: Letter) -> RawReply:
+        """Send a letter and wait for the reply."""
+        return self.way.send(self.model, letter)
+
+    async def asend(self, letter: Letter) -> RawReply:
+        """Send a letter without blocking."""
+        return await self.way.asend(self.model, letter)
+
+    def is_model(self, other: object) -> bool:
+        """Tell whether `other` is the model."""
+        return other is self or self.model.is_model(other)

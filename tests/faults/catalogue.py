@@ -1,0 +1,117 @@
+"""The faults of a model server, each with the end that a run under it must come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from graphs.refinement import StopReason
+from tests.model_server import Asked, Reply, Wire, answered, tools_of
+
+WRITER, CRITIC = "writer", "critic"
+"""Names of the two models that a server plays: generator and judge."""
+
+WAIT = {"retry-after": "3"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong between a client and a model.
+
+    Args:
+        name: What it is called.
+        spoil: Makes of a request and its good reply what is sent instead.
+        generating: Why the loop stops if every reply of the generator is so.
+        judging: Why it stops if every reply of the judge is so.
+        judged: How many requests the judge's server gets then for one answer.
+        endless: Whether nothing but a deadline ends it.
+        refused: Whether there is nobody to connect to.
+    """
+
+    name: str
+    spoil: Callable[[Asked, Reply], Reply | Wire]
+    generating: StopReason = "generator_failed"
+    judging: StopReason = "judge_failed"
+    judged: int = 1
+    endless: bool = False
+    refused: bool = False
+
+    def __str__(self) -> str:
+        """Name it in a test's id."""
+        return self.name
+
+
+def good(asked: Asked, *, rating: int = 4) -> Reply:
+    """Reply as the model that is asked: an answer, or a verdict in the form that is wanted."""
+    if asked["model"] == WRITER:
+        return Reply("Paris is the capital of France.")
+    if "Assessment" in tools_of(asked):
+        told = {"rationale": "It is.", "rating": rating, "feedback": "" if rating > 2 else "Say more."}
+        return Reply(calls=(("Assessment", told),))
+    return Reply(f'{{"rationale": "It is.", "rating": {rating}, "feedback": ""}}')
+
+
+def _status(status: int, *, judged: int = 3, **headers: str) -> Fault:
+    def spoil(asked: Asked, reply: Reply) -> Reply:
+        return Reply("no", status=status, headers={name.replace("_", "-"): one for name, one in headers.items()})
+
+    return Fault(f"{status}{' with retry-after' if headers else ''}", spoil, judged=judged)
+
+
+def _wire(asked: Asked, reply: Reply) -> bytes:
+    return reply.wire(asked).sent
+
+
+def _body(asked: Asked, reply: Reply) -> bytes:
+    return reply.wire({**asked, "stream": False}).sent.partition(b"\r\n\r\n")[2]
+
+
+def _half(sent: bytes) -> Wire:
+    return Wire((sent[: len(sent) * 3 // 4],), then="close")
+
+
+def _events(asked: Asked, reply: Reply) -> bytes:
+    return _wire({**asked, "stream": True}, reply)
+
+
+def _drip(asked: Asked, reply: Reply) -> Wire:
+    sent = _wire(asked, reply)
+    return Wire(tuple(sent[at : at + 1] for at in range(len(sent))), pause_s=0.01)
+
+
+def _twice(asked: Asked, reply: Reply) -> Reply:
+    return replace(reply, calls=(reply.calls or (("search", {"query": "France"}),)) * 2)
+
+
+def _broken_call(asked: Asked, reply: Reply) -> Reply:
+    return Reply(calls=(("Assessment", '{"rationale": "It is.", "rating": 4, "feed'),))
+
+
+FAULTS = (
+    _status(429),
+    _status(429, retry_after="3"),
+    _status(500),
+    _status(503),
+    _status(408),
+    _status(400, judged=1),
+    _status(401, judged=1),
+    Fault("connection refused", lambda asked, reply: Wire(), judged=0, refused=True),
+    Fault("reset", lambda asked, reply: Wire(then="reset"), judged=3),
+    Fault("hang", lambda asked, reply: Wire(then="hang"), "deadline", "deadline", endless=True),
+    Fault("slow drip", _drip, "deadline", "deadline", endless=True),
+    Fault("cut body", lambda asked, reply: _half(_wire({**asked, "stream": False}, reply)), judged=3),
+    Fault("cut stream of events", lambda asked, reply: _half(_events(asked, reply)), judged=3),
+    Fault("bad JSON", lambda asked, reply: answered(_body(asked, reply)[:-3])),
+    Fault("empty body", lambda asked, reply: answered(b"")),
+    Fault("null content", lambda asked, reply: Reply(None), "max_attempts", judged=2),
+    Fault("refusal", lambda asked, reply: Reply(None, refusal="I cannot help with that."), "max_attempts"),
+    Fault("cut by its length", lambda asked, reply: replace(reply, finish_reason="length"), "accepted", judged=2),
+    Fault("content filter", lambda asked, reply: replace(reply, finish_reason="content_filter"), "accepted"),
+    Fault("no choices", lambda asked, reply: answered({"id": "r1", "object": "chat.completion", "choices": []})),
+    Fault("two tool calls", _twice, "skipped", judged=2),
+    Fault("bad tool arguments", _broken_call, "max_attempts", judged=2),
+    Fault("wrong content type", lambda asked, reply: answered(_body(asked, reply), kind="text/html")),
+    Fault("10 MB body", lambda asked, reply: Reply("x" * 10_000_000), "accepted", judged=2),
+    Fault("bad UTF-8", lambda asked, reply: answered(b'{"choices": "\xff\xfe' + _body(asked, reply))),
+)
+"""Field notes 1.7, R1: a 429 that says when to come back, and one that does not, counted apart."""
