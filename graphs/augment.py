@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -126,19 +127,19 @@ def withheld(text: str, reference: str | None) -> str:
 
     Words are compared, whatever stands between them: case, accents, spacing, punctuation and invisible characters
     make no difference, and neither does a short ending on the last word. A sentence too short to tell anything
-    ("1.", "e.g.") stays; so does whatever says the same in other words.
+    ("1.", "e.g.") stays; so does whatever says the same in other words, or encoded.
     """
     if not reference or not reference.strip():
         return text
     bare = reference.strip()
     if (len(bare) == 1 and bare.isascii()) or not _words(bare):
         return re.sub(rf"(?<!\w){re.escape(bare)}(?!\w)" if bare.isalnum() else re.escape(bare), WITHHELD, text)
-    pieces = _pieces(bare)
+    secret = _secret(bare)
     words = _words(text)
     folded = tuple(word.folded for word in words)
     kept, done, place = [], 0, 0
     while place < len(words):
-        length = _longest(pieces.get(folded[place][:_STEM], ()), folded, place)
+        length = _longest(secret, folded, place)
         if length:
             kept += [text[done : words[place].start], WITHHELD]
             done = words[place + length - 1].end
@@ -164,15 +165,22 @@ def _folded(word: str) -> str:
     return "".join(part for part in parts if unicodedata.category(part) not in ("Mn", "Cf"))
 
 
+class _Secret(NamedTuple):
+    """A reference as words, and its sentences by their number of words and by these, the last one's end cut off."""
+
+    whole: tuple[str, ...]
+    sentences: dict[int, dict[tuple[str, ...], list[str]]]
+
+
 @lru_cache(maxsize=64)
-def _pieces(reference: str) -> dict[str, list[tuple[str, ...]]]:
-    """Give the reference and its sentences as words, the longest first, by how their first word begins."""
-    whole = tuple(word.folded for word in _words(reference))
-    sentences = (tuple(word.folded for word in _words(one)) for one in _SENTENCE_END.split(reference))
-    pieces: dict[str, list[tuple[str, ...]]] = {}
+def _secret(reference: str) -> _Secret:
+    split = _SENTENCE_END.split(reference)
+    sentences = [tuple(filter(None, map(_folded, _WORD.findall(one)))) for one in split]
+    whole = tuple(chain.from_iterable(sentences))
+    found: dict[int, dict[tuple[str, ...], list[str]]] = {}
     for piece in sorted({whole, *filter(_tells, sentences)}, key=len, reverse=True):
-        pieces.setdefault(piece[0][:_STEM], []).append(piece)
-    return pieces
+        found.setdefault(len(piece), {}).setdefault(_stemmed(piece), []).append(piece[-1])
+    return _Secret(whole, found)
 
 
 def _tells(sentence: tuple[str, ...]) -> bool:
@@ -180,16 +188,22 @@ def _tells(sentence: tuple[str, ...]) -> bool:
     return len(letters) > (2 if letters.isascii() and letters.isalpha() else 1)
 
 
-def _longest(pieces: Sequence[tuple[str, ...]], words: tuple[str, ...], place: int) -> int:
-    """Tell how many words from a place on are a piece, or the beginning of one that was cut off; 0 for none."""
-    for piece in pieces:
-        found = words[place : place + len(piece)]
-        if len(found) < len(piece):
-            if len(found) >= _BEGINNING and found == piece[: len(found)]:
-                return len(found)
-        elif found[:-1] == piece[:-1] and _same_stem(found[-1], piece[-1]):
-            return len(found)
-    return 0
+def _stemmed(words: tuple[str, ...]) -> tuple[str, ...]:
+    return (*words[:-1], words[-1][:_STEM])
+
+
+def _longest(secret: _Secret, words: tuple[str, ...], place: int) -> int:
+    """Tell how many words from a place on are the secret's, up to the end of a text that was cut; 0 for none."""
+    for length, sentences in secret.sentences.items():
+        if place + length <= len(words):
+            found = words[place : place + length]
+            if any(_same_stem(found[-1], last) for last in sentences.get(_stemmed(found), ())):
+                return length
+    if words[place] != secret.whole[0]:
+        return 0
+    *known, cut = words[place:]
+    begins = len(known) >= _BEGINNING and secret.whole[: len(known)] == tuple(known)
+    return len(known) + 1 if begins and "".join(secret.whole[len(known) :][:1]).startswith(cut) else 0
 
 
 def _same_stem(found: str, wanted: str) -> bool:

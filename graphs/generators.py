@@ -225,8 +225,8 @@ def draft_of(made: object, prompt: Sequence[BaseMessage]) -> Draft:
                     answer=drafted.answer, steps=drafted.steps, evidence=_contexts(made), calls=drafted.calls
                 )
     raise DraftError(
-        f"the generator returned {_shape_of(made)}, which is no answer; return a text, an AIMessage, a mapping with "
-        f"'messages', or one with 'answer' and, if there are any, 'context'"
+        f"the generator returned {_shape_of(made)}, which is no answer; return a text, an AIMessage, a mapping "
+        f"with 'messages', or one with 'answer' and, if there are any, 'context'"
     )
 
 

@@ -25,6 +25,7 @@ SUMMARY = "refine"
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
 _RUNTIME, _PROGRESS = "__pregel_runtime", "__refine_progress"
+_GRAPHS_OWN = ("__pregel_", "checkpoint_", _PROGRESS)
 _STREAMS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 
@@ -43,20 +44,37 @@ def stored(config: RunnableConfig) -> bool:
     return config.get("configurable", {}).get(_CHECKPOINTER) is not None
 
 
-def quiet(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
-    """Make the config for a generator or judge: what it does reaches tracers, but no stream of the client's.
+def quiet(config: RunnableConfig) -> RunnableConfig:
+    """Make the config for a model or a judge: what it does reaches tracers, but no stream of the client's.
 
-    Everything else is kept, a checkpointer included, so that an agent may still interrupt and resume.
+    Nothing of the graph around it is left.
+    """
+    given = config.get("configurable") or {}
+    kept = {key: value for key, value in given.items() if not key.startswith(_GRAPHS_OWN)}
+    return _heard_by_tracers(config, kept)
+
+
+def quiet_inside(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
+    """Make the config for a generator that may be a graph itself: quiet, but still inside the graph around it.
+
+    So an agent may interrupt and resume, with the checkpointer and the store of the graph.
 
     Args:
         config: The config of the node.
-        silent: Whether what is written to LangGraph's stream writer is dropped, too.
+        silent: Whether what is written to LangGraph's stream writer is dropped.
     """
     given = config.get("configurable") or {}
     kept = {key: value for key, value in given.items() if key not in _STREAMS}
     if silent and _RUNTIME in kept:
         kept[_RUNTIME] = kept[_RUNTIME].override(stream_writer=_drop)
-    made: RunnableConfig = {"configurable": kept, "recursion_limit": config.get("recursion_limit", 10_000)}
+    return _heard_by_tracers(config, kept)
+
+
+def _heard_by_tracers(config: RunnableConfig, configurable: dict[str, Any]) -> RunnableConfig:
+    made: RunnableConfig = {
+        "configurable": configurable,
+        "recursion_limit": config.get("recursion_limit", 10_000),
+    }
     manager = _manager(config, streaming=False)
     if manager is not None:
         made |= {"callbacks": manager, "tags": config.get("tags", []), "metadata": config.get("metadata", {})}
@@ -69,7 +87,7 @@ def _drop(_: Any) -> None:
 
 def told(config: RunnableConfig) -> RunnableConfig:
     """Make the config for a graph inside a runnable: quiet, but the outer streams hear of its progress."""
-    made = quiet(config)
+    made = quiet_inside(config, silent=False)
     manager = _manager(config, streaming=True)
     if manager is not None or writer(config) is not None:
         outer: RunnableConfig = {**config, "callbacks": manager}

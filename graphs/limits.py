@@ -51,8 +51,8 @@ def call_within(seconds: float | None, function: Callable[[], T]) -> T:
 async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
     """Await a call at most so long; None waits for ever.
 
-    When the time is up the call is cancelled and left to itself: one that is slow to clean up, or does not obey, is
-    waited for no longer.
+    When the time is up the call is cancelled and left to itself: one that is slow to clean up, or does not obey,
+    is waited for no longer.
 
     Raises:
         DeadlinePassed: If the time is up.

@@ -138,7 +138,11 @@ class Loop:
             return self._to_finish(refinement.stopped(*limit, now=now))
         generator, temperature = self._generator_for(refinement.number)
         prompt = refinement.prompt(messages)
-        quiet = hidden.quiet(config, silent=not self.policy.show_drafts)
+        quiet = (
+            hidden.quiet_inside(config, silent=not self.policy.show_drafts)
+            if generator.may_interrupt
+            else hidden.quiet(config)
+        )
         quiet["run_name"] = f"attempt {refinement.number}"
         return Call(
             run=lambda: generator.draft(prompt, quiet, temperature),

@@ -1,0 +1,326 @@
+"""What the generator sees on a retry: marked as ours, quoted, bounded, and without the reference answer."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from structlog.testing import capture_logs
+
+from graphs import Augmenter, Policy, Refinement, all_drafts, feedback_only, last_draft, last_drafts
+from graphs.augment import FEEDBACK_LIMIT, MARK, WITHHELD, withheld
+from judges import ConfigurationError, Helpfulness, Verdict
+from judges.testing import ScriptedModel
+from refine import SelfRefine
+
+NONCE = re.compile(r"<<<([0-9a-f]{32})")
+
+
+@pytest.fixture(autouse=True)
+def _structlog_as_it_was() -> Iterator[None]:
+    """Leave structlog unconfigured, as a user finds it."""
+    yield
+    structlog.reset_defaults()
+
+
+def refused(*feedback: str, question: str = "what?", reference: str | None = None) -> Refinement:
+    """Make a refinement whose drafts were all refused, with this feedback."""
+    evidence: dict[str, Any] = {} if reference is None else {"reference": reference}
+    made = Refinement(policy=Policy(max_attempts=9, success_rating=4), question=question, evidence=evidence)
+    for number, one in enumerate(feedback, 1):
+        made = made.drafted(AIMessage(f"draft {number}", id=f"id {number}"))
+        made = made.judged(Verdict.rated(min(number, 3), feedback=one), now=0)
+    return made
+
+
+def texts(augmenter: Augmenter, made: Refinement) -> list[tuple[str, str]]:
+    """List what an augmenter adds, as type and text."""
+    return [(one.type, str(one.text)) for one in augmenter(made)]
+
+
+def quoted(note: str) -> str:
+    """Read the feedback back out of a note."""
+    line = next(line for line in note.splitlines() if '"' in line)
+    told: str = json.loads(line[line.index('"') :])
+    return told
+
+
+def test_last_draft_shows_the_last_draft_and_its_feedback() -> None:
+    """The default: the last draft, then the feedback on it; nothing of the drafts before."""
+    draft, note = texts(last_draft, refused("first fault", "second fault"))
+    assert draft == ("ai", "draft 2")
+    assert note[0] == "human"
+    assert "second fault" in note[1]
+    assert "first fault" not in note[1]
+
+
+def test_feedback_only_shows_no_draft() -> None:
+    """As Spring AI's advisor: the last feedback alone."""
+    (note,) = texts(feedback_only, refused("first fault", "second fault"))
+    assert note[0] == "human"
+    assert "second fault" in note[1]
+    assert "draft" not in note[1]
+
+
+def test_all_drafts_shows_each_with_rating_and_feedback() -> None:
+    """Every draft is followed by its rating and feedback; the request to answer again stands once, at the end."""
+    told = texts(all_drafts, refused("first fault", "second fault", "third fault"))
+    assert [kind for kind, _ in told] == ["ai", "human"] * 3
+    assert [text for kind, text in told if kind == "ai"] == ["draft 1", "draft 2", "draft 3"]
+    notes = [text for kind, text in told if kind == "human"]
+    assert [re.findall(r"\((\d)/4\)", note) for note in notes] == [["1"], ["2"], ["3"]]
+    assert ["again" in note for note in notes] == [False, False, True]
+
+
+@pytest.mark.parametrize(("k", "shown"), [(1, ["draft 3"]), (2, ["draft 2", "draft 3"])])
+def test_last_drafts_shows_the_last_k(k: int, shown: list[str]) -> None:
+    """`last_drafts(k)` shows k drafts."""
+    told = texts(last_drafts(k), refused("a", "b", "c"))
+    assert [text for kind, text in told if kind == "ai"] == shown
+
+
+@pytest.mark.parametrize("k", [0, -1, True, 1.5, "2", None])
+def test_last_drafts_takes_a_whole_number_from_1(k: Any) -> None:
+    """Anything else is refused with the value."""
+    with pytest.raises(ConfigurationError, match=re.escape(repr(k))):
+        last_drafts(k)
+
+
+@pytest.mark.parametrize("augmenter", [last_draft, feedback_only, all_drafts, last_drafts(2)])
+def test_what_is_added_is_marked_as_ours(augmenter: Augmenter) -> None:
+    """Each message that was added says so, and a draft has no id of the generator's."""
+    for one in augmenter(refused("a", "b")):
+        assert one.additional_kwargs[MARK] == ("draft" if one.type == "ai" else "feedback")
+        assert one.id is None
+
+
+def test_a_note_states_the_fault_and_not_the_gate() -> None:
+    """The generator learns nothing of the rating that would be accepted."""
+    (note,) = texts(feedback_only, refused("be short"))
+    assert "success" not in note[1]
+    assert not re.search(r"\d", note[1])
+
+
+def test_without_feedback_there_is_nothing_quoted() -> None:
+    """A judge that said nothing leaves only the request."""
+    (note,) = texts(feedback_only, refused(""))
+    assert '"' not in note[1]
+
+
+@pytest.mark.parametrize(
+    ("question", "letters"), [("What?", "[a-z]"), ("什么？", "[\u4e00-\u9fff]"), ("Что?", "[а-я]")]
+)
+def test_a_note_speaks_the_language_of_the_question(question: str, letters: str) -> None:
+    """English, Chinese and Russian have notes of their own."""
+    (note,) = texts(feedback_only, refused("", question=question))
+    assert len(re.findall(letters, note[1])) > len(note[1]) / 2
+
+
+@given(st.text(max_size=300))
+def test_feedback_is_quoted_as_one_json_string(feedback: str) -> None:
+    """Whatever the judge wrote stands on one line, as a JSON string that reads back as it was."""
+    (note,) = texts(feedback_only, refused(f"x{feedback}"))
+    assert len(note[1].splitlines()) == 3
+    assert quoted(note[1]) == f"x{feedback}"
+
+
+def test_feedback_is_bounded() -> None:
+    """Of a feedback without end only the beginning reaches the generator, at once."""
+    (note,) = texts(feedback_only, refused("ab " * 5_000_000, reference="truth"))
+    assert len(quoted(note[1])) == FEEDBACK_LIMIT
+
+
+def test_a_reference_across_the_bound_is_withheld() -> None:
+    """A reference answer that the bound cuts through leaves no beginning behind."""
+    reference = " ".join(f"word{number}" for number in range(3_000))
+    (note,) = texts(feedback_only, refused(f"{'x ' * (FEEDBACK_LIMIT // 4)}{reference}", reference=reference))
+    assert "word0" not in note[1]
+
+
+@pytest.mark.parametrize("made", [None, "again", ["again"], [("user", "again")], {"messages": []}, 7])
+def test_an_own_augmenter_gives_messages(made: Any) -> None:
+    """A function that gives anything but messages is told so, without what it gave."""
+    policy = Policy(augment=lambda _: made)
+    judged = Refinement(policy=policy).drafted(AIMessage("draft")).judged(Verdict.rated(1), now=0)
+    with pytest.raises(
+        ConfigurationError, match="augment function returned .*; return a list of messages"
+    ) as told:
+        judged.augmented()
+    assert "again'" not in str(told.value).split(";")[0]
+
+
+def test_an_own_augmenter_may_give_a_tuple_or_nothing() -> None:
+    """An empty list asks the same question again."""
+    for made in ((), [], (HumanMessage("shorter"),)):
+        policy = Policy(augment=lambda _, made=made: made)
+        judged = Refinement(policy=policy).drafted(AIMessage("draft")).judged(Verdict.rated(1), now=0)
+        assert judged.augmented().added == tuple(made)
+
+
+LEAKS = {
+    "whole": ("The capital is Paris.", "Say: The capital is Paris.", "Say: [...]."),
+    "without its full stop": ("The capital is Paris.", 'Say "The capital is Paris" first', 'Say "[...]" first'),
+    "a word": ("Paris", "Name Paris, not Rome.", "Name [...], not Rome."),
+    "another case": ("Paris", "Name PARIS, paris.", "Name [...], [...]."),
+    "a word with an ending": ("Paris", "The Parisian's town.", "The [...]'s town."),
+    "a sentence of several": ("It is Paris. It lies on the Seine.", "Add: it lies on the Seine", "Add: [...]"),
+    "a short sentence": ("Paris. It lies on the Seine.", "It is Paris!", "It is [...]!"),
+    "a list": ("- Paris\n- Rome", "Paris is missing, rome too", "[...] is missing, [...] too"),
+    "other spacing": ("It is Paris", "Say it  is\n\tParis now", "Say [...] now"),
+    "marked up": ("It is Paris", "Say **it** _is_ `Paris`", "Say **[...]`"),
+    "typographic quotes": ('He said "no".', "Write: He said “no”", "Write: [...]”"),
+    "invisible characters": ("Paris", "It is P\u200bar\u00adis.", "It is [...]."),
+    "full width": ("Paris 42", "Ｐａｒｉｓ ４２", "[...]"),
+    "composed or not": ("Café Zoë", "cafe\u0301 zoe\u0308", "[...]"),
+    "sharp s": ("Straße", "STRASSE", "[...]"),
+    "a number": ("42", "It is 42, not 142 or 420.", "It is [...], not 142 or 420."),
+    "a fraction": ("3.14", "Say 3.14; not 3.15", "Say [...]; not 3.15"),
+    "an amount": ("$42", "It costs $42, not $420", "It costs $[...], not $420"),
+    "a letter": ("B", "A better answer is B, not b", "A better answer is [...], not b"),
+    "a sign": ("→", "Use → here", "Use [...] here"),
+    "signs": ("!?", "Use !? here!", "Use [...] here!"),
+    "yes": ("Yes", "Answer yes; yesterday is wrong.", "Answer [...]; yesterday is wrong."),
+    "chinese": ("巴黎是法国的首都。", "应该回答“巴黎是法国的首都”。", "应该回答“[...]”。"),
+    "a chinese word": ("巴黎", "答案是巴黎，不是里昂", "答案是[...]，不是里昂"),
+    "a chinese sentence": ("是的。首都是巴黎。", "请写首都 是巴黎", "请写[...]"),
+    "japanese": ("パリです。", "答えは「パリです」", "答えは「[...]」"),
+    "korean": ("파리", "파리는 수도입니다", "[...]는 수도입니다"),
+    "russian": ("Столица — Париж.", "Напиши: столица - Париж", "Напиши: [...]"),
+    "a russian word": ("Париж", "Речь о Париже, не о Риме", "Речь о [...], не о Риме"),
+    "a short russian word": ("да", "Надо сказать да, когда спросят", "Надо сказать [...], когда спросят"),
+    "code": ("git reset --soft HEAD~1", "Use `git reset --soft HEAD~1`.", "Use `[...]`."),
+    "twice": ("Paris", "Paris Paris", "[...] [...]"),
+    "only that": ("Paris", "Paris", "[...]"),
+}
+
+
+@pytest.mark.parametrize("case", LEAKS)
+def test_a_reference_is_withheld(case: str) -> None:
+    """The reference answer, or a sentence of it, is taken out, and nothing around it."""
+    reference, feedback, left = LEAKS[case]
+    assert withheld(feedback, reference) == left
+
+
+KEPT = {
+    "no reference": (None, "Say Paris."),
+    "an empty reference": (" ", "Say Paris."),
+    "a part of a word": ("art", "The article starts late."),
+    "an article": ("A", "Give a reason and an example."),
+    "a number in a number": ("14", "It was 3.141 or 2014."),
+    "an item's number": ("1. Paris", "Mend 1 thing."),
+    "an abbreviation": ("Fruit, e.g. apples.", "Give an example, e.g. a name."),
+    "a question word": ("The capital of France is Paris.", "You did not name the capital of France."),
+    "a russian part of a word": ("да", "Надо иногда"),
+    "a long word that only begins alike": ("state", "Restate the statesmanlike part."),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_what_is_no_reference_is_kept(case: str) -> None:
+    """What merely looks like a part of the reference stays as it is."""
+    reference, feedback = KEPT[case]
+    assert withheld(feedback, reference) == feedback
+
+
+@given(st.text(min_size=1, max_size=40), st.text(max_size=20), st.text(max_size=20))
+@settings(max_examples=300)
+def test_any_reference_is_withheld(reference: str, before: str, after: str) -> None:
+    """Whatever the reference is, written out between blanks it does not get through."""
+    reference = reference.strip()
+    assume(reference and reference not in f"{before} {WITHHELD} {after}")
+    assert reference not in withheld(f"{before} {reference} {after}", reference)
+
+
+@given(st.text(max_size=200), st.sampled_from(["zzzzz qqqqq", "ｚｚｚｚｚｑ", "жжжжжщщщ"]))
+def test_a_feedback_without_the_reference_is_untouched(feedback: str, reference: str) -> None:
+    """Where nothing of the reference stands in it, a text comes back as it was, character by character."""
+    assume("zzz" not in feedback.lower())
+    assert withheld(feedback, reference) == feedback
+
+
+def test_a_long_reference_is_withheld_at_once() -> None:
+    """A reference of a megabyte costs no noticeable time."""
+    reference = " ".join(f"The town number {number} is large." for number in range(30_000))
+    assert withheld("Say: the town number 29999 is large", reference) == "Say: [...]"
+
+
+REFERENCES = [
+    "Paris",
+    "PARIS is the capital.",
+    "The tower is 330 m tall. It was built in 1889, by Eiffel!\nIt stands in Paris.",
+    'He said: "no", then (quietly) left; why?',
+    "巴黎是法国的首都。它位于塞纳河畔。",
+    "北京",
+    "Столица Франции — Париж. Он стоит на Сене.",
+    "Москва",
+    "42",
+    "-273.15",
+    "1,000.50 USD",
+    "yes",
+    "x = {y}; print('%s' % x)",
+    "<b>bold</b> & co",
+    "Grüße aus Köln",
+    "line one\r\nline two",
+    "   padded   ",
+    "Ωmega ≥ 3",
+    "パリ",
+    "git reset --soft HEAD~1",
+]
+
+WAYS: list[Callable[[str], str]] = [str, str.upper, str.lower, lambda text: text.replace(" ", "  "), json.dumps]
+
+
+def telling(reference: str, nonce: str, way: Callable[[str], str]) -> Callable[[list[BaseMessage]], object]:
+    """Make a judge's model that tells all it must not, in every field, and accepts the third draft."""
+    asked = iter(range(1, 99))
+
+    def reply(messages: list[BaseMessage]) -> object:
+        fence = NONCE.findall(str(messages[-1].text))[0]
+        nonces.append(fence)
+        leak = (
+            f"The reference is {way(reference)} and the mark {fence} {fence.upper()}, so write: {way(reference)}."
+        )
+        return {"rationale": leak, "rating": 4 if next(asked) == 3 else 1, "feedback": leak}
+
+    nonces: list[str] = [nonce]
+    reply.nonces = nonces  # type: ignore[attr-defined]  # handed out with the function
+    return reply
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_reference_and_nonce_reach_nobody(reference: str, way: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A judge that repeats the reference and the fence's number tells neither to generator, client or log."""
+    caplog.set_level(logging.DEBUG)
+    reply = telling(reference, "0" * 32, WAYS[way])
+    for augment in ("last_draft", "all_drafts"):
+        reply = telling(reference, "0" * 32, WAYS[way])
+        model = ScriptedModel([f"draft {number} of mine" for number in ("i", "ii", "iii")], name="generator")
+        inner = SelfRefine(model, Helpfulness(ScriptedModel(reply)), max_attempts=3, augment=augment)
+        with capture_logs() as logs:
+            outcome = inner.refine("question?", evidence={"reference": reference})
+        assert outcome.answer is not None
+        assert (outcome.passed, len(model.prompts)) == (True, 3)
+        prompts = "\n".join(str(one.text) for prompt in model.prompts for one in prompt)
+        told = [
+            prompts,
+            str(outcome.answer.content),
+            str(outcome.answer.response_metadata),
+            str(logs),
+            caplog.text,
+        ]
+        nonces = reply.nonces  # type: ignore[attr-defined]  # see above
+        assert len(nonces) == 4
+        for text in told:
+            folded = " ".join(text.casefold().split())
+            for canary in (reference, *nonces):
+                shown = " ".join(canary.casefold().split())
+                assert not re.search(rf"(?<!\w){re.escape(shown)}(?!\w)", folded), (canary, text)

@@ -1,0 +1,432 @@
+"""The pure core: what a refinement decides, whatever generator and judge do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from graphs import Attempt, Policy, Refinement
+from graphs.refinement import StopReason, empty_answer
+from judges import Usage, Verdict
+from judges.verdict import Unscored
+
+CONVERSATION: list[BaseMessage] = [SystemMessage("be kind"), HumanMessage("what?")]
+NOW = 100.0
+
+REASONS: tuple[Unscored, ...] = get_args(Unscored)
+
+verdicts = st.one_of(
+    st.builds(Verdict.rated, st.integers(1, 4), feedback=st.text(max_size=8)),
+    st.builds(Verdict.scored, st.floats(0, 1), threshold=st.floats(0, 1), feedback=st.text(max_size=8)),
+    st.builds(Verdict.without_score, st.sampled_from(REASONS), st.text(max_size=8)),
+)
+rated = st.builds(Verdict.rated, st.integers(1, 4))
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """Draw a policy; budgets are tested elsewhere."""
+    on_exhausted = draw(st.sampled_from(["best", "last", "raise", "fallback", "interrupt"]))
+    return Policy(
+        success_rating=draw(st.integers(1, 4)),
+        max_attempts=draw(st.integers(1, 5)),
+        on_exhausted=on_exhausted,
+        fallback="sorry" if on_exhausted == "fallback" else None,
+        on_judge_error=draw(st.sampled_from(["accept", "reject", "raise"])),
+        patience=draw(st.none() | st.integers(1, 3)),
+        augment=draw(st.sampled_from(["last_draft", "feedback_only", "all_drafts"])),
+        shadow=draw(st.booleans()),
+    )
+
+
+def stages(policy: Policy, said: Sequence[Verdict], **fields: Any) -> list[Refinement]:
+    """Refine a question with one verdict after the other until it is done, and give every stage on the way."""
+    told = [Refinement(policy=policy, question="what?", **fields)]
+    for number, verdict in enumerate(said, 1):
+        told.append(told[-1].drafted(AIMessage(f"draft {number}"), usage=Usage(calls=1), latency_s=0.5))
+        if told[-1].done:
+            break
+        told.append(told[-1].judged(verdict, now=NOW))
+        if told[-1].done:
+            break
+        told.append(told[-1].augmented())
+    return told
+
+
+def of(ratings: Sequence[int | None], reason: StopReason | None = None, **settings: Any) -> Refinement:
+    """Make a refinement with these ratings, None for a draft that was not judged, stopped for a reason."""
+    attempts = [
+        Attempt(number=n, answer=AIMessage(f"draft {n}"), verdict=None if one is None else Verdict.rated(one))
+        for n, one in enumerate(ratings, 1)
+    ]
+    if settings.get("on_exhausted") == "fallback":
+        settings["fallback"] = "sorry"
+    return Refinement(policy=Policy(**settings), attempts=tuple(attempts), stop_reason=reason)
+
+
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+def test_there_are_never_more_attempts_than_allowed(policy: Policy, said: list[Verdict]) -> None:
+    """Whatever the verdicts, it ends by itself, after at most `max_attempts` drafts."""
+    last = stages(policy, said)[-1]
+    assert last.done
+    assert 1 <= len(last.attempts) <= policy.max_attempts
+
+
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+def test_done_is_final(policy: Policy, said: list[Verdict]) -> None:
+    """A refinement that is done takes no further event, of any kind."""
+    last = stages(policy, said)[-1]
+    for event in (
+        lambda: last.drafted(AIMessage("one more")),
+        lambda: last.judged(Verdict.rated(4), now=NOW),
+        last.augmented,
+        lambda: last.stopped("accepted"),
+    ):
+        with pytest.raises(ValueError, match="is done"):
+            event()
+
+
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+def test_before_the_end_it_is_not_done(policy: Policy, said: list[Verdict]) -> None:
+    """Only the last stage is done, and no stage is changed by the ones after it."""
+    told = stages(policy, said)
+    assert [one.done for one in told] == [False] * (len(told) - 1) + [True]
+    assert [len(one.attempts) for one in told] == sorted(len(one.attempts) for one in told)
+
+
+@given(st.lists(rated, min_size=1, max_size=6))
+def test_best_is_the_maximum_and_the_latest_on_a_tie(said: list[Verdict]) -> None:
+    """The best attempt has the highest rating, and is the latest that has it."""
+    ratings = [one.rating or 0 for one in said]
+    best = of(ratings).best
+    assert best is not None
+    assert best.number == max(range(1, len(ratings) + 1), key=lambda number: (ratings[number - 1], number))
+
+
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+def test_best_is_one_of_those_rated(policy: Policy, said: list[Verdict]) -> None:
+    """Best is never unscored, nobody's score is above it among those that pass as it does, or there is none."""
+    last = stages(policy, said)[-1]
+    scored = [one for one in last.attempts if one.rating is not None]
+    if last.best is None:
+        assert not scored
+        return
+    assert last.best in scored
+    assert last.best.verdict is not None
+    if not last.best.verdict.reaches(policy.success_rating):
+        assert (last.best.verdict.score or 0) == max((one.verdict.score or 0) for one in scored if one.verdict)
+
+
+def test_an_accepted_attempt_is_best_whatever_scored_higher() -> None:
+    """A score above that missed its judge's own mark is not better than an attempt that was accepted."""
+    high = Verdict.scored(0.9, threshold=0.95)
+    last = stages(Policy(success_rating=3), [high, Verdict.rated(3)])[-1]
+    assert last.best is not None
+    assert (last.stop_reason, last.best.number) == ("accepted", 2)
+
+
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+def test_the_first_prompt_is_the_conversation_untouched(policy: Policy, said: list[Verdict]) -> None:
+    """The first prompt is the very messages of the conversation, and each later one begins with them."""
+    told = stages(policy, said)
+    first = told[0].prompt(CONVERSATION)
+    assert len(first) == len(CONVERSATION)
+    for one in told:
+        prompt = one.prompt(CONVERSATION)
+        assert all(mine is given for mine, given in zip(CONVERSATION, prompt, strict=False))
+        assert len(prompt) >= len(CONVERSATION)
+
+
+def test_a_prompt_is_a_list_of_its_own() -> None:
+    """Who changes a prompt changes neither the conversation nor the next prompt."""
+    refinement = Refinement(policy=Policy())
+    refinement.prompt(CONVERSATION).clear()
+    assert refinement.prompt(CONVERSATION) == CONVERSATION
+    assert len(CONVERSATION) == 2
+
+
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+def test_the_state_is_read_back_the_same(policy: Policy, said: list[Verdict]) -> None:
+    """Every stage goes into a state and back without a difference."""
+    for one in stages(policy, said, evidence={"reference": "truth", "retrieved_contexts": ["a"]}, started_at=1.5):
+        assert Refinement.read(one.to_state(), policy) == one
+
+
+@given(policies(), st.lists(verdicts, min_size=4, max_size=4))
+def test_the_state_is_plain_data_and_messages(policy: Policy, said: list[Verdict]) -> None:
+    """A state holds JSON and LangChain messages, nothing else, so that a checkpoint needs no class of ours."""
+    for one in stages(policy, said):
+        json.dumps(one.to_state(), default=lambda value: isinstance(value, BaseMessage) or 1 / 0)
+
+
+def test_the_state_survives_a_strict_checkpoint() -> None:
+    """What LangGraph's serializer writes, and reads with no class of ours allowed, is the same state."""
+    steps = [
+        AIMessage("", tool_calls=[{"name": "t", "args": {"a": 1}, "id": "1"}]),
+        ToolMessage("b", tool_call_id="1"),
+    ]
+    begun = Refinement(policy=Policy(), question="what?", evidence={"reference": "truth"}, started_at=2.0)
+    one = begun.drafted(AIMessage("draft"), steps=steps, evidence={"retrieved_contexts": ["c"]})
+    one = one.judged(Verdict.rated(2, feedback="more"), now=NOW).augmented()
+    serializer = JsonPlusSerializer(allowed_msgpack_modules=None)
+    assert Refinement.read(serializer.loads_typed(serializer.dumps_typed(one.to_state())), one.policy) == one
+
+
+def test_a_record_that_is_one_already_is_read_as_it_is() -> None:
+    """Where nothing is checkpointed the record itself is handed on."""
+    one = of([2])
+    assert Refinement.read(one, one.policy) is one
+
+
+def test_an_attempt_goes_through_json() -> None:
+    """An attempt is read back from its JSON."""
+    one = stages(Policy(), [Verdict.rated(2, feedback="more")])[-1].attempts[0]
+    assert Attempt.model_validate_json(one.model_dump_json()) == one
+
+
+def test_drafts_and_verdicts_take_turns() -> None:
+    """A second draft before a verdict, a verdict without a draft, and going on without either are refused."""
+    begun = Refinement(policy=Policy())
+    drafted = begun.drafted(AIMessage("draft"))
+    with pytest.raises(ValueError, match="no draft is wanted"):
+        drafted.drafted(AIMessage("another"))
+    with pytest.raises(ValueError, match="no draft that awaits a verdict"):
+        begun.judged(Verdict.rated(4), now=NOW)
+    with pytest.raises(ValueError, match="no draft that awaits a verdict"):
+        drafted.judged(Verdict.rated(1), now=NOW).judged(Verdict.rated(4), now=NOW)
+    for one in (begun, drafted):
+        with pytest.raises(ValueError, match="no judged draft"):
+            one.augmented()
+
+
+def test_attempts_are_numbered_from_1() -> None:
+    """Attempts count up from 1, and the next number is known beforehand."""
+    told = stages(Policy(max_attempts=3), [Verdict.rated(1)] * 3)
+    assert [one.number for one in told[-1].attempts] == [1, 2, 3]
+    assert told[0].number == 1
+
+
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+def test_what_no_judge_rated_is_released_only_on_trust(policy: Policy, said: list[Verdict]) -> None:
+    """An attempt without a rating is the answer only under `on_judge_error="accept"`, or in shadow."""
+    last = stages(policy, said)[-1]
+    if last.ending in ("answer", "interrupt") and last.chosen is not None and last.chosen.rating is None:
+        assert policy.on_judge_error == "accept" or policy.shadow
+
+
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+def test_only_an_accepted_attempt_has_passed(policy: Policy, said: list[Verdict]) -> None:
+    """`passed` is true exactly where the last verdict opened the gate, and that attempt is then the answer."""
+    last = stages(policy, said)[-1]
+    verdict = last.attempts[-1].verdict
+    assert verdict is not None
+    assert last.passed == (last.stop_reason == "accepted") == verdict.reaches(policy.success_rating)
+    if last.passed:
+        assert (last.chosen, last.ending) == (last.attempts[-1], "answer")
+
+
+ENDINGS = """
+accepted      24   any       any             answer 2
+skipped       2-   any       any             answer 2
+skipped       -    any       any             answer 1
+
+max_attempts  21   best      any             answer 1
+max_attempts  21   last      any             answer 2
+max_attempts  21   raise     any             raise
+max_attempts  21   fallback  any             fallback
+max_attempts  21   interrupt any             interrupt 1
+max_attempts  22   best      any             answer 2
+no_progress   21   best      any             answer 1
+no_progress   21   last      any             answer 2
+no_progress   21   raise     any             raise
+no_progress   21   fallback  any             fallback
+no_progress   21   interrupt any             interrupt 1
+
+judge_failed  2-   any       accept          answer 2
+judge_failed  2-   any       raise           raise
+judge_failed  2-   best      reject          answer 1
+judge_failed  2-   last      reject          answer 1
+judge_failed  2-   raise     reject          raise
+judge_failed  2-   fallback  reject          fallback
+judge_failed  2-   interrupt reject          interrupt 1
+judge_failed  -    any       accept          answer 1
+judge_failed  -    any       raise           raise
+judge_failed  -    best      reject          nothing
+judge_failed  -    last      reject          nothing
+judge_failed  -    raise     reject          raise
+judge_failed  -    fallback  reject          fallback
+judge_failed  -    interrupt reject          nothing
+
+budget        21   best      any             answer 1
+budget        21   last      any             answer 2
+budget        21   raise     any             raise
+budget        21   fallback  any             fallback
+budget        21   interrupt any             interrupt 1
+budget        2-   best      any             answer 1
+budget        2-   last      accept          answer 2
+budget        2-   last      reject          answer 1
+budget        2-   last      raise           answer 1
+budget        2-   raise     any             raise
+budget        2-   fallback  any             fallback
+budget        2-   interrupt any             interrupt 1
+budget        -    best      accept          answer 1
+budget        -    last      accept          answer 1
+budget        -    raise     accept          raise
+budget        -    fallback  accept          fallback
+budget        -    interrupt accept          interrupt 1
+budget        -    best      reject          nothing
+budget        -    last      reject          nothing
+budget        -    raise     reject          raise
+budget        -    fallback  reject          fallback
+budget        -    interrupt reject          nothing
+budget        -    any       raise           raise
+
+generator_failed 21  best      any           answer 1
+generator_failed 21  last      any           answer 2
+generator_failed 21  raise     any           raise
+generator_failed 21  fallback  any           fallback
+generator_failed 21  interrupt any           interrupt 1
+generator_failed .   best      any           nothing
+generator_failed .   last      any           nothing
+generator_failed .   raise     any           raise
+generator_failed .   fallback  any           fallback
+generator_failed .   interrupt any           nothing
+"""
+"""Why it stopped, the ratings ("-" not judged, "." no attempt), on_exhausted, on_judge_error, what comes of it."""
+
+EVERY = {"on_exhausted": ("best", "last", "raise", "fallback", "interrupt"), "any": ("accept", "reject", "raise")}
+
+
+def endings() -> list[tuple[str, str, str, str, str]]:
+    """Write the table out; the deadline ends like a budget."""
+    rows = [tuple(line.split(maxsplit=4)) for line in ENDINGS.splitlines() if line]
+    rows += [("deadline", *row[1:]) for row in rows if row[0] == "budget"]
+    return [
+        (reason, ratings, exhausted, failed, ending)
+        for reason, ratings, on_exhausted, on_judge_error, ending in rows
+        for exhausted in (EVERY["on_exhausted"] if on_exhausted == "any" else (on_exhausted,))
+        for failed in (EVERY["any"] if on_judge_error == "any" else (on_judge_error,))
+    ]
+
+
+def test_the_table_of_endings_is_complete() -> None:
+    """Every reason meets every pair of settings in the table, once for each history."""
+    rows = [row[:4] for row in endings()]
+    assert len(set(rows)) == len(rows)
+    for reason in set(get_args(StopReason)) - {"interrupted"}:
+        met = {(row[2], row[3]) for row in rows if row[0] == reason}
+        assert len(met) == 15, reason
+
+
+@pytest.mark.parametrize(("reason", "ratings", "on_exhausted", "on_judge_error", "ending"), endings())
+def test_what_comes_of_a_refinement(
+    reason: StopReason, ratings: str, on_exhausted: str, on_judge_error: str, ending: str
+) -> None:
+    """Reason, history and policy decide what is released; in shadow the last draft is, whatever else."""
+    history = [None if one == "-" else int(one) for one in ratings if one != "."]
+    settings: dict[str, Any] = {
+        "on_exhausted": on_exhausted,
+        "on_judge_error": on_judge_error,
+        "success_rating": 4,
+    }
+    done = of(history, reason, **settings)
+    number = f" {done.chosen.number}" if done.chosen is not None and done.ending in ("answer", "interrupt") else ""
+    assert f"{done.ending}{number}" == ending
+    shadow = of(history, reason, **settings, shadow=True)
+    assert (shadow.ending, shadow.chosen) == (("answer", shadow.attempts[-1]) if history else ("nothing", None))
+
+
+@pytest.mark.parametrize(
+    ("patience", "ratings", "attempts"),
+    [
+        (1, [2, 2], 2),
+        (1, [2, 1], 2),
+        (1, [1, 2, 2], 3),
+        (2, [2, 1, 2], 3),
+        (2, [2, 1, 3, 1, 3], 5),
+        (2, [1, 2, 1, 2], 4),
+        (3, [1, 1, 1, 1], 4),
+        (None, [1, 1, 1, 1, 1, 1], 6),
+    ],
+)
+def test_patience_ends_what_does_not_improve(patience: int | None, ratings: list[int], attempts: int) -> None:
+    """After so many attempts in a row that were no better than the best before, it stops."""
+    policy = Policy(patience=patience, max_attempts=6, success_rating=4)
+    last = stages(policy, [Verdict.rated(one) for one in [*ratings, *[1] * 6]])[-1]
+    assert len(last.attempts) == attempts
+    assert last.stop_reason == ("no_progress" if patience else "max_attempts")
+
+
+def test_patience_sees_improvement_within_a_rating() -> None:
+    """A better score is better, also where the rating is the same."""
+    policy = Policy(patience=1, max_attempts=3, success_rating=4)
+    last = stages(policy, [Verdict.scored(score) for score in (0.4, 0.45, 0.5)])[-1]
+    assert last.stop_reason == "max_attempts"
+
+
+def test_exhaustion_comes_before_patience() -> None:
+    """Where the last attempt is both, the reason is that the attempts are used up."""
+    last = stages(Policy(patience=1, max_attempts=2, success_rating=4), [Verdict.rated(1)] * 2)[-1]
+    assert last.stop_reason == "max_attempts"
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_an_unscored_verdict_stops_at_once(reason: Unscored) -> None:
+    """A judge that does not judge never costs another generation; a spent budget keeps its own reason."""
+    last = stages(Policy(max_attempts=5), [Verdict.without_score(reason, "detail")])[-1]
+    own = reason if reason in ("budget", "deadline") else "judge_failed"
+    assert (last.stop_reason, len(last.attempts)) == (own, 1)
+    assert last.detail == (f"{reason}: detail" if own == "judge_failed" else "detail")
+
+
+def test_the_detail_of_a_stop_holds_no_reference() -> None:
+    """What went wrong may quote the reference; the detail, which goes into the answer's metadata, does not."""
+    verdict = Verdict.without_score("invalid_output", "rating: a whole number is wanted, not 'The sky is blue'")
+    last = stages(Policy(), [verdict], evidence={"reference": "The sky is blue."})[-1]
+    assert last.detail == "invalid_output: rating: a whole number is wanted, not '[...]'"
+
+
+def test_usage_is_that_of_generator_and_judge() -> None:
+    """What all attempts consumed adds up, judging included."""
+    verdict = Verdict.rated(1, usage=Usage(calls=2, input_tokens=5, cost=0.5))
+    last = stages(Policy(max_attempts=2), [verdict, verdict])[-1]
+    assert (last.usage.calls, last.usage.tokens, last.usage.cost) == (6, 10, 1.0)
+
+
+def test_nothing_limited_means_no_allowance() -> None:
+    """Where the policy limits and prices nothing, judges run without an allowance."""
+    assert Refinement(policy=Policy()).allowance(NOW) is None
+    assert Refinement(policy=Policy()).limit_reached(NOW) is None
+    assert Refinement(policy=Policy()).seconds_left(NOW) is None
+
+
+def test_time_left_is_told() -> None:
+    """The deadline counts from when the question came."""
+    begun = Refinement(policy=Policy(deadline_s=10), started_at=NOW)
+    assert begun.seconds_left(NOW + 4) == 6
+    assert begun.limit_reached(NOW + 9.99) is None
+    assert begun.limit_reached(NOW + 10) == ("deadline", "10 s passed")
+
+
+def test_an_empty_draft_is_rated_without_a_judge() -> None:
+    """An empty draft has the lowest rating and feedback that says so."""
+    verdict = empty_answer()
+    assert (verdict.rating, verdict.passed, bool(verdict.feedback)) == (1, False, True)
+
+
+def test_an_attempt_lists_its_tools() -> None:
+    """Tool calls are told in order, each with its result, or None where none came back."""
+    calls = [{"name": name, "args": {"x": name}, "id": name} for name in ("a", "b")]
+    steps = (AIMessage("", tool_calls=calls), ToolMessage("done", tool_call_id="a"))
+    attempt = Attempt(number=1, answer=AIMessage("yes"), steps=steps)
+    assert attempt.tools == [
+        {"name": "a", "args": {"x": "a"}, "result": "done"},
+        {"name": "b", "args": {"x": "b"}, "result": None},
+    ]
