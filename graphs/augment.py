@@ -132,9 +132,9 @@ def withheld(text: str, reference: str | None) -> str:
     if not reference or not reference.strip():
         return text
     bare = reference.strip()
-    if (len(bare) == 1 and bare.isascii()) or not _words(bare):
-        return re.sub(rf"(?<!\w){re.escape(bare)}(?!\w)" if bare.isalnum() else re.escape(bare), WITHHELD, text)
     secret = _secret(bare)
+    if (len(bare) == 1 and bare.isascii()) or not secret.whole:
+        return re.sub(rf"(?<!\w){re.escape(bare)}(?!\w)" if bare.isalnum() else re.escape(bare), WITHHELD, text)
     words = _words(text)
     folded = tuple(word.folded for word in words)
     kept, done, place = [], 0, 0
@@ -166,19 +166,19 @@ def _folded(word: str) -> str:
 
 
 class _Secret(NamedTuple):
-    """A reference as words, and its sentences by their number of words and by these, the last one's end cut off."""
+    """A reference as words, and its sentences by their number of words and by these, the last cut to its stem."""
 
     whole: tuple[str, ...]
     sentences: dict[int, dict[tuple[str, ...], list[str]]]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _secret(reference: str) -> _Secret:
     split = _SENTENCE_END.split(reference)
     sentences = [tuple(filter(None, map(_folded, _WORD.findall(one)))) for one in split]
     whole = tuple(chain.from_iterable(sentences))
     found: dict[int, dict[tuple[str, ...], list[str]]] = {}
-    for piece in sorted({whole, *filter(_tells, sentences)}, key=len, reverse=True):
+    for piece in sorted({*filter(None, [whole]), *filter(_tells, sentences)}, key=len, reverse=True):
         found.setdefault(len(piece), {}).setdefault(_stemmed(piece), []).append(piece[-1])
     return _Secret(whole, found)
 

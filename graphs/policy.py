@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from graphs.augment import AUGMENTERS, Augmenter, AugmenterName
-from judges.allowance import Price
 from judges.errors import ConfigurationError
+from judges.prices import Prices
 from judges.verdict import Rating
 
 OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
@@ -65,7 +65,7 @@ class Policy(_Settings):
         max_cost: US dollars likewise. Needs `prices`; an unknown price ends the loop, since the budget could
             not be kept.
         deadline_s: Seconds from the question after which nothing is waited for any more.
-        prices: Price of each model, by model name or its beginning.
+        prices: Price of each model by its name, or `judges.known_prices()`.
         patience: Stop after this many attempts in a row that were no better than the best before them.
         augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
             `"feedback_only"` (as Spring AI's advisor), `"all_drafts"` (every draft with rating and feedback),
@@ -91,7 +91,7 @@ class Policy(_Settings):
     max_tokens: int | None = Field(default=None, ge=1, strict=True)
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    prices: Mapping[str, Price] = {}
+    prices: Prices = {}
     patience: int | None = Field(default=None, ge=1, strict=True)
     augment: AugmenterName | Callable[[Any], list[AnyMessage]] = "last_draft"
     overrides: Mapping[int, Override] = {}
@@ -100,6 +100,10 @@ class Policy(_Settings):
     shadow: bool = False
     show_drafts: bool = False
     log_texts: bool = False
+
+    def __init__(self, **settings: Any) -> None:
+        """Check the settings; see the class. Mappings are read as prices and overrides."""
+        super().__init__(**settings)
 
     @model_validator(mode="after")
     def _consistent(self) -> Policy:

@@ -13,8 +13,15 @@ if TYPE_CHECKING:
     from judges.guard import no_model_requests
     from judges.judge import Judge
     from judges.models import JudgeModel
+    from judges.models.breaker import Breaker
+    from judges.models.cache import cached
+    from judges.models.dialects import speaking
     from judges.models.langchain import chat_model
+    from judges.models.limiter import Limiter, limited
+    from judges.models.openai import OpenAICompatible
+    from judges.models.store import Cache
     from judges.panel import Cascade, Panel, Repeat
+    from judges.prices import known_prices
     from judges.registry import load
     from judges.rubric import Helpfulness, Rubric
     from judges.sample import Message, Sample, ToolCall
@@ -23,6 +30,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "AskFailed": "errors",
     "BadSample": "errors",
+    "Breaker": "models.breaker",
+    "Cache": "models.store",
     "Cascade": "panel",
     "ConfigurationError": "errors",
     "Helpfulness": "rubric",
@@ -31,9 +40,11 @@ _HOMES = {
     "JudgeModel": "models",
     "JudgesError": "errors",
     "Length": "checks",
+    "Limiter": "models.limiter",
     "Message": "sample",
     "ModelRequestError": "errors",
     "NumericRange": "checks",
+    "OpenAICompatible": "models.openai",
     "Panel": "panel",
     "Pattern": "checks",
     "Price": "allowance",
@@ -45,15 +56,21 @@ _HOMES = {
     "Usage": "verdict",
     "Verdict": "verdict",
     "as_judge": "coerce",
+    "cached": "models.cache",
     "chat_model": "models.langchain",
+    "known_prices": "prices",
+    "limited": "models.limiter",
     "load": "registry",
     "no_model_requests": "guard",
+    "speaking": "models.dialects",
 }
 """Where each public name lives: loaded when first used, so that a command line answers at once."""
 
 __all__ = [
     "AskFailed",
     "BadSample",
+    "Breaker",
+    "Cache",
     "Cascade",
     "ConfigurationError",
     "Helpfulness",
@@ -62,9 +79,11 @@ __all__ = [
     "JudgeModel",
     "JudgesError",
     "Length",
+    "Limiter",
     "Message",
     "ModelRequestError",
     "NumericRange",
+    "OpenAICompatible",
     "Panel",
     "Pattern",
     "Price",
@@ -76,9 +95,13 @@ __all__ = [
     "Usage",
     "Verdict",
     "as_judge",
+    "cached",
     "chat_model",
+    "known_prices",
+    "limited",
     "load",
     "no_model_requests",
+    "speaking",
 ]
 
 

@@ -44,10 +44,14 @@ def priced(usage: Usage, model: str | None, prices: Mapping[str, Price]) -> Usag
     """
     if usage.calls == 0:
         return usage.model_copy(update={"cost": 0.0})
-    named = _DATED.sub("", model or "")
-    by_name = {**{name.rpartition(":")[2]: price for name, price in prices.items()}, **prices} if named else {}
-    price = by_name.get(model or "") or by_name.get(named)
+    price = price_of(model, prices) if model else None
     return usage.model_copy(update={"cost": None if price is None else price.of(usage)})
+
+
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """Find a model's price: under its own name, else under that of its family, else wherever `prices` looks."""
+    by_name = {**{name.rpartition(":")[2]: price for name, price in prices.items()}, **prices}
+    return by_name.get(model) or by_name.get(_DATED.sub("", model)) or prices.get(model)
 
 
 class Allowance:
@@ -138,7 +142,13 @@ def take() -> None:
 def add(usage: Usage, model: str | None) -> Usage:
     """Count a call's usage against the current allowance, if there is one, and return it with its cost."""
     current = _current.get()
-    return usage.model_copy(update={"cost": None}) if current is None else current.add(usage, model)
+    return priced(usage, model, {}) if current is None else current.add(usage, model)
+
+
+def seconds_left() -> float | None:
+    """Give the time left in the current allowance; None where there is no deadline."""
+    current = _current.get()
+    return None if current is None else current.seconds_left
 
 
 class stop_at_deadline(stop_base):  # noqa: N801 - tenacity's strategies are named like functions
@@ -149,6 +159,5 @@ class stop_at_deadline(stop_base):  # noqa: N801 - tenacity's strategies are nam
 
     def __call__(self, retry_state: RetryCallState) -> bool:
         """Tell whether to stop."""
-        current = _current.get()
-        left = None if current is None else current.seconds_left
+        left = seconds_left()
         return self._other(retry_state) or (left is not None and retry_state.upcoming_sleep >= left)

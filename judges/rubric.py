@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, create_model
 
 from judges.errors import BadSample, ConfigurationError
+from judges.gate import explained, hold
 from judges.judge import Judge
 from judges.models import JudgeModel, as_model
 from judges.models.writing import worked
@@ -45,6 +46,8 @@ class Rubric(Judge):
         temperature: Asked of a model that leaves it open; None asks for nothing.
         prompts: Folder of prompts that override the packaged ones, laid out like the package's
             (`zh/rubric.toml`); it is read once, here.
+        gate: Whether an answer that is none (nothing but symbols, opening words or the question; see
+            `judges.gate.hold`) gets the lowest level without asking the model.
 
     Raises:
         ConfigurationError: If a setting is out of its range; the message says which.
@@ -65,12 +68,14 @@ class Rubric(Judge):
         success_rating: int | None = None,
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
+        gate: bool = True,
     ) -> None:
         if language not in (None, *LANGUAGES):
             raise ConfigurationError(f"language is one of {', '.join(LANGUAGES)} or None, not {language!r}")
         self.name = name
         self._model = as_model(model, temperature=temperature)
         self._language = language
+        self._gate = gate
         described = _checked_levels(levels)
         self._scale = tuple(sorted(described))
         self._schema = _reply_schema(self._scale)
@@ -92,10 +97,14 @@ class Rubric(Judge):
         return (self._model,)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Ask once for rationale, rating and feedback."""
+        """Ask once for rationale, rating and feedback, unless the gate holds the answer."""
         if not (sample.answer or "").strip():
             return Verdict.without_score("no_response", "there is no answer to judge")
         language = self._language or language_of(sample.question or sample.answer or "")
+        held = self._gate and hold(sample.answer or "", question=sample.question, reference=sample.reference)
+        if held:
+            rationale, feedback = explained(held, language)
+            return self._verdict(self._scale[0], rationale=rationale, feedback=feedback, detail=f"gate: {held}")
         text = self._prompts[language]
         reply: Any = yield from ask(
             self._schema,
@@ -147,6 +156,7 @@ class Helpfulness(Rubric):
         success_rating: Rating from which the verdict passes, 1 to 4.
         temperature: Asked of a model that leaves it open; None asks for nothing.
         prompts: Folder of prompts that override the packaged ones.
+        gate: Whether an answer that is none is rated 1 without asking the model; see `judges.gate.hold`.
 
     Raises:
         ConfigurationError: If there is no model, or a setting is out of its range.
@@ -165,6 +175,7 @@ class Helpfulness(Rubric):
         success_rating: int = 3,
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
+        gate: bool = True,
     ) -> None:
         super().__init__(
             model,
@@ -177,6 +188,7 @@ class Helpfulness(Rubric):
             success_rating=success_rating,
             temperature=temperature,
             prompts=prompts,
+            gate=gate,
         )
 
 

@@ -25,6 +25,7 @@ BELOW: dict[str, frozenset[str]] = {
 
 FRAMEWORKS = frozenset(
     {
+        "aiohttp",
         "anthropic",
         "fastapi",
         "jsonschema",
@@ -42,6 +43,7 @@ FRAMEWORKS = frozenset(
         "rich",
         "starlette",
         "typer",
+        "urllib3",
         "uvicorn",
     }
 )
@@ -56,7 +58,7 @@ DOORS: dict[str, frozenset[str]] = {
 }
 """Frameworks that a folder or module may import at module level; the longest prefix counts."""
 
-MODEL_FRAMEWORKS = ("langchain", "langchain_core", "langgraph", "openai")
+MODEL_FRAMEWORKS = ("aiohttp", "langchain", "langchain_core", "langgraph", "openai", "urllib3")
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,11 @@ def test_judges_loads_at_once() -> None:
 
 def test_the_public_names_of_judges_load_no_model_framework() -> None:
     """A judge can be made and a sample read without LangChain."""
-    _, loaded = in_a_fresh_process("from judges import *\nHelpfulness('a:b')\nLength(at_most=9)(answer='x')")
+    program = (
+        "from judges import *\nHelpfulness('a:b')\nLength(at_most=9)(answer='x')\n"
+        "Helpfulness(OpenAICompatible('http://localhost/v1', model='m'))"
+    )
+    _, loaded = in_a_fresh_process(program)
     assert loaded == []
 
 

@@ -19,20 +19,29 @@ _DEEPEST = 6
 def identity_of(model: JudgeModel) -> str:
     """Tell a model from every other whose replies may differ from its own.
 
-    A model with an attribute `identity`, a text, says it itself: name, base URL and every setting that changes
-    replies. Of a LangChain model it is made of the class, the endpoint and all settings that are plain values,
-    those of a binding included; keys are left out. Of any other model all that is known is its class and name.
+    A model with an attribute `identity`, a text, or `settings`, a mapping, says itself what decides its replies:
+    endpoint, model and parameters. Of a LangChain model it is made of the class, the endpoint and all settings
+    that are plain values, those of a binding included; keys are left out. Of any other model all that is known is
+    its class and its name.
     """
     told = getattr(model, "identity", None)
     if isinstance(told, str) and told:
         return told
-    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    kind = f"{type(model).__module__}.{type(model).__qualname__}:{model.name}"
+    said = _said(model)
+    return (
+        kind if said is None else f"{kind}:{hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()}"
+    )
+
+
+def _said(model: JudgeModel) -> Any:
+    settings = getattr(model, "settings", None)
+    if isinstance(settings, Mapping):
+        return _described(settings, _DEEPEST)
     chat = model._model if isinstance(model, NamedModel) else model  # noqa: SLF001 - made with the first request
     if not isinstance(chat, LangChainModel):
-        return f"{kind}:{model.name}"
-    said = {"asked": chat._temperature, "chat": _described(chat.chat, _DEEPEST)}  # noqa: SLF001 - of this package
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    return f"{kind}:{model.name}:{digest}"
+        return None
+    return {"asked": chat._temperature, "chat": _described(chat.chat, _DEEPEST)}  # noqa: SLF001 - of this package
 
 
 def _described(thing: Any, depth: int) -> Any:
@@ -50,13 +59,19 @@ def _described(thing: Any, depth: int) -> Any:
         return f"{thing.__module__}.{thing.__qualname__}"
     if isinstance(thing, BaseModel):
         return {"class": _described(type(thing), depth), **dict(_fields(thing, depth - 1))}
-    address = getattr(thing, "base_url", None) or getattr(getattr(thing, "_client", None), "base_url", None)
-    return None if address is None else str(address)
+    return _address(thing)
 
 
 def _fields(thing: BaseModel, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield fields, and the private parts in which some classes keep a client or settings."""
-    private = thing.__pydantic_private__ or {}
-    for name, value in ((*thing, *(thing.model_extra or {}).items(), *private.items())):
+    """Yield what settings say, and the address that a client kept in a private attribute goes to."""
+    for name, value in thing:
         if name not in _WITHOUT_EFFECT:
             yield name, _described(value, depth)
+    for name, value in (thing.__pydantic_private__ or {}).items():
+        yield name, _address(value)
+
+
+def _address(client: Any) -> str | None:
+    """Read the endpoint off a client, which may have taken it from the environment."""
+    told = getattr(client, "base_url", None) or getattr(getattr(client, "_client", None), "base_url", None)
+    return None if told is None else str(told)

@@ -131,6 +131,9 @@ def _send(model: JudgeModel, letter: Letter) -> RawReply:
     try:
         try:
             reply = model.send(letter)
+        except AskFailed:
+            allowance.add(Usage(), None)  # nothing was sent, so nothing is spent
+            raise
         except Exception as first:  # noqa: BLE001 - raised again unless it may pass
             reply = retrying.persist(partial(model.send, letter), first, model.retries)
     except (ConfigurationError, AskFailed):
@@ -145,6 +148,9 @@ async def _asend(model: JudgeModel, letter: Letter) -> RawReply:
     try:
         try:
             reply = await model.asend(letter)
+        except AskFailed:
+            allowance.add(Usage(), None)  # nothing was sent, so nothing is spent
+            raise
         except Exception as first:  # noqa: BLE001 - raised again unless it may pass
             reply = await retrying.apersist(partial(model.asend, letter), first, model.retries)
     except (ConfigurationError, AskFailed):

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from judges.errors import ConfigurationError
 from judges.guard import check_allowed
+from judges.models.methods import Method, Plan, closed_schema, only, response_format
 from judges.models.model import Letter, RawReply
 from judges.models.retrying import status_of
 from judges.verdict import Usage
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 RETRIES = 2
 """How often a failed transport is repeated for a model whose own client does not."""
 
-_BAD_REQUEST = {400, 422}
 _FINISH_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _PROVIDER_PACKAGES = "install the provider's package, for instance selfrefine[openai], [anthropic] or [ollama]"
 
@@ -42,21 +42,28 @@ def looks_like_chat_model(given: object) -> bool:
 class LangChainModel:
     """Ask a LangChain chat model.
 
-    The reply is asked for as one forced tool call, built once per schema; a model without tools is asked for
-    the object as text. LangChain's own parsers are not used: they repair cut replies and take the first of two
-    contradicting calls. For the same reason a judge's model never streams, whatever surrounds the call: LangChain
-    completes the arguments of a streamed call that broke off. So a copy of the model is asked, which shares its
-    client.
+    The reply is asked for as one forced tool call, built once per schema: LangChain's cheapest way. A model that
+    has no tools, by its class, its profile or its provider's word, or that does not use them, is asked by JSON
+    schema or for the object as text; what was learned is remembered. LangChain's own parsers are not used: they
+    repair cut replies and take the first of two contradicting calls. For the same reason a judge's model never
+    streams, whatever surrounds the call: LangChain completes the arguments of a streamed call that broke off. So
+    a copy of the model is asked, which shares its client.
 
     Args:
         chat: The chat model, or a binding of one.
         temperature: Asked for where the model has a temperature that was left unset; None asks for nothing.
+        method: `"tools"`, `"json_schema"` or `"text"`, and never another; None chooses as said above.
+
+    Raises:
+        ConfigurationError: If there is no such method; when first asked, if the model does not have it.
     """
 
-    def __init__(self, chat: Any, *, temperature: float | None = 0.0) -> None:
+    def __init__(self, chat: Any, *, temperature: float | None = 0.0, method: Method | None = None) -> None:
         self.chat = chat
         self._temperature = temperature
-        self._bindings: dict[tuple[type[BaseModel] | None, float | None], _Bound] = {}
+        self._method = method if method is None else only(method)[0]
+        self._plan: Plan | None = None
+        self._bindings: dict[tuple[type[BaseModel] | None, Plan], _Bound] = {}
 
     @cached_property
     def name(self) -> str:
@@ -75,22 +82,32 @@ class LangChainModel:
     def send(self, letter: Letter) -> RawReply:
         """Send a letter and wait for the reply."""
         check_allowed(self.name, self.chat)
-        try:
-            return self._bound_to(None if letter.text else letter.schema).ask(letter)
-        except Exception as error:
-            if not self._concedes(error):
-                raise
-            return self._bound_to(None if letter.text else letter.schema).ask(letter)
+        plan = self._planned(letter)
+        while True:
+            try:
+                reply = self._bound_to(letter, plan).ask(letter)
+            except Exception as error:
+                lesser = plan.conceding(status_of(error), str(error))
+                if lesser is None:
+                    raise
+                plan = lesser
+            else:
+                return self._learned(letter, plan, reply)
 
     async def asend(self, letter: Letter) -> RawReply:
         """Send a letter without blocking."""
         check_allowed(self.name, self.chat)
-        try:
-            return await self._bound_to(None if letter.text else letter.schema).aask(letter)
-        except Exception as error:
-            if not self._concedes(error):
-                raise
-            return await self._bound_to(None if letter.text else letter.schema).aask(letter)
+        plan = self._planned(letter)
+        while True:
+            try:
+                reply = await self._bound_to(letter, plan).aask(letter)
+            except Exception as error:
+                lesser = plan.conceding(status_of(error), str(error))
+                if lesser is None:
+                    raise
+                plan = lesser
+            else:
+                return self._learned(letter, plan, reply)
 
     def is_model(self, other: object) -> bool:
         """Tell whether `other` is the chat model asked here, or another handle on the same one."""
@@ -100,30 +117,49 @@ class LangChainModel:
         told = getattr(theirs, "model_name", None) or getattr(theirs, "model", None)
         return type(theirs) is type(mine) and isinstance(told, str) and told == self.name
 
-    def _concedes(self, error: Exception) -> bool:
-        """Tell whether the provider refuses a temperature, as those of reasoning models do; then ask for none."""
-        if self._temperature is None or status_of(error) not in _BAD_REQUEST or "temperature" not in str(error):
-            return False
-        self._temperature = None
-        return True
+    def _planned(self, letter: Letter) -> Plan:
+        if self._plan is None:
+            self._plan = Plan(self._methods(), self._temperature)
+        return self._plan.as_text() if letter.text else self._plan
 
-    def _bound_to(self, schema: type[BaseModel] | None) -> _Bound:
-        key = (schema, self._temperature)
+    def _learned(self, letter: Letter, plan: Plan, reply: RawReply) -> RawReply:
+        self._plan = plan.back_to(self._plan or plan) if letter.text else plan.learning(reply)
+        return reply
+
+    def _methods(self) -> tuple[Method, ...]:
+        """Choose the ways: those the model's class implements and its profile does not rule out."""
+        chat = _unbound(self.chat).runnable
+        profile = getattr(chat, "profile", None) or {}
+        has: dict[Method, bool] = {
+            "tools": _overrides(chat, "bind_tools"),
+            "json_schema": _overrides(chat, "with_structured_output"),
+            "text": True,
+        }
+        if self._method is not None:
+            if not has[self._method]:
+                raise ConfigurationError(f"{self.name} cannot be asked by {self._method!r}; choose another method")
+            return (self._method,)
+        ruled_out = {
+            "tools": profile.get("tool_calling") is False or profile.get("tool_choice") is False,
+            "json_schema": profile.get("structured_output") is False,
+        }
+        return tuple(method for method, there in has.items() if there and not ruled_out.get(method))
+
+    def _bound_to(self, letter: Letter, plan: Plan) -> _Bound:
+        key = (None if letter.text else letter.schema, plan)
         if key not in self._bindings:
-            self._bindings[key] = self._bind(schema)
+            self._bindings[key] = self._bind(*key)
         return self._bindings[key]
 
-    def _bind(self, schema: type[BaseModel] | None) -> _Bound:
+    def _bind(self, schema: type[BaseModel] | None, plan: Plan) -> _Bound:
         given = _unbound(self.chat)
-        chat = _quiet(given.runnable, self._temperature)
-        if schema is None:
+        chat = _quiet(given.runnable, plan.temperature)
+        if schema is None or plan.method == "text":
             bound = _Bound(chat, {}, {})
-        elif _overrides(chat, "bind_tools"):
+        elif plan.method == "tools":
             bound = _unbound(chat.bind_tools([schema], tool_choice=schema.__name__))
-        elif _overrides(chat, "with_structured_output"):
-            bound = _Bound(chat.with_structured_output(schema), {}, {})
         else:
-            bound = _Bound(chat, given.settings, {})
+            bound = _bound_by_schema(chat, schema)
         kept = {name: value for name, value in given.settings.items() if name not in ("tools", "tool_choice")}
         return _Bound(bound.runnable, {**kept, **bound.settings}, {**given.config, **bound.config})
 
@@ -154,25 +190,44 @@ def _unbound(chat: Any) -> _Bound:
     return _Bound(chat, settings, config)
 
 
+def _bound_by_schema(chat: Any, schema: type[BaseModel]) -> _Bound:
+    """Bind a schema in the provider's own way, without the parser that LangChain puts after the model."""
+    from langchain_core.runnables import RunnableBinding, RunnableSequence  # noqa: PLC0415 - on demand
+
+    whole = chat.with_structured_output(closed_schema(schema), method="json_schema")
+    first = whole.first if isinstance(whole, RunnableSequence) else None
+    if not isinstance(first, RunnableBinding):
+        return _Bound(chat.with_structured_output(schema), {}, {})
+    bound = _unbound(first)
+    settings = {name: value for name, value in bound.settings.items() if name != "ls_structured_output_format"}
+    told = settings.get("response_format")
+    if isinstance(told, Mapping) and told.get("type") == "json_schema":
+        settings["response_format"] = response_format(schema)
+    return _Bound(bound.runnable, settings, bound.config)
+
+
 class NamedModel:
     """A chat model known by a `"provider:model"` string, created when it is first asked.
 
     Args:
         name: The string.
         temperature: As for `LangChainModel`.
+        method: As for `LangChainModel`.
 
     Attributes:
         retries: Ours alone: the client is created without any.
     """
 
-    def __init__(self, name: str, *, temperature: float | None = 0.0) -> None:
+    def __init__(self, name: str, *, temperature: float | None = 0.0, method: Method | None = None) -> None:
         self.name = name
         self._temperature = temperature
+        self._method = method if method is None else only(method)[0]
         self.retries = RETRIES
 
     @cached_property
     def _model(self) -> LangChainModel:
-        return LangChainModel(chat_model(self.name, max_retries=0), temperature=self._temperature)
+        chat = chat_model(self.name, max_retries=0)
+        return LangChainModel(chat, temperature=self._temperature, method=self._method)
 
     def send(self, letter: Letter) -> RawReply:
         """Send a letter and wait for the reply."""

@@ -1,4 +1,4 @@
-"""Standing in for a model: `Wrapped` is one itself, and puts something between the judge and the model it holds."""
+"""Standing in for a model: `Wrapped` is one itself, and puts something between a judge and the model it holds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Protocol
 from judges.models.dialects import JSON_OBJECT
 from judges.models.identity import identity_of
 from judges.models.model import Dialect, JudgeModel, Letter, RawReply
+
+
+def dialect_of(model: JudgeModel) -> Dialect:
+    """Tell how a model is asked and read."""
+    dialect: Dialect = getattr(model, "dialect", JSON_OBJECT)
+    return dialect
 
 
 class Way(Protocol):
@@ -47,7 +53,7 @@ class Wrapped:
     @property
     def dialect(self) -> Dialect:
         """How the model is asked and read."""
-        return getattr(self.model, "dialect", JSON_OBJECT)
+        return dialect_of(self.model)
 
     @property
     def scripted(self) -> bool:

@@ -61,7 +61,9 @@ def body_of(data: Mapping[str, JsonValue]) -> str:
 
 def repaired(letter: Letter, reply: str, fault: str) -> Letter:
     """Ask once more after an unreadable reply, naming the fault."""
-    wanted = "in exactly the form asked for" if letter.text else f"with exactly one {letter.schema.__name__} object"
+    wanted = (
+        "in exactly the form asked for" if letter.text else f"with exactly one {letter.schema.__name__} object"
+    )
     again = f"That reply cannot be used: {fault}. Reply again, {wanted}."
     reply, again = _neutral(reply) or "(nothing)", _neutral(again)
     return replace(letter, messages=(*letter.messages, ("assistant", reply), ("user", again)))

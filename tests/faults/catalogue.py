@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from graphs.refinement import StopReason
+from judges import Unscored
 from tests.model_server import Asked, Reply, Wire, answered, tools_of
 
 WRITER, CRITIC = "writer", "critic"
 """Names of the two models that a server plays: generator and judge."""
-
-WAIT = {"retry-after": "3"}
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,9 @@ class Fault:
         name: What it is called.
         spoil: Makes of a request and its good reply what is sent instead.
         generating: Why the loop stops if every reply of the generator is so.
-        judging: Why it stops if every reply of the judge is so.
-        judged: How many requests the judge's server gets then for one answer.
+        streaming: The same for a generator that streams, where LangChain's reading of a stream makes a difference.
+        judging: The reason code of the verdict if every reply of the judge is so.
+        judged: How many requests the judge makes then for one answer.
         endless: Whether nothing but a deadline ends it.
         refused: Whether there is nobody to connect to.
     """
@@ -31,7 +31,8 @@ class Fault:
     name: str
     spoil: Callable[[Asked, Reply], Reply | Wire]
     generating: StopReason = "generator_failed"
-    judging: StopReason = "judge_failed"
+    streaming: StopReason | None = None
+    judging: Unscored = "judge_failed"
     judged: int = 1
     endless: bool = False
     refused: bool = False
@@ -51,6 +52,9 @@ def good(asked: Asked, *, rating: int = 4) -> Reply:
     return Reply(f'{{"rationale": "It is.", "rating": {rating}, "feedback": ""}}')
 
 
+INVALID: Unscored = "invalid_output"
+
+
 def _status(status: int, *, judged: int = 3, **headers: str) -> Fault:
     def spoil(asked: Asked, reply: Reply) -> Reply:
         return Reply("no", status=status, headers={name.replace("_", "-"): one for name, one in headers.items()})
@@ -58,25 +62,22 @@ def _status(status: int, *, judged: int = 3, **headers: str) -> Fault:
     return Fault(f"{status}{' with retry-after' if headers else ''}", spoil, judged=judged)
 
 
-def _wire(asked: Asked, reply: Reply) -> bytes:
-    return reply.wire(asked).sent
-
-
 def _body(asked: Asked, reply: Reply) -> bytes:
     return reply.wire({**asked, "stream": False}).sent.partition(b"\r\n\r\n")[2]
 
 
-def _half(sent: bytes) -> Wire:
+def _cut(asked: Asked, reply: Reply, *, stream: bool) -> Wire:
+    sent = reply.wire({**asked, "stream": stream}).sent
     return Wire((sent[: len(sent) * 3 // 4],), then="close")
 
 
-def _events(asked: Asked, reply: Reply) -> bytes:
-    return _wire({**asked, "stream": True}, reply)
-
-
 def _drip(asked: Asked, reply: Reply) -> Wire:
-    sent = _wire(asked, reply)
+    sent = reply.wire(asked).sent
     return Wire(tuple(sent[at : at + 1] for at in range(len(sent))), pause_s=0.01)
+
+
+def _ended_by(reason: str) -> Callable[[Asked, Reply], Reply]:
+    return lambda asked, reply: replace(reply, finish_reason=reason)
 
 
 def _twice(asked: Asked, reply: Reply) -> Reply:
@@ -95,23 +96,26 @@ FAULTS = (
     _status(408),
     _status(400, judged=1),
     _status(401, judged=1),
-    Fault("connection refused", lambda asked, reply: Wire(), judged=0, refused=True),
+    Fault("connection refused", lambda asked, reply: Wire(), judged=3, refused=True),
     Fault("reset", lambda asked, reply: Wire(then="reset"), judged=3),
-    Fault("hang", lambda asked, reply: Wire(then="hang"), "deadline", "deadline", endless=True),
-    Fault("slow drip", _drip, "deadline", "deadline", endless=True),
-    Fault("cut body", lambda asked, reply: _half(_wire({**asked, "stream": False}, reply)), judged=3),
-    Fault("cut stream of events", lambda asked, reply: _half(_events(asked, reply)), judged=3),
+    Fault("hang", lambda asked, reply: Wire(then="hang"), "deadline", judging="deadline", endless=True),
+    Fault("slow drip", _drip, "deadline", judging="deadline", endless=True),
+    Fault("cut body", lambda asked, reply: _cut(asked, reply, stream=False), judged=3),
+    Fault("cut stream of events", lambda asked, reply: _cut(asked, reply, stream=True), judged=3),
     Fault("bad JSON", lambda asked, reply: answered(_body(asked, reply)[:-3])),
     Fault("empty body", lambda asked, reply: answered(b"")),
-    Fault("null content", lambda asked, reply: Reply(None), "max_attempts", judged=2),
-    Fault("refusal", lambda asked, reply: Reply(None, refusal="I cannot help with that."), "max_attempts"),
-    Fault("cut by its length", lambda asked, reply: replace(reply, finish_reason="length"), "accepted", judged=2),
-    Fault("content filter", lambda asked, reply: replace(reply, finish_reason="content_filter"), "accepted"),
+    Fault("null content", lambda asked, reply: Reply(None), "max_attempts", judging=INVALID, judged=2),
+    Fault("refusal", lambda asked, reply: Reply(refusal="I cannot help."), "max_attempts", judging=INVALID),
+    Fault("cut by its length", _ended_by("length"), "accepted", judging=INVALID, judged=2),
+    Fault("content filter", _ended_by("content_filter"), "accepted", judging=INVALID),
     Fault("no choices", lambda asked, reply: answered({"id": "r1", "object": "chat.completion", "choices": []})),
-    Fault("two tool calls", _twice, "skipped", judged=2),
-    Fault("bad tool arguments", _broken_call, "max_attempts", judged=2),
-    Fault("wrong content type", lambda asked, reply: answered(_body(asked, reply), kind="text/html")),
-    Fault("10 MB body", lambda asked, reply: Reply("x" * 10_000_000), "accepted", judged=2),
-    Fault("bad UTF-8", lambda asked, reply: answered(b'{"choices": "\xff\xfe' + _body(asked, reply))),
+    Fault("two tool calls", _twice, "skipped", judging=INVALID, judged=2),
+    Fault("bad tool arguments", _broken_call, "max_attempts", "skipped", judging=INVALID, judged=2),
+    Fault("wrong content type", lambda asked, reply: answered(b"<h1>Sign in</h1>", kind="text/html")),
+    Fault("10 MB body", lambda asked, reply: Reply("x" * 9_900_000), "accepted", judging=INVALID, judged=2),
+    Fault("bad UTF-8", lambda asked, reply: answered(_body(asked, reply).replace(b"is", b"i\xff"))),
 )
-"""Field notes 1.7, R1: a 429 that says when to come back, and one that does not, counted apart."""
+"""Field notes 1.7, R1, where a 429 that says when to come back and one that does not are counted as one.
+
+What a generator sends is judged however it ended; a call of a tool is released unjudged, as every such turn is.
+"""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx2
 import pytest
 
+from tests.faults.catalogue import good
 from tests.faults.stage import Stage
 from tests.model_server import serving
 
@@ -35,5 +36,7 @@ def nobody() -> Iterator[str]:
 async def stage(nobody: str) -> AsyncIterator[Stage]:
     """Set up a model server, without faults at first, and clients for it."""
     async with httpx2.AsyncClient(verify=False) as aclient:
-        with httpx2.Client(verify=False) as client, serving(Stage.good) as server:
-            yield Stage(server, nobody, client, aclient)
+        with httpx2.Client(verify=False) as client, serving(good) as server:
+            one = Stage(server, nobody, client, aclient)
+            yield one
+            await one.close()

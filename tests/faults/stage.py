@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 
 from graphs import DraftError, Unanswered
 from graphs.refinement import StopReason
-from judges import Helpfulness
+from judges import Helpfulness, OpenAICompatible
 from refine import SelfRefine
 from tests.faults.catalogue import CRITIC, WRITER, Fault, good
 from tests.model_server import Asked, ModelServer, Reply, Wire
@@ -23,8 +23,9 @@ from tests.model_server import Asked, ModelServer, Reply, Wire
 How = Literal["sync", "async", "stream"]
 HOWS: tuple[How, ...] = get_args(How)
 Role = Literal["generator", "judge"]
-ROLES: tuple[Role, ...] = get_args(Role)
-
+Client = Literal["langchain", "direct"]
+CLIENTS: tuple[Client, ...] = get_args(Client)
+"""How a judge reaches its model: through LangChain's OpenAI client, or by our own."""
 STOP_REASONS = get_args(StopReason)
 
 
@@ -35,14 +36,14 @@ class End:
     Args:
         stop_reason: The one terminal status: why the loop stopped, or the name of a typed error.
         passed: Whether the answer was accepted.
-        ratings: The rating of each attempt; None where there is none.
+        ratings: The rating of each attempt, or why there is none.
         answer: What was released.
         seconds: How long it took.
     """
 
     stop_reason: str
     passed: bool
-    ratings: tuple[int | None, ...]
+    ratings: tuple[int | str | None, ...]
     answer: AIMessage | None
     seconds: float
 
@@ -63,38 +64,60 @@ class Stage:
         self.server = server
         self._nobody = nobody
         self._clients: dict[str, Any] = {"http_client": client, "http_async_client": aclient}
-
-    @staticmethod
-    def good(asked: Asked) -> Reply:
-        """Reply without a fault."""
-        return good(asked)
-
-    def script(self, reply: Callable[[Asked], Reply | Wire]) -> None:
-        """Let the server reply so from now on."""
-        self.server.reply = reply
+        self._direct: list[OpenAICompatible] = []
 
     def chat(self, name: str, *, refused: bool = False, **settings: Any) -> ChatOpenAI:
         """Make a client for one of the two models: one that does not repeat anything itself."""
         address = self._nobody if refused else self.server.url
-        settings = {"timeout": 30.0, "max_retries": 0, **self._clients, **settings}
-        return ChatOpenAI(model=name, base_url=address, api_key="none", **settings)
+        usual = {"base_url": address, "api_key": "none", "timeout": 30.0, "max_retries": 0, **self._clients}
+        return ChatOpenAI(model=name, **{**usual, **settings})
 
-    def refiner(self, fault: Fault | None = None, role: Role | None = None, **settings: Any) -> SelfRefine:
-        """Make a refiner of which one side meets a fault, always.
+    def judge(self, client: Client = "langchain", *, refused: bool = False) -> Helpfulness:
+        """Make a judge that asks the other model, through one of two clients."""
+        if client == "langchain":
+            return Helpfulness(self.chat(CRITIC, refused=refused))
+        address = self._nobody if refused else self.server.url
+        self._direct.append(OpenAICompatible(address, model=CRITIC, api_key="none", timeout_s=30.0))
+        return Helpfulness(self._direct[-1])
 
-        The generator streams from its server wherever a client would; a judge never does.
+    async def close(self) -> None:
+        """Close the connections of our own clients."""
+        for one in self._direct:
+            await one.aclose()
+
+    def refiner(
+        self,
+        fault: Fault | None = None,
+        role: Role | None = None,
+        *,
+        client: Client = "langchain",
+        times: int | None = None,
+        streaming: bool = False,
+        max_retries: int = 0,
+        **settings: Any,
+    ) -> SelfRefine:
+        """Make a refiner of which one side meets a fault.
+
+        Args:
+            fault: The fault.
+            role: The side.
+            client: The judge's client.
+            times: How often; None means always.
+            streaming: Whether the generator's client asks for a stream. A judge's never does.
+            max_retries: How often the generator's client repeats by itself.
+            settings: Settings of the policy.
         """
         spoiled = {"generator": WRITER, "judge": CRITIC}[role] if role else None
-        streaming = settings.pop("streaming", False)
+        left = itertools.repeat(0) if times is None else iter(range(times))
 
         def reply(asked: Asked) -> Reply | Wire:
-            return fault.spoil(asked, good(asked)) if fault and asked["model"] == spoiled else good(asked)
+            met = fault is not None and asked["model"] == spoiled and next(left, None) is not None
+            return fault.spoil(asked, good(asked)) if fault is not None and met else good(asked)
 
-        self.script(reply)
-        refused = {role: True} if fault and fault.refused else {}
-        generator = self.chat(WRITER, refused=refused.get("generator", False), streaming=streaming)
-        judge = Helpfulness(self.chat(CRITIC, refused=refused.get("judge", False)))
-        return SelfRefine(generator, judge, **settings)
+        self.server.reply = reply
+        refused = role if fault is not None and fault.refused else None
+        generator = self.chat(WRITER, refused=refused == "generator", streaming=streaming, max_retries=max_retries)
+        return SelfRefine(generator, self.judge(client, refused=refused == "judge"), **settings)
 
     @property
     def asked(self) -> Counter[str]:
@@ -106,7 +129,7 @@ async def run(refiner: SelfRefine, how: How, question: str = "What is the capita
     """Ask a question in one of three ways, and tell the one end it comes to."""
     started = time.perf_counter()
     told, answer = await _ended(refiner, how, question)
-    ratings = tuple(one["rating"] for one in told["attempts"])
+    ratings = tuple(one["unscored"] or one["rating"] for one in told["attempts"])
     return End(told["stop_reason"], told["passed"], ratings, answer, time.perf_counter() - started)
 
 
@@ -115,7 +138,8 @@ async def _ended(refiner: SelfRefine, how: How, question: str) -> tuple[dict[str
         if how == "stream":
             (answer,) = await asyncio.to_thread(lambda: list(refiner.stream(question)))
             return answer.response_metadata["refine"], answer
-        outcome = await (refiner.arefine(question) if how == "async" else asyncio.to_thread(refiner.refine, question))
+        asked = refiner.arefine(question) if how == "async" else asyncio.to_thread(refiner.refine, question)
+        outcome = await asked
     except Unanswered as unanswered:
         return unanswered.outcome.summary(), None
     except DraftError as error:

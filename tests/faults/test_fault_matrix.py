@@ -1,26 +1,107 @@
-"""Field notes 1.7, R1: whatever goes wrong on either side, a run ends once, in time, and accepts nothing unjudged."""
+"""Field notes 1.7, R1: whatever goes wrong, a run ends once, in time, and accepts nothing unjudged."""
 
 from __future__ import annotations
 
 import pytest
 
+from judges.models.endpoint import LARGEST_REPLY
 from judges.testing import no_waiting
-from tests.faults.catalogue import FAULTS, Fault
-from tests.faults.stage import HOWS, ROLES, How, Role, Stage, run
+from tests.faults.catalogue import CRITIC, FAULTS, WRITER, Fault, good
+from tests.faults.stage import CLIENTS, HOWS, Client, How, Stage, run
+from tests.model_server import Reply
 
 DEADLINE_S = 0.4
 SLACK_S = 0.5
 """How much later than its deadline a run may end."""
 
+LARGE_BODY = (
+    "the repair sends the whole reply back, and aiohttp warns of a body above 1 MiB that is given as bytes"
+)
+
+TEN_MEGABYTES_S = 5.0
+"""How long a run may take that needs no deadline."""
+
 
 @pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-async def test_a_fault_ends_as_it_should(stage: Stage, fault: Fault, role: Role, how: How) -> None:
-    """Every reply of one side is spoiled: the run ends for the reason that the catalogue states."""
-    deadline_s = DEADLINE_S if fault.endless else None
-    refiner = stage.refiner(fault, role, deadline_s=deadline_s, streaming=how == "stream")
+async def test_a_generator_at_fault_ends_the_run(stage: Stage, fault: Fault, how: How) -> None:
+    """Every reply of the generator is spoiled: the run ends once, in time, for the reason the catalogue states."""
+    streams = how == "stream"
+    refiner = stage.refiner(fault, "generator", deadline_s=_deadline(fault), streaming=streams)
 
     with no_waiting():
         end = await run(refiner, how)
-    print(fault, role, how, end.stop_reason, end.ratings, round(end.seconds,3), dict(stage.asked))
+
+    wanted = (fault.streaming or fault.generating) if streams else fault.generating
+    assert end.stop_reason == wanted
+    assert (end.passed, end.ratings[-1:] == (4,)) == ((True, True) if wanted == "accepted" else (False, False))
+    assert end.seconds < (_deadline(fault) or TEN_MEGABYTES_S) + SLACK_S
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+async def test_a_judge_at_fault_accepts_nothing(
+    stage: Stage, fault: Fault, client: Client, how: How, request: pytest.FixtureRequest
+) -> None:
+    """Every reply of the judge is spoiled: the verdict is unscored, and the answer is flagged as not accepted.
+
+    Our own client may notice the deadline itself, a moment before the loop does.
+    """
+    if (fault.name, client, how) == ("10 MB body", "direct", "async"):
+        request.applymarker(pytest.mark.xfail(reason=LARGE_BODY, strict=True))
+    refiner = stage.refiner(fault, "judge", client=client, deadline_s=_deadline(fault))
+
+    with no_waiting():
+        end = await run(refiner, how)
+
+    timed_out = fault.endless and client == "direct" and end.stop_reason == "judge_failed"
+    wanted = "judge_failed" if timed_out else fault.judging
+    assert end.stop_reason == ("deadline" if wanted == "deadline" else "judge_failed")
+    assert (end.passed, end.ratings) == (False, (wanted,))
+    assert end.answer is not None
+    assert end.seconds < (_deadline(fault) or TEN_MEGABYTES_S) + SLACK_S
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("fault", [one for one in FAULTS if not one.refused and one.name != "10 MB body"], ids=str)
+async def test_a_judge_recovers_from_what_passes(stage: Stage, fault: Fault, client: Client) -> None:
+    """One spoiled reply of the judge, then good ones: where asking again is worth it, the answer is accepted."""
+    refiner = stage.refiner(fault, "judge", client=client, deadline_s=_deadline(fault), times=1)
+
+    with no_waiting():
+        end = await run(refiner, "async")
+
+    again = fault.judged > 1
+    assert (end.passed, stage.asked[CRITIC]) == (again, 2 if again else 1)
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_our_own_client_reads_no_reply_above_its_limit(stage: Stage, how: How) -> None:
+    """A reply that is larger is refused as it arrives, and not asked for again."""
+    endless = Fault("too large", lambda asked, reply: Reply("x" * (LARGEST_REPLY + 1)))
+
+    end = await run(stage.refiner(endless, "judge", client="direct"), how)
+
+    assert (end.ratings, stage.asked[CRITIC]) == (("judge_failed",), 1)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("how", HOWS)
+async def test_without_a_fault_the_answer_is_accepted(stage: Stage, client: Client, how: How) -> None:
+    """The stage itself works: one call of each model, the answer of the one, the rating of the other."""
+    end = await run(stage.refiner(client=client, streaming=how == "stream"), how)
+
+    assert (end.stop_reason, end.ratings, stage.asked) == ("accepted", (4,), {WRITER: 1, CRITIC: 1})
+    assert end.answer is not None
+    assert end.answer.text == good({"model": WRITER}).text
+
+
+def test_the_catalogue_has_all_faults() -> None:
+    """Field notes' 24, of which one, the 429, comes in two."""
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) == 25
+
+
+def _deadline(fault: Fault) -> float | None:
+    """Only what never ends by itself gets a deadline."""
+    return DEADLINE_S if fault.endless else None

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -151,7 +152,7 @@ def test_an_own_augmenter_gives_messages(made: Any) -> None:
     policy = Policy(augment=lambda _: made)
     judged = Refinement(policy=policy).drafted(AIMessage("draft")).judged(Verdict.rated(1), now=0)
     with pytest.raises(
-        ConfigurationError, match="augment function returned .*; return a list of messages"
+        ConfigurationError, match=r"augment function returned .*; return a list of messages"
     ) as told:
         judged.augmented()
     assert "again'" not in str(told.value).split(";")[0]
@@ -159,8 +160,9 @@ def test_an_own_augmenter_gives_messages(made: Any) -> None:
 
 def test_an_own_augmenter_may_give_a_tuple_or_nothing() -> None:
     """An empty list asks the same question again."""
-    for made in ((), [], (HumanMessage("shorter"),)):
-        policy = Policy(augment=lambda _, made=made: made)
+    each: list[Any] = [(), [], (HumanMessage("shorter"),)]
+    for made in each:
+        policy = Policy(augment=partial(lambda made, _: made, made))
         judged = Refinement(policy=policy).drafted(AIMessage("draft")).judged(Verdict.rated(1), now=0)
         assert judged.augmented().added == tuple(made)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from graphs import Attempt, Policy, Refinement
@@ -33,9 +33,10 @@ rated = st.builds(Verdict.rated, st.integers(1, 4))
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
     """Draw a policy; budgets are tested elsewhere."""
-    on_exhausted = draw(st.sampled_from(["best", "last", "raise", "fallback", "interrupt"]))
+    on_exhausted: Any = draw(st.sampled_from(["best", "last", "raise", "fallback", "interrupt"]))
+    rating: Any = draw(st.integers(1, 4))
     return Policy(
-        success_rating=draw(st.integers(1, 4)),
+        success_rating=rating,
         max_attempts=draw(st.integers(1, 5)),
         on_exhausted=on_exhausted,
         fallback="sorry" if on_exhausted == "fallback" else None,
@@ -51,8 +52,6 @@ def stages(policy: Policy, said: Sequence[Verdict], **fields: Any) -> list[Refin
     told = [Refinement(policy=policy, question="what?", **fields)]
     for number, verdict in enumerate(said, 1):
         told.append(told[-1].drafted(AIMessage(f"draft {number}"), usage=Usage(calls=1), latency_s=0.5))
-        if told[-1].done:
-            break
         told.append(told[-1].judged(verdict, now=NOW))
         if told[-1].done:
             break
@@ -83,12 +82,13 @@ def test_there_are_never_more_attempts_than_allowed(policy: Policy, said: list[V
 def test_done_is_final(policy: Policy, said: list[Verdict]) -> None:
     """A refinement that is done takes no further event, of any kind."""
     last = stages(policy, said)[-1]
-    for event in (
+    events: list[Callable[[], Refinement]] = [
         lambda: last.drafted(AIMessage("one more")),
         lambda: last.judged(Verdict.rated(4), now=NOW),
         last.augmented,
         lambda: last.stopped("accepted"),
-    ):
+    ]
+    for event in events:
         with pytest.raises(ValueError, match="is done"):
             event()
 
@@ -152,10 +152,14 @@ def test_a_prompt_is_a_list_of_its_own() -> None:
     assert len(CONVERSATION) == 2
 
 
-@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
-def test_the_state_is_read_back_the_same(policy: Policy, said: list[Verdict]) -> None:
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8), st.booleans())
+def test_the_state_is_read_back_the_same(policy: Policy, said: list[Verdict], sampled: bool) -> None:  # noqa: FBT001
     """Every stage goes into a state and back without a difference."""
-    for one in stages(policy, said, evidence={"reference": "truth", "retrieved_contexts": ["a"]}, started_at=1.5):
+    evidence: dict[str, Any] = {"reference": "truth", "retrieved_contexts": ["a"]}
+    told = [Refinement(policy=policy, sampled=sampled)]
+    told += stages(policy, said, evidence=evidence, started_at=1.5)
+    told.append(told[-1].answered(1, detail="released by a reviewer"))
+    for one in told:
         assert Refinement.read(one.to_state(), policy) == one
 
 
@@ -168,7 +172,7 @@ def test_the_state_is_plain_data_and_messages(policy: Policy, said: list[Verdict
 
 def test_the_state_survives_a_strict_checkpoint() -> None:
     """What LangGraph's serializer writes, and reads with no class of ours allowed, is the same state."""
-    steps = [
+    steps: list[AnyMessage] = [
         AIMessage("", tool_calls=[{"name": "t", "args": {"a": 1}, "id": "1"}]),
         ToolMessage("b", tool_call_id="1"),
     ]

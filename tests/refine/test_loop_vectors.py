@@ -1,101 +1,235 @@
-"""The loop vectors of Spring AI's self-refine advisor, and one script through every door.
+"""The loop's vectors: what Spring AI's self-refine advisor does, and where we mean to differ.
 
-The advisor counts repeats, `max_attempts` counts all generations: `maxRepeatAttempts=3` is `max_attempts=4`.
+The advisor counts repeats after the first answer, `max_attempts` counts all answers.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pytest
+from langchain_core.messages import BaseMessage
 
 from graphs import Policy, self_refine
-from judges import Helpfulness, ToolCall, Verdict
+from judges import Helpfulness, Judge, Sample, Verdict
 from judges.offline import evaluate
+from judges.sample import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
-from refine import Outcome, SelfRefine
+from refine import SelfRefine
 
-DOORS: dict[str, Callable[[SelfRefine], Outcome]] = {
-    "sync": lambda refiner: refiner.refine("What is the weather in Paris?"),
-    "async": lambda refiner: asyncio.run(refiner.arefine("What is the weather in Paris?")),
-}
-
-VECTORS = [
-    pytest.param(3, 4, [3], 1, True, "accepted", id="passes at once"),
-    pytest.param(3, 4, [2, 4], 2, True, "accepted", id="passes on the second"),
-    pytest.param(4, 16, [1, 4], 2, True, "accepted", id="the weather demo"),
-    pytest.param(3, 2, [1, 2], 2, False, "max_attempts", id="exhausted, the last is the best"),
-    pytest.param(3, 3, [2, 1, 1], 1, False, "max_attempts", id="exhausted, the first is the best"),
-    pytest.param(3, 3, [2, 2, 1], 2, False, "max_attempts", id="the latest on a tie"),
-    pytest.param(4, 1, [3], 1, False, "max_attempts", id="judged once, never retried"),
-]
+ASKED = "How warm is it in Oslo?"
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize(("success", "most", "ratings", "released", "passed", "reason"), VECTORS)
-def test_a_vector(
-    door: str, success: int, most: int, ratings: Sequence[int], released: int, *, passed: bool, reason: str
+@dataclass(frozen=True)
+class Came:
+    """What came back through an entrance: the text, and why it stopped."""
+
+    text: str
+    stop_reason: str
+
+
+def came(message: BaseMessage) -> Came:
+    """Read an answer."""
+    told = message.response_metadata["refine"]
+    assert told["passed"] == (told["stop_reason"] == "accepted")
+    return Came(str(message.text), told["stop_reason"])
+
+
+async def by_invoke(generator: object, judge: object, policy: Policy) -> Came:
+    """Through `SelfRefine.invoke`."""
+    return came(SelfRefine(generator, judge, policy=policy).invoke(ASKED))
+
+
+async def by_ainvoke(generator: object, judge: object, policy: Policy) -> Came:
+    """Through `SelfRefine.ainvoke`."""
+    return came(await SelfRefine(generator, judge, policy=policy).ainvoke(ASKED))
+
+
+async def by_graph(generator: object, judge: object, policy: Policy) -> Came:
+    """Through the graph."""
+    graph = self_refine(generator, judge, policy=policy)
+    return came(graph.invoke({"messages": [("user", ASKED)]})["messages"][-1])
+
+
+async def by_graph_async(generator: object, judge: object, policy: Policy) -> Came:
+    """Through the graph, without blocking."""
+    graph = self_refine(generator, judge, policy=policy)
+    return came((await graph.ainvoke({"messages": [("user", ASKED)]}))["messages"][-1])
+
+
+Entrance = Callable[[object, object, Policy], Awaitable[Came]]
+ENTRANCES: list[Entrance] = [by_invoke, by_ainvoke, by_graph, by_graph_async]
+everywhere = pytest.mark.parametrize("entrance", ENTRANCES)
+
+
+def vector(success_rating: Literal[1, 3, 4], repeats: int, **settings: Any) -> Policy:
+    """Give the policy of a vector, written as the advisor's settings."""
+    return Policy(success_rating=success_rating, max_attempts=repeats + 1, **settings)
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("policy", "ratings", "answer", "reason"),
+    [
+        (vector(3, 3), [3], 1, "accepted"),
+        (vector(3, 3), [2, 4], 2, "accepted"),
+        (vector(4, 15), [1, 4], 2, "accepted"),
+        (vector(3, 1), [1, 2], 2, "max_attempts"),
+        (vector(4, 15), [1] * 15 + [4], 16, "accepted"),
+        (vector(4, 15), [1] * 16, 16, "max_attempts"),
+        (vector(3, 0), [1], 1, "max_attempts"),
+        (vector(1, 3), [1], 1, "accepted"),
+    ],
+)
+async def test_the_vectors(
+    entrance: Entrance, policy: Policy, ratings: list[int], answer: int, reason: str
 ) -> None:
-    """The ratings lead to this end, with as many generations as judgements, and the best draft is returned."""
-    model = ScriptedModel([f"draft {number}" for number in range(1, len(ratings) + 1)])
-    judge = ScriptedJudge(list(ratings))
-    outcome = DOORS[door](SelfRefine(model, judge, success_rating=success, max_attempts=most))
-    assert (outcome.passed, outcome.stop_reason) == (passed, reason)
-    assert outcome.answer is not None
-    assert (outcome.answer.text, outcome.released) == (f"draft {released}", released)
-    assert [one.rating for one in outcome.attempts] == list(ratings)
+    """Ratings decide which draft is the answer, after as many generations as judge calls."""
+    model = ScriptedModel([f"draft {number}" for number in range(1, 20)])
+    judge = ScriptedJudge(ratings)
+    told = await entrance(model, judge, policy)
+    assert told == Came(f"draft {answer}", reason)
     assert (len(model.prompts), len(judge.samples)) == (len(ratings), len(ratings))
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_tool_call_is_returned_unjudged(door: str) -> None:
-    """A turn that calls a tool costs one generation and no judgement."""
-    model = ScriptedModel([ToolCall(name="weather", args={"city": "Paris"})])
-    judge = ScriptedJudge([])
-    outcome = DOORS[door](SelfRefine(model, judge))
-    assert (outcome.stop_reason, outcome.passed, len(model.prompts), judge.samples) == ("skipped", False, 1, [])
-    assert outcome.answer is not None
-    assert [call["name"] for call in outcome.answer.tool_calls] == ["weather"]
+@everywhere
+async def test_the_sources_demo(entrance: Entrance) -> None:
+    """The weather at -255 degrees is refused, the one at 15 accepted."""
+    model = ScriptedModel(["It is -255 C in Oslo.", "It is 15 C in Oslo."])
+    judge = ScriptedJudge(lambda sample: (1, "impossible") if "-255" in str(sample.response) else 4)
+    told = await entrance(model, judge, vector(4, 15))
+    assert told == Came("It is 15 C in Oslo.", "accepted")
+    assert (len(model.prompts), len(judge.samples)) == (2, 2)
 
 
-DRAFTS = ["It is -255 degrees.", "It is 15 degrees."]
-REPLIES = [
-    {"rationale": "Impossible.", "rating": 1, "feedback": "No place is that cold: measure again."},
-    {"rationale": "Plausible.", "rating": 4, "feedback": ""},
-]
+@everywhere
+@pytest.mark.parametrize("policy", [vector(3, 3), vector(4, 15), vector(1, 0)])
+async def test_a_turn_that_calls_a_tool_is_not_judged(entrance: Entrance, policy: Policy) -> None:
+    """A tool call is handed on after one generation and no judging."""
+    model, judge = ScriptedModel([ToolCall(name="weather", args={"city": "Oslo"})]), ScriptedJudge([])
+    told = await entrance(model, judge, policy)
+    assert told == Came("", "skipped")
+    assert (len(model.prompts), len(judge.samples)) == (1, 0)
 
 
-def _said(verdict: Verdict | None) -> tuple[object, ...]:
-    assert verdict is not None
-    return verdict.rating, verdict.score, verdict.passed, verdict.rationale, verdict.feedback, verdict.unscored
+@everywhere
+@pytest.mark.parametrize(("ratings", "answer"), [([2, 1], 1), ([2, 2], 2), ([1, 2, 1], 2), ([2, 1, 2], 3)])
+async def test_the_best_is_returned_and_not_the_last(entrance: Entrance, ratings: list[int], answer: int) -> None:
+    """Corrected: an exhausted loop returns the best answer, the latest on a tie."""
+    model = ScriptedModel([f"draft {number}" for number in range(1, 4)])
+    told = await entrance(model, ScriptedJudge(ratings), vector(3, len(ratings) - 1))
+    assert told == Came(f"draft {answer}", "max_attempts")
 
 
-def test_the_same_replies_make_the_same_verdicts_through_every_door() -> None:
-    """A plain call, the graph, `SelfRefine` sync and async, and `evaluate` over its attempts all say the same."""
+@everywhere
+async def test_the_last_is_returned_where_asked(entrance: Entrance) -> None:
+    """As the advisor does it, for those who want that."""
+    told = await entrance(ScriptedModel(["a", "b"]), ScriptedJudge([2, 1]), vector(3, 1, on_exhausted="last"))
+    assert told.text == "b"
 
-    def judge() -> Helpfulness:
-        return Helpfulness(ScriptedModel(REPLIES, name="judge"))
 
-    def refiner() -> SelfRefine:
-        return SelfRefine(ScriptedModel(DRAFTS), judge(), success_rating=4)
+@everywhere
+@pytest.mark.parametrize("rating", [0, 5, "3", True, None])
+async def test_a_rating_off_the_scale_costs_no_generation(entrance: Entrance, rating: object) -> None:
+    """Corrected: the judge is asked again, and the generator is not."""
+    fine = {"rationale": "r", "rating": 4, "feedback": ""}
+    spoken = ScriptedModel([{**fine, "rating": rating}, fine], name="judge")
+    model = ScriptedModel(["draft"])
+    told = await entrance(model, Helpfulness(spoken), vector(3, 3))
+    assert told == Came("draft", "accepted")
+    assert (len(model.prompts), len(spoken.prompts)) == (1, 2)
 
-    question = "What is the weather in Paris?"
-    called = judge()
-    plain = [_said(called(question=question, answer=draft)) for draft in DRAFTS]
-    sync = refiner().refine(question)
-    asynchronous = asyncio.run(refiner().arefine(question))
-    offline = evaluate(sync.samples(), judge(), max_concurrency=1)
 
-    def through_the_graph(*, wait: bool) -> list[Any]:
-        spoken = judge()
-        graph = self_refine(ScriptedModel(DRAFTS), spoken, policy=Policy(success_rating=4))
-        asked: Any = {"messages": [("user", question)]}
-        state = graph.invoke(asked) if wait else asyncio.run(graph.ainvoke(asked))
-        return [one["rating"] for one in state["refine"]["attempts"]]
+@everywhere
+async def test_a_judge_that_fails_costs_no_generation(entrance: Entrance) -> None:
+    """Corrected: a broken judge neither aborts the call nor burns attempts; the answer is flagged."""
+    model, judge = ScriptedModel(["draft"]), ScriptedJudge([RuntimeError()])
+    told = await entrance(model, judge, vector(3, 3))
+    assert told == Came("draft", "judge_failed")
+    assert len(model.prompts) == 1
 
-    assert [_said(one.verdict) for one in sync.attempts] == plain
-    assert [_said(one.verdict) for one in asynchronous.attempts] == plain
-    assert [_said(row.verdicts["helpfulness"]) for row in offline.rows] == plain
-    assert through_the_graph(wait=True) == through_the_graph(wait=False) == [said[0] for said in plain] == [1, 4]
+
+@everywhere
+async def test_the_generator_sees_its_draft_and_the_feedback(entrance: Entrance) -> None:
+    """Corrected: a retry is the question, the refused draft and the fault, never the gate."""
+    model = ScriptedModel(["It is -255 C.", "It is 15 C."])
+    await entrance(model, ScriptedJudge([(1, "Colder than possible."), 4]), vector(4, 15))
+    first, second = model.prompts
+    assert [str(one.text) for one in first] == [ASKED]
+    assert [one.type for one in second] == ["human", "ai", "human"]
+    assert [str(one.text) for one in second[:2]] == [ASKED, "It is -255 C."]
+    assert "Colder than possible." in str(second[2].text)
+    assert not any(word in str(second[2].text) for word in ("rating", "4", "evaluation", "until"))
+
+
+@everywhere
+async def test_only_the_latest_feedback_where_asked(entrance: Entrance) -> None:
+    """As the advisor does it: the question and the latest feedback, without any draft."""
+    model = ScriptedModel(["a", "b", "c"])
+    judge = ScriptedJudge([(1, "fault one"), (1, "fault two"), 4])
+    await entrance(model, judge, vector(4, 3, augment="feedback_only"))
+    last = [str(one.text) for one in model.prompts[-1]]
+    assert len(last) == 2
+    assert ("fault two" in last[1], "fault one" in last[1]) == (True, False)
+
+
+@everywhere
+async def test_the_judge_sees_the_question_and_not_the_retries(entrance: Entrance) -> None:
+    """Every attempt is judged as an answer to the original question."""
+    judge = ScriptedJudge([1, 1, 4])
+    await entrance(ScriptedModel(["a", "b", "c"]), judge, vector(4, 3))
+    assert [(one.user_input, one.response) for one in judge.samples] == [(ASKED, text) for text in "abc"]
+
+
+def helpfulness() -> Judge:
+    """Make a judge on a model that reads the answer it is shown."""
+
+    def reply(messages: list[BaseMessage]) -> dict[str, object]:
+        bad = '"answer": "bad' in str(messages[-1].text)
+        return {"rationale": "r", "rating": 2 if bad else 4, "feedback": "be good" if bad else ""}
+
+    return Helpfulness(ScriptedModel(reply, name="judge"))
+
+
+async def test_the_same_verdicts_through_every_entrance() -> None:
+    """A plain call, the graph, `SelfRefine`, sync and async, and `evaluate` come to the same verdicts."""
+
+    def told(verdicts: list[Verdict | None]) -> list[tuple[int | None, bool | None, str]]:
+        return [(one.rating, one.passed, one.feedback) for one in verdicts if one is not None]
+
+    def replies() -> ScriptedModel:
+        return ScriptedModel(["bad one", "bad two", "good"])
+
+    judge = helpfulness()
+    samples = [Sample(user_input=ASKED, response=text) for text in ("bad one", "bad two", "good")]
+    expected = [(2, False, "be good"), (2, False, "be good"), (4, True, "")]
+
+    outcome = SelfRefine(replies(), judge).refine(ASKED)
+    aoutcome = await SelfRefine(replies(), judge).arefine(ASKED)
+    rows = evaluate(outcome.samples(), judge).rows
+    seen: list[Verdict | None] = []
+
+    def listening(sample: Sample) -> Verdict:
+        seen.append(judge(sample))
+        return seen[-1] or Verdict.rated(1)
+
+    async def alistening(sample: Sample) -> Verdict:
+        seen.append(await judge.acall(sample))
+        return seen[-1] or Verdict.rated(1)
+
+    asked: Any = {"messages": [("user", ASKED)]}
+    state = self_refine(replies(), listening).invoke(asked)
+    by_graph, seen = seen, []
+    astate = await self_refine(replies(), alistening).ainvoke(asked)
+
+    assert told([judge(one) for one in samples]) == expected
+    assert told([await judge.acall(one) for one in samples]) == expected
+    assert told([one.verdict for one in outcome.attempts]) == expected
+    assert told([one.verdict for one in aoutcome.attempts]) == expected
+    assert told(list(by_graph)) == told(seen) == expected
+    assert told([next(iter(one.verdicts.values())) for one in rows]) == expected
+    for one in (state, astate):
+        summary = one["messages"][-1].response_metadata["refine"]
+        assert [attempt["rating"] for attempt in summary["attempts"]] == [2, 2, 4]

@@ -1,4 +1,4 @@
-"""How models are asked and read: `JSON_OBJECT`, the dialect of every general model."""
+"""`JSON_OBJECT`, the dialect of every general model."""
 
 from __future__ import annotations
 

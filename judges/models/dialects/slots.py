@@ -1,0 +1,92 @@
+"""The places of a judge model's format into which judged text is put, and the object made of what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from pydantic import BaseModel, JsonValue
+
+from judges.errors import ConfigurationError
+from judges.models.dialects.levels import levels_of
+from judges.models.model import RawReply
+from judges.models.reading import Unreadable, read
+from judges.models.writing import body_of, encode
+
+T = TypeVar("T", bound=BaseModel)
+
+_JUDGED = ("claim", "answer")
+_TAGS = (
+    "feedback|score|reasoning|highlight|inputs?|output|evaluation_criteria|scoring_rubric|pass_criteria|rubric|"
+    "data|document|claim"
+)
+_MARKS = re.compile(
+    rf"[<\uff1c\ufe64](?=\s*[/\uff0f]?\s*(?:{_TAGS})\b)|[\[\uff3b](?=\s*[/\uff0f]?\s*(?:RESULT|SCORE)\b)|\#(?=\#\#)",
+    re.IGNORECASE,
+)
+
+
+class _Ended(BaseModel):
+    """Asks of a reply nothing but that it ended as it should."""
+
+
+def judged_and_rest(data: Mapping[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
+    """Part what is judged, the field `claim` or else `answer`, from all that it is judged by.
+
+    Raises:
+        ConfigurationError: If there is neither field.
+    """
+    name = next((name for name in _JUDGED if isinstance(data.get(name), str)), None)
+    if name is None:
+        raise ConfigurationError(
+            f"a model that judges in a format of its own judges the text in a field {' or '.join(_JUDGED)}; "
+            f"given were {', '.join(data) or 'none'}"
+        )
+    return str(data[name]), {other: value for other, value in data.items() if other != name}
+
+
+def quoted(value: JsonValue) -> str:
+    """Write a value as JSON on one line, in which no tag or mark of a judge model's format survives."""
+    return _inert(encode(value))
+
+
+def fenced(value: JsonValue, nonce: str) -> str:
+    """Put a text, or the fields of an object, between two marks with the nonce; see `quoted`."""
+    body = _inert(body_of(value)) if isinstance(value, dict) else quoted(value)
+    return f"<<<{nonce}\n{body}\n{nonce}>>>"
+
+
+def _inert(body: str) -> str:
+    return _MARKS.sub(lambda found: f"\\u{ord(found.group()):04x}", body)
+
+
+def text_of(reply: RawReply) -> str:
+    """Give the text of a reply that is text, and ended as it should.
+
+    Raises:
+        Unreadable: If the reply was cut, filtered or refused, is empty, or calls a tool.
+    """
+    if reply.calls or reply.broken_calls:
+        raise Unreadable("a tool was called where text was asked for")
+    read(replace(reply, text="{}"), _Ended)
+    if not reply.text.strip():
+        raise Unreadable("the reply is empty")
+    return reply.text.strip()
+
+
+def filled(schema: type[T], level: int, *, reasons: str, feedback: str) -> T:
+    """Make the object that a judge asked for.
+
+    Every text field holds the reasons, except `feedback`, which is empty at the highest level.
+
+    Raises:
+        Unreadable: If the reasons are no valid text.
+    """
+    levels = levels_of(schema)
+    texts = dict.fromkeys(levels.texts, reasons)
+    if "feedback" in texts:
+        texts["feedback"] = "" if level == levels.choices[-1] else feedback
+    return read(RawReply(text=json.dumps({**texts, levels.field: level})), schema)

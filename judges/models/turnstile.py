@@ -1,0 +1,191 @@
+"""Who may call an endpoint now: decided without waiting, without a clock, and first come, first served."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MINUTE_S = 60.0
+
+_TOKENS_PER_CHARACTER = 0.25
+"""What a call is taken to cost before any reply has told: a quarter is usual for English."""
+_WEIGHT = 0.1
+"""How much one reply moves the tokens expected per character."""
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """What one call takes of a minute; `at` is None once the minute is over."""
+
+    at: float | None
+    amount: int
+
+
+class _Window:
+    """What was taken in the last 60 seconds, never above the limit as far as it is known.
+
+    A bucket that refills would let twice its limit through in its first minute, and a provider that counts by
+    the minute would refuse what is too much.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._entries: deque[_Entry] = deque()
+
+    def wait(self, amount: int, now: float) -> float:
+        """Tell in how many seconds `amount` fits; more than the limit fits into an empty minute."""
+        while self._entries and self._left(self._entries[0], now) <= 0:
+            entry = self._entries.popleft()
+            self._taken -= entry.amount
+            entry.at = None
+        excess = self._taken + min(amount, self._limit) - self._limit
+        wait = 0.0
+        for entry in self._entries:
+            if excess <= 0:
+                break
+            excess -= entry.amount
+            wait = self._left(entry, now)
+        return wait
+
+    def take(self, amount: int, now: float) -> _Entry:
+        entry = _Entry(now, amount)
+        self._entries.append(entry)
+        self._taken += amount
+        return entry
+
+    def correct(self, entry: _Entry, amount: int) -> None:
+        if entry.at is not None:
+            self._taken += amount - entry.amount
+        entry.amount = amount
+
+    @staticmethod
+    def _left(entry: _Entry, now: float) -> float:
+        return -math.inf if entry.at is None else entry.at + MINUTE_S - now
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """A place in the queue, and then a call in flight.
+
+    Args:
+        characters: How long the letter is, from which its tokens are guessed.
+        wake: Called, from any thread, when it is worth asking again; raises RuntimeError if nobody waits any
+            more.
+    """
+
+    characters: int
+    wake: Callable[[], object]
+    era: int = 0
+    flying: bool = False
+    request: _Entry | None = None
+    tokens: _Entry | None = None
+
+
+class Turnstile:
+    """Lets calls through: so many at once, so many a minute, so many tokens a minute.
+
+    How many at once is halved when the endpoint says that it is overloaded, once for all the calls that were in
+    flight together, and grows by one for every so many successes as are allowed at once (AIMD, as in TCP:
+    RFC 5681).
+
+    Args:
+        in_flight: Most calls at once.
+        requests: Most calls begun in any 60 seconds, or None for any number.
+        tokens: Tokens in any 60 seconds, or None. What a call consumes is known after it; before, it is guessed
+            from the length of its letter and what earlier letters came to.
+    """
+
+    def __init__(self, in_flight: int, *, requests: int | None = None, tokens: int | None = None) -> None:
+        self._most = self.allowed = in_flight
+        self._requests = None if requests is None else _Window(requests)
+        self._tokens = None if tokens is None else _Window(tokens)
+        self._per_character = _TOKENS_PER_CHARACTER
+        self._queue: OrderedDict[Ticket, None] = OrderedDict()
+        self._flying = 0
+        self._era = 0
+        self._successes = 0
+        self._lock = threading.Lock()
+
+    def line_up(self, ticket: Ticket) -> None:
+        """Take the last place in the queue."""
+        with self._lock:
+            self._queue[ticket] = None
+
+    def ask(self, ticket: Ticket, now: float) -> float:
+        """Let a ticket through if it may go now: 0.0. Else give the seconds to wait, infinite until woken."""
+        with self._lock:
+            if next(iter(self._queue)) is not ticket or self._flying >= self.allowed:
+                return math.inf
+            expected = round(ticket.characters * self._per_character)
+            wait = max(
+                self._requests.wait(1, now) if self._requests else 0.0,
+                self._tokens.wait(expected, now) if self._tokens else 0.0,
+            )
+            if wait > 0:
+                return wait
+            del self._queue[ticket]
+            ticket.request = self._requests.take(1, now) if self._requests else None
+            ticket.tokens = self._tokens.take(expected, now) if self._tokens else None
+            ticket.flying, ticket.era = True, self._era
+            self._flying += 1
+            self._wake_first()
+            return 0.0
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Give back a place in the queue, or one in flight whose call was not made."""
+        with self._lock:
+            self._queue.pop(ticket, None)
+            if ticket.flying:
+                self._charge(ticket, requests=0, tokens=0)
+                self._land(ticket)
+            self._wake_first()
+
+    def land(self, ticket: Ticket, *, tokens: int | None = None, overloaded: bool = False) -> None:
+        """Learn how a call ended: with a reply of so many tokens, or with None; maybe because of an overload."""
+        with self._lock:
+            if tokens is not None:
+                self._charge(ticket, requests=1, tokens=tokens)
+                self._learn(ticket, tokens)
+            self._land(ticket)
+            if ticket.era == self._era:
+                if overloaded:
+                    self.allowed = max(1, self.allowed // 2)
+                    self._era += 1
+                    self._successes = 0
+                elif tokens is not None:
+                    self._recover()
+            self._wake_first()
+
+    def _recover(self) -> None:
+        self._successes += 1
+        if self._successes >= self.allowed:
+            self._successes = 0
+            self.allowed = min(self._most, self.allowed + 1)
+
+    def _land(self, ticket: Ticket) -> None:
+        ticket.flying = False
+        self._flying -= 1
+
+    def _charge(self, ticket: Ticket, *, requests: int, tokens: int) -> None:
+        if self._requests and ticket.request:
+            self._requests.correct(ticket.request, requests)
+        if self._tokens and ticket.tokens:
+            self._tokens.correct(ticket.tokens, tokens)
+
+    def _learn(self, ticket: Ticket, tokens: int) -> None:
+        if ticket.characters:
+            self._per_character += _WEIGHT * (tokens / ticket.characters - self._per_character)
+
+    def _wake_first(self) -> None:
+        while self._queue:
+            first = next(iter(self._queue))
+            try:
+                first.wake()
+            except RuntimeError:  # its event loop is closed: nobody will come for this place
+                del self._queue[first]
+            else:
+                return

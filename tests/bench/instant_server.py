@@ -1,0 +1,111 @@
+"""A model server that costs next to nothing: `python -m tests.bench.instant_server` prints its port and serves.
+
+The path says how long a reply takes: `/20/v1/chat/completions` is answered after 20 ms. Text is answered with
+the draft that follows the one in the prompt, a request for an object with its assessment: 4 for the third draft,
+2 for any other. It ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from subprocess import PIPE, Popen
+from typing import Any
+
+DRAFTS = ("Draft 1.", "Draft 2.", "Draft 3.")
+
+
+def _response(message: dict[str, Any], finish_reason: str) -> bytes:
+    choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", **message}}
+    usage = {"prompt_tokens": 700, "completion_tokens": 60, "total_tokens": 760}
+    told = {
+        "id": "r1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
+    body = json.dumps(told).encode()
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _assessed(rating: int) -> tuple[bytes, bytes]:
+    """Write an assessment as text and as a tool call."""
+    written = json.dumps({"rationale": "It answers part of it. " * 5, "rating": rating, "feedback": "Say why."})
+    call = {"id": "c1", "type": "function", "function": {"name": "Assessment", "arguments": written}}
+    return (
+        _response({"content": written}, "stop"),
+        _response({"content": None, "tool_calls": [call]}, "tool_calls"),
+    )
+
+
+_ASSESSED = {rating: _assessed(rating) for rating in (2, 4)}
+_DRAFTED = [_response({"content": draft}, "stop") for draft in DRAFTS]
+
+
+def reply_to(body: bytes) -> bytes:
+    """Choose the response to a request."""
+    last = DRAFTS[-1].encode() in body
+    text, call = _ASSESSED[4 if last else 2]
+    if b'"response_format"' in body:
+        return text
+    if b'"tools"' in body:
+        return call
+    seen = max((number for number, draft in enumerate(DRAFTS, 1) if draft.encode() in body), default=0)
+    return _DRAFTED[min(seen, 2)]
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self) -> None:
+        self._read = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._read += data
+        head, found, rest = self._read.partition(b"\r\n\r\n")
+        if not found:
+            return
+        lower = head.lower()
+        at = lower.index(b"content-length:") + 15
+        length = int(lower[at:].split(b"\r\n", 1)[0])
+        if len(rest) < length:
+            return
+        self._read = rest[length:]
+        reply = reply_to(rest[:length])
+        milliseconds = int(head.split(b"/", 2)[1])
+        if milliseconds:
+            asyncio.get_running_loop().call_later(milliseconds / 1000, self._transport.write, reply)
+        else:
+            self._transport.write(reply)
+
+
+async def _serve() -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(_Connection, "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Run the server in a process of its own while the block runs, and give its root address."""
+    with Popen([sys.executable, "-m", __name__], stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.stdin.close()
+            process.wait(10)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())

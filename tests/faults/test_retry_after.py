@@ -1,0 +1,135 @@
+"""Field notes 1.7, R3: a provider's word on when to come back is obeyed, in every form, within bounds."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from judges.models.langchain import RETRIES
+from judges.models.retrying import LONGEST_WAIT_S
+from judges.testing import no_waiting
+from tests.faults.catalogue import CRITIC, Fault
+from tests.faults.stage import CLIENTS, HOWS, Client, How, Stage, run
+from tests.model_server import Reply
+
+OWN_PACE_S = 8.0
+"""The longest wait where the provider says nothing that can be obeyed."""
+
+
+def busy(**headers: str) -> Fault:
+    """Make a server that is busy, and says until when."""
+    told = {name.replace("_", "-"): one for name, one in headers.items()}
+    return Fault("busy", lambda asked, reply: Reply("busy", status=429, headers=told))
+
+
+def date(seconds: float) -> str:
+    """Write the date that is so many seconds away, as HTTP does."""
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("headers", "wanted_s"),
+    [
+        ({"retry_after": "3"}, 3),
+        ({"retry_after": "0.5"}, 0.5),
+        ({"retry_after": "59"}, 59),
+        ({"retry_after_ms": "1500"}, 1.5),
+        ({"retry_after_ms": "40", "retry_after": "7"}, 0.04),
+        ({"retry_after_ms": "soon", "retry_after": "7"}, 7),
+    ],
+    ids=str,
+)
+async def test_seconds_and_milliseconds_are_obeyed(
+    stage: Stage, headers: dict[str, str], wanted_s: float, client: Client, how: How
+) -> None:
+    """Every repetition waits as long as it was told, and none is slept through here."""
+    refiner, started = stage.refiner(busy(**headers), "judge", client=client), time.perf_counter()
+
+    with no_waiting() as waits:
+        await run(refiner, how)
+
+    assert waits == pytest.approx([wanted_s] * RETRIES, rel=0.2)
+    assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("seconds", [10, 45])
+async def test_a_date_is_obeyed(stage: Stage, seconds: float, client: Client) -> None:
+    """A date is as good as the seconds until then."""
+    refiner = stage.refiner(busy(retry_after=date(seconds)), "judge", client=client)
+
+    with no_waiting() as waits:
+        await run(refiner, "async")
+
+    assert waits == pytest.approx([seconds] * RETRIES, rel=0.2)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("told", ["86400", "1e9", "inf", "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_an_absurd_wait_is_capped(stage: Stage, told: str, client: Client) -> None:
+    """However long the provider says, no single wait is longer than the cap."""
+    refiner = stage.refiner(busy(retry_after=told), "judge", client=client)
+
+    with no_waiting() as waits:
+        await run(refiner, "async")
+
+    assert waits == [LONGEST_WAIT_S] * RETRIES
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "told",
+    ["-5", "0", "nan", "", "soon", "Thu, 01 Jan 1970 00:00:00 GMT", "Mon, 99 Foo 99999 99:99:99 GMT", "-inf"],
+)
+async def test_what_cannot_be_obeyed_leaves_the_driver_its_own_pace(
+    stage: Stage, told: str, client: Client
+) -> None:
+    """Negative, past or unreadable: the waits are the driver's own, short and never negative."""
+    refiner = stage.refiner(busy(retry_after=told), "judge", client=client)
+
+    with no_waiting() as waits:
+        await run(refiner, "async")
+
+    assert len(waits) == RETRIES
+    assert all(0 <= wait <= OWN_PACE_S for wait in waits)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("how", HOWS)
+async def test_a_wait_past_the_deadline_is_not_begun(stage: Stage, client: Client, how: How) -> None:
+    """Where the provider wants more time than there is, the run ends at once instead of waiting in vain."""
+    refiner = stage.refiner(busy(retry_after="30"), "judge", client=client, deadline_s=20.0)
+
+    with no_waiting() as waits:
+        end = await run(refiner, how)
+
+    assert (waits, stage.asked[CRITIC], end.passed) == ([], 1, False)
+    assert end.stop_reason in ("deadline", "judge_failed")
+    assert end.seconds < 1
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("how", HOWS)
+async def test_waits_do_not_add_up_past_the_deadline(stage: Stage, client: Client, how: How) -> None:
+    """On the real clock, in fractions of a second: the second wait would pass the deadline and is not begun."""
+    refiner = stage.refiner(busy(retry_after_ms="200"), "judge", client=client, deadline_s=0.35)
+
+    end = await run(refiner, how)
+
+    assert (stage.asked[CRITIC], end.passed) == (2, False)
+    assert 0.2 <= end.seconds < 0.85
+
+
+async def test_a_generators_client_that_waits_is_left_at_the_deadline(stage: Stage) -> None:
+    """The generator's own client obeys its provider for as long as it likes; the loop does not."""
+    refiner = stage.refiner(busy(retry_after="5"), "generator", deadline_s=0.3, max_retries=2)
+
+    end = await run(refiner, "async")
+
+    assert (end.stop_reason, end.answer) == ("deadline", None)
+    assert end.seconds < 0.8

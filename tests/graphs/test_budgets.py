@@ -1,0 +1,233 @@
+"""One budget over generator and judges: kept but for the call in flight, and the best answer comes back."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+
+from judges import Helpfulness, Panel, Price
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import Outcome, SelfRefine
+
+PRICES = {"writer": Price(input=100, output=1_000), "reader": Price(input=300, output=50)}
+
+
+@dataclass
+class Ledger:
+    """What the models really used, call by call; and what they say."""
+
+    tokens: Iterator[tuple[int, int]]
+    ratings: Iterator[int]
+    spent: list[tuple[str, int, int]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def generator(self) -> ScriptedModel:
+        """Make the model that writes."""
+        return ScriptedModel(lambda _: self._say("writer", f"draft {len(self.spent)}"), name="writer")
+
+    def judge(self) -> Helpfulness:
+        """Make a judge on the model that reads."""
+        return Helpfulness(ScriptedModel(self._rate, name="reader"))
+
+    def _rate(self, _: list[BaseMessage]) -> AIMessage:
+        reply = {"rationale": "r", "rating": next(self.ratings), "feedback": "f"}
+        return self._say("reader", json.dumps(reply))
+
+    def _say(self, model: str, text: str) -> AIMessage:
+        with self.lock:
+            read, written = next(self.tokens)
+            self.spent.append((model, read, written))
+        usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+        return AIMessage(text, usage_metadata=usage)
+
+    def used(self, *, but_last: int = 0) -> int:
+        """Count the tokens of all calls but the last few."""
+        return sum(read + written for _, read, written in self.spent[: len(self.spent) - but_last])
+
+    def cost(self, *, but_last: int = 0) -> float:
+        """Count the dollars likewise."""
+        counted = self.spent[: len(self.spent) - but_last]
+        return sum((PRICES[name].input * a + PRICES[name].output * b) / 1_000_000 for name, a, b in counted)
+
+
+def forever(values: Iterable[Any]) -> Iterator[Any]:
+    """Repeat some values without end."""
+    known = list(values)
+    while True:
+        yield from known
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> Ledger:
+    """Draw what calls use and what judges say."""
+    used = st.tuples(st.integers(0, 60), st.integers(0, 60))
+    return Ledger(
+        tokens=forever(draw(st.lists(used, min_size=1, max_size=12))),
+        ratings=forever(draw(st.lists(st.integers(1, 3), min_size=1, max_size=6))),
+    )
+
+
+budgets = st.fixed_dictionaries(
+    {"max_attempts": st.integers(1, 5), "on_judge_error": st.sampled_from(["accept", "reject"])},
+    optional={
+        "max_calls": st.integers(1, 12),
+        "max_tokens": st.integers(1, 500),
+        "max_cost": st.floats(0.0001, 0.2),
+    },
+)
+
+
+def check_the_limits(ledger: Ledger, limits: dict[str, Any], outcome: Outcome, *, in_flight: int) -> None:
+    """Check that no limit was exceeded by more than the calls in flight, and that nothing spent was forgotten."""
+    assert outcome.usage.calls == len(ledger.spent)
+    assert outcome.usage.tokens == ledger.used()
+    assert len(ledger.spent) <= limits.get("max_calls", 1_000)
+    if "max_tokens" in limits:
+        assert ledger.used(but_last=in_flight) < limits["max_tokens"]
+    if "max_cost" in limits:
+        assert outcome.usage.cost == pytest.approx(ledger.cost())
+        assert ledger.cost(but_last=in_flight) < limits["max_cost"]
+
+
+def check_the_ending(limits: dict[str, Any], outcome: Outcome) -> None:
+    """Check that the reason is told, and the best answer so far returned."""
+    assert outcome.stop_reason in ("max_attempts", "budget")
+    assert not outcome.passed
+    if outcome.stop_reason == "budget":
+        assert outcome.detail
+        assert limits.keys() & {"max_calls", "max_tokens", "max_cost"}
+    else:
+        assert len(outcome.attempts) == limits["max_attempts"]
+    last = outcome.attempts[-1] if outcome.attempts else None
+    released = outcome.best or (last if limits["on_judge_error"] == "accept" else None)
+    assert (outcome.answer is None) == (released is None)
+    if outcome.answer is not None and released is not None:
+        assert (outcome.answer.text, outcome.released) == (released.text, released.number)
+
+
+def asked(limits: dict[str, Any]) -> dict[str, Any]:
+    """Complete a policy: nothing below 4 passes."""
+    return {**limits, "success_rating": 4, "prices": PRICES}
+
+
+@given(ledgers(), budgets)
+@settings(max_examples=200)
+def test_a_budget_is_kept(ledger: Ledger, limits: dict[str, Any]) -> None:
+    """Calls, tokens and cost stay within their limits, but for one call in flight; the best answer comes back."""
+    outcome = SelfRefine(ledger.generator(), ledger.judge(), **asked(limits)).refine("what?")
+    check_the_limits(ledger, limits, outcome, in_flight=1)
+    check_the_ending(limits, outcome)
+
+
+@given(ledgers(), budgets)
+@settings(max_examples=60)
+def test_a_budget_is_kept_by_a_panel(ledger: Ledger, limits: dict[str, Any]) -> None:
+    """Members of a panel share the budget; calls they make at once are in flight together."""
+    panel = Panel([ledger.judge(), ledger.judge()], quorum=1)
+    outcome = SelfRefine(ledger.generator(), panel, **asked(limits)).refine("what?")
+    check_the_limits(ledger, limits, outcome, in_flight=2)
+    check_the_ending(limits, outcome)
+
+
+@given(ledgers(), budgets)
+@settings(max_examples=60)
+async def test_a_budget_is_kept_without_blocking(ledger: Ledger, limits: dict[str, Any]) -> None:
+    """The same through `arefine`, with a panel."""
+    panel = Panel([ledger.judge(), ledger.judge()], quorum=1)
+    outcome = await SelfRefine(ledger.generator(), panel, **asked(limits)).arefine("what?")
+    check_the_limits(ledger, limits, outcome, in_flight=2)
+    check_the_ending(limits, outcome)
+
+
+def ledger_of(ratings: list[int], *, each: int = 10) -> Ledger:
+    """Make a ledger whose calls all use the same."""
+    return Ledger(tokens=forever([(each // 2, each - each // 2)]), ratings=forever(ratings))
+
+
+@pytest.mark.parametrize(
+    ("limit", "calls", "attempts", "detail"),
+    [
+        ({"max_calls": 1}, 1, 1, "calls"),
+        ({"max_calls": 2}, 2, 1, "2 of 2 model calls made"),
+        ({"max_calls": 3}, 3, 2, "calls"),
+        ({"max_tokens": 5}, 1, 1, "tokens"),
+        ({"max_tokens": 20}, 2, 1, "20 of 20 tokens used"),
+        ({"max_tokens": 21}, 3, 2, "tokens"),
+        ({"max_cost": 0.005}, 1, 1, "cost"),
+        ({"max_cost": 0.007}, 2, 1, "US dollars spent"),
+        ({"max_cost": 0.008}, 3, 2, "cost"),
+    ],
+)
+def test_where_a_budget_ends(limit: dict[str, Any], calls: int, attempts: int, detail: str) -> None:
+    """A budget ends before the call it has no room for, and its detail says which budget it was."""
+    ledger = ledger_of([1])
+    outcome = SelfRefine(ledger.generator(), ledger.judge(), **asked(limit)).refine("what?")
+    assert (len(ledger.spent), len(outcome.attempts), outcome.stop_reason) == (calls, attempts, "budget")
+    assert detail in outcome.detail
+
+
+def test_an_accepted_answer_is_accepted_whatever_is_left() -> None:
+    """The last call of a budget may still accept."""
+    ledger = ledger_of([4])
+    outcome = SelfRefine(ledger.generator(), ledger.judge(), max_calls=2).refine("what?")
+    assert (outcome.passed, outcome.stop_reason) == (True, "accepted")
+
+
+def test_a_rating_before_the_budget_was_spent_is_kept() -> None:
+    """A draft that could no longer be judged gives way to the one that was."""
+    ledger = ledger_of([2])
+    outcome = SelfRefine(ledger.generator(), ledger.judge(), max_calls=3).refine("what?")
+    assert outcome.answer is not None
+    assert (outcome.answer.text, outcome.released, len(outcome.attempts)) == ("draft 0", 1, 2)
+
+
+def test_a_draft_that_could_not_be_judged_is_flagged() -> None:
+    """Where there is nothing better it comes back under `accept`, not passed, and nothing under `reject`."""
+    for setting, answered in (("accept", True), ("reject", False)):
+        ledger = ledger_of([2])
+        inner = SelfRefine(ledger.generator(), ledger.judge(), max_calls=1, on_judge_error=setting)
+        outcome = inner.refine("what?")
+        assert (outcome.answer is not None, outcome.passed, outcome.stop_reason) == (answered, False, "budget")
+
+
+def test_a_function_counts_as_a_call() -> None:
+    """A generator that is a function counts one call a draft; a judge that asks no model counts none."""
+    inner = SelfRefine(lambda _: "draft", ScriptedJudge([1], cycle=True), max_calls=3, max_attempts=9)
+    outcome = inner.refine("what?")
+    assert (outcome.usage.calls, len(outcome.attempts), outcome.stop_reason) == (3, 3, "budget")
+
+
+def test_an_unknown_price_ends_the_loop() -> None:
+    """A cost that cannot be known cannot be kept: after the call that was not priced, no other is made."""
+    ledger = ledger_of([1])
+    prices = {"reader": PRICES["reader"]}
+    inner = SelfRefine(ledger.generator(), ledger.judge(), max_cost=5, prices=prices, max_attempts=9)
+    outcome = inner.refine("what?")
+    assert (outcome.stop_reason, len(outcome.attempts), outcome.usage.cost) == ("budget", 1, None)
+    assert "price is unknown" in outcome.detail
+
+
+def test_without_a_budget_of_cost_prices_only_tell() -> None:
+    """With prices alone the cost is told and limits nothing; without them it is unknown, not zero."""
+    ledger = ledger_of([1])
+    told = SelfRefine(ledger.generator(), ledger.judge(), prices=PRICES).refine("what?")
+    assert told.usage.cost == pytest.approx(ledger.cost())
+    assert told.stop_reason == "max_attempts"
+    ledger = ledger_of([1])
+    assert SelfRefine(ledger.generator(), ledger.judge()).refine("what?").usage.cost is None
+
+
+def test_a_budget_is_each_questions_own() -> None:
+    """What one question spends is not missing for the next."""
+    ledger = ledger_of([4])
+    inner = SelfRefine(ledger.generator(), ledger.judge(), max_calls=2)
+    assert [inner.refine("what?").stop_reason for _ in range(3)] == ["accepted"] * 3

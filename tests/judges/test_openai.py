@@ -1,0 +1,800 @@
+"""The direct client asks OpenAI-compatible endpoints over real HTTP: strictly, sparingly, its key unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+import json
+import pickle
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from langchain_openai import ChatOpenAI
+
+from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, OpenAICompatible, Verdict
+from judges.allowance import Allowance, within
+from judges.models import Letter
+from judges.models.endpoint import (
+    LARGEST_REPLY,
+    EndpointConnectionError,
+    EndpointError,
+    EndpointReplyError,
+    EndpointStatusError,
+    EndpointTimeoutError,
+)
+from judges.models.retrying import is_transient
+from judges.rubric import _reply_schema
+from judges.testing import no_waiting
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving, tools_of
+
+GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
+WRITTEN = json.dumps(GOOD)
+KEY = "sk-planted-4711"
+SCHEMA = _reply_schema((1, 2, 3, 4))
+LETTER = Letter((("system", "Judge."), ("user", "the prompt's own secret: xyzzy-plugh")), SCHEMA)
+HOW = pytest.mark.parametrize("how", ["sync", "async"])
+
+
+def obliging(asked: Asked) -> Reply:
+    """Reply with the object in the way that was asked for."""
+    return Reply(calls=(("Assessment", GOOD),)) if "tools" in asked else Reply(WRITTEN)
+
+
+def way_of(asked: Asked) -> str:
+    """Name the way in which a request asks for the object."""
+    return "json_schema" if "response_format" in asked else "tools" if "tools" in asked else "text"
+
+
+def ways(server: ModelServer) -> list[str]:
+    """Name the ways of all requests."""
+    return [way_of(asked) for asked in server.requests]
+
+
+def direct(server: ModelServer, **settings: Any) -> OpenAICompatible:
+    """Make a client for a server of this test."""
+    return OpenAICompatible(server.url, **{"model": "m", "api_key": KEY, **settings})
+
+
+async def judged(model: object, how: str) -> Verdict:
+    """Judge once, without blocking the server's thread for long either way."""
+    judge = Helpfulness(model)
+    return judge(response="a") if how == "sync" else await judge.acall(response="a")
+
+
+async def failure(model: OpenAICompatible, how: str) -> Exception:
+    """Send a letter that must fail, and give the error."""
+    with pytest.raises(EndpointError) as caught:
+        _ = model.send(LETTER) if how == "sync" else await model.asend(LETTER)
+    return caught.value
+
+
+@HOW
+@pytest.mark.parametrize("method", ["json_schema", "tools", "text"])
+async def test_each_method_gives_a_verdict(method: Any, how: str) -> None:
+    """The method asked for is the one used, and its reply is read."""
+    with serving(obliging) as server:
+        verdict = await judged(direct(server, method=method), how)
+    assert (verdict.rating, ways(server)) == (4, [method])
+
+
+def test_request_says_what_was_set() -> None:
+    """Model, key, temperature, limit and extra fields are sent; nothing else that decides the reply."""
+    with serving(obliging) as server, direct(server, max_tokens=99, extra={"seed": 7}) as model:
+        Helpfulness(model)(response="a")
+    (asked,) = server.requests
+    assert asked["path"] == "/v1/chat/completions"
+    assert asked["authorization"] == f"Bearer {KEY}"
+    told = {"model", "temperature", "max_tokens", "seed", "messages", "response_format"}
+    assert asked.keys() - {"path", "authorization", "headers"} == told
+    assert (asked["model"], asked["temperature"], asked["max_tokens"], asked["seed"]) == ("m", 0.0, 99, 7)
+    assert asked["messages"][0]["role"] == "system"
+
+
+def test_settings_left_to_the_endpoint_are_not_sent() -> None:
+    """None asks for nothing."""
+    with serving(obliging) as server, direct(server, temperature=None) as model:
+        Helpfulness(model)(response="a")
+    assert server.requests[0].keys() & {"temperature", "max_tokens"} == set()
+
+
+def test_schema_is_strict_and_reasons_come_first() -> None:
+    """The endpoint is given a closed schema, in the order of the fields."""
+    with serving(obliging) as server, direct(server) as model:
+        Helpfulness(model)(response="a")
+    told = server.requests[0]["response_format"]["json_schema"]
+    assert (told["name"], told["strict"]) == ("Assessment", True)
+    assert list(told["schema"]["properties"]) == told["schema"]["required"] == ["rationale", "rating", "feedback"]
+    assert told["schema"]["additionalProperties"] is False
+    assert told["schema"]["properties"]["rating"]["enum"] == [1, 2, 3, 4]
+
+
+def test_tool_is_forced() -> None:
+    """The one tool must be called."""
+    with serving(obliging) as server, direct(server, method="tools") as model:
+        Helpfulness(model)(response="a")
+    (asked,) = server.requests
+    assert tools_of(asked) == {"Assessment"}
+    assert asked["tool_choice"] == {"type": "function", "function": {"name": "Assessment"}}
+
+
+def test_letter_that_wants_text_is_sent_as_text() -> None:
+    """A model with a reply format of its own is offered neither schema nor tool; nothing is learned from it."""
+    with serving(lambda asked: Reply("[RESULT] 4")) as server, direct(server) as model:
+        reply = model.send(Letter(LETTER.messages, SCHEMA, text=True))
+        assert model.method == "json_schema"
+    assert (reply.text, ways(server)) == ("[RESULT] 4", ["text"])
+
+
+def lacking(
+    *missing: str, status: int = 400, body: Callable[[str], object] | None = None
+) -> Callable[[Asked], Any]:
+    """Make a server that refuses some ways."""
+
+    def reply(asked: Asked) -> Reply | Wire:
+        way = way_of(asked)
+        if way not in missing:
+            return obliging(asked)
+        field = {"json_schema": "response_format", "tools": "tool_choice"}[way]
+        told = {"error": {"message": f"{field} is not supported", "type": "invalid_request_error"}}
+        return answered(told if body is None else body(field), status=status)
+
+    return reply
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("missing", "tried"),
+    [
+        (["json_schema"], ["json_schema", "tools"]),
+        (["json_schema", "tools"], ["json_schema", "tools", "text"]),
+    ],
+    ids=["schema", "both"],
+)
+async def test_method_the_endpoint_lacks_is_not_tried_again(
+    missing: list[str], tried: list[str], how: str
+) -> None:
+    """The next one is taken in the same call, and remembered."""
+    with serving(lacking(*missing)) as server:
+        model = direct(server)
+        for _ in range(2):
+            assert (await judged(model, how)).rating == 4
+    assert ways(server) == [*tried, tried[-1]]
+    assert model.method == tried[-1]
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda field: {"error": f"{field}: unknown field"},
+        lambda field: {"detail": [{"loc": ["body", field], "msg": "Extra inputs are not permitted"}]},
+        lambda field: {"error": {"message": "Unsupported parameter", "param": field, "code": "unsupported"}},
+        lambda field: {"message": f"{field} is not available"},
+    ],
+    ids=["ollama", "fastapi", "openai", "plain"],
+)
+def test_refusal_of_a_method_is_understood(status: int, body: Callable[[str], object]) -> None:
+    """In each form in which endpoints tell it."""
+    with serving(lacking("json_schema", status=status, body=body)) as server, direct(server) as model:
+        assert Helpfulness(model)(response="a").rating == 4
+    assert ways(server) == ["json_schema", "tools"]
+
+
+@pytest.mark.parametrize("method", ["json_schema", "tools"])
+def test_chosen_method_is_never_left(method: Any) -> None:
+    """Where the user chose, a refusal is an error."""
+    with serving(lacking("json_schema", "tools")) as server, direct(server, method=method) as model:
+        assert Helpfulness(model)(response="a").unscored == "judge_failed"
+    assert ways(server) == [method]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "bad request"),
+        (400, "maximum context length is 8192 tokens; you sent 9000 (500 in functions, 20 in json_schema)"),
+        (400, "filtered by the content management policy for tools"),
+        (401, "no access to structured outputs with this key"),
+        (404, "The model 'm' does not exist"),
+        (422, "messages: field required"),
+    ],
+)
+def test_other_refusal_is_final(status: int, message: str) -> None:
+    """An error that is not about the method costs exactly one call."""
+    with serving(lambda asked: Reply(message, status=status)) as server, direct(server) as model:
+        assert Helpfulness(model)(response="a").unscored == "judge_failed"
+    assert len(server.requests) == 1
+
+
+@HOW
+async def test_method_that_is_ignored_is_left(how: str) -> None:
+    """An endpoint that answers a schema with prose is asked by a tool from then on: the repair comes that way."""
+    with serving(
+        lambda asked: Reply("It is good.") if way_of(asked) == "json_schema" else obliging(asked)
+    ) as server:
+        model = direct(server)
+        verdicts = [await judged(model, how) for _ in range(2)]
+    assert ways(server) == ["json_schema", "tools", "tools"]
+    assert [(verdict.rating, verdict.usage.calls) for verdict in verdicts] == [(4, 2), (4, 1)]
+
+
+def test_method_that_has_worked_is_not_left_for_a_bad_reply() -> None:
+    """Prose after a proper reply is that reply's fault."""
+    with serving(in_turn(Reply(WRITTEN), Reply("prose"), Reply(WRITTEN))) as server, direct(server) as model:
+        for _ in range(2):
+            assert Helpfulness(model)(response="a").rating == 4
+    assert ways(server) == ["json_schema"] * 3
+
+
+@HOW
+async def test_refused_temperature_is_left_out(how: str) -> None:
+    """One refusal is enough: later questions do not try again."""
+
+    def reply(asked: Asked) -> Reply:
+        if "temperature" in asked:
+            return Reply("Unsupported value: 'temperature' does not support 0.0", status=400)
+        return obliging(asked)
+
+    with serving(reply) as server:
+        model = direct(server)
+        for _ in range(2):
+            assert (await judged(model, how)).rating == 4
+    assert ["temperature" in asked for asked in server.requests] == [True, False, False]
+
+
+def test_limit_is_told_under_the_name_that_the_model_knows() -> None:
+    """Reasoning models of OpenAI call it otherwise."""
+
+    def reply(asked: Asked) -> Reply:
+        if "max_tokens" in asked:
+            return Reply("'max_tokens' is not supported; use 'max_completion_tokens' instead", status=400)
+        return obliging(asked)
+
+    with serving(reply) as server, direct(server, max_tokens=50) as model:
+        assert Helpfulness(model)(response="a").rating == 4
+    assert server.requests[1]["max_completion_tokens"] == 50
+
+
+@pytest.mark.parametrize(
+    ("given", "headers", "environment", "sent"),
+    [
+        (KEY, {}, "sk-env", f"Bearer {KEY}"),
+        (f" {KEY}\n", {}, None, f"Bearer {KEY}"),
+        (None, {}, "sk-env", "Bearer sk-env"),
+        (None, {}, None, None),
+        ("", {}, "sk-env", None),
+        (None, {"api-key": "azure"}, "sk-env", None),
+        (None, {"Authorization": "Basic x"}, "sk-env", "Basic x"),
+        (None, {"x-team": "t"}, "sk-env", "Bearer sk-env"),
+    ],
+)
+def test_key_comes_from_the_argument_else_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    given: str | None,
+    headers: dict[str, str],
+    environment: str | None,
+    sent: str | None,
+) -> None:
+    """The environment's key is not sent where something else admits us, nor where none is wanted."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("OPENAI_API_KEY", environment)
+    with serving(obliging) as server, direct(server, api_key=given, headers=headers) as model:
+        Helpfulness(model)(response="a")
+    (asked,) = server.requests
+    assert asked["authorization"] == sent
+    assert {name.lower(): text for name, text in headers.items()}.items() <= asked["headers"].items()
+
+
+def test_query_of_the_address_is_kept() -> None:
+    """Azure's version stands after the path."""
+    with serving(obliging) as server:
+        with OpenAICompatible(f"{server.url}/?api-version=1", model="m", api_key="") as model:
+            Helpfulness(model)(response="a")
+        assert model.base_url == server.url
+    assert server.requests[0]["path"] == "/v1/chat/completions?api-version=1"
+
+
+def quoting(status: int) -> Callable[[Asked], Wire]:
+    """Make a server that quotes the key, a header and the prompt in its error."""
+
+    def reply(asked: Asked) -> Wire:
+        quoted = f"{asked['authorization']} {asked['headers'].get('x-team')} {asked['messages'][-1]['content']}"
+        return answered({"error": {"message": f"refused: {quoted}", "code": KEY}}, status=status)
+
+    return reply
+
+
+PLANTED = ("planted", "4711", "team-secret", "xyzzy", "plugh")
+
+
+@HOW
+@pytest.mark.parametrize("fault", [quoting(400), quoting(503), lambda asked: Wire(then="reset")])
+async def test_error_shows_neither_key_nor_header_nor_prompt(fault: Any, how: str) -> None:
+    """Not in its text, not in what caused it, not in the locals of its traceback, whatever the endpoint quotes."""
+    with serving(fault) as server:
+        model = direct(server, headers={"x-team": "team-secret"})
+        error = await failure(model, how)
+        ours = [repr(model), str(error), repr(error), repr(vars(error)), repr(getattr(error, "response", None))]
+        ours += [repr(vars(model)), repr(vars(model._endpoint))]
+        assert error.__cause__ is None
+        assert error.__context__ is None
+        shown = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+    assert [one for one in PLANTED if any(one in text for text in ours)] == []
+    assert KEY not in shown
+    assert "team-secret" not in shown
+
+
+@HOW
+async def test_error_says_what_the_endpoint_said(how: str) -> None:
+    """Status and message are told, where they quote nothing."""
+    with serving(lambda asked: Reply("Quota exceeded for this month", status=402)) as server:
+        error = await failure(direct(server), how)
+    assert isinstance(error, EndpointStatusError)
+    assert error.status_code == 402
+    assert "status 402: Quota exceeded for this month" in str(error)
+
+
+def test_model_with_a_key_is_not_pickled() -> None:
+    """A key or a header would be written to wherever the pickle goes."""
+    for secret in ({"api_key": KEY}, {"headers": {"x-team": "t"}}):
+        with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+            pickle.dumps(OpenAICompatible("http://localhost/v1", model="m", **secret))
+
+
+def test_model_without_secrets_of_its_own_is_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy takes the key of the environment it arrives in."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serving(obliging) as server, direct(server, api_key=None) as model:
+        Helpfulness(model)(response="a")
+        pickled = pickle.dumps(model)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-there")
+        with pickle.loads(pickled) as copy:  # noqa: S301 - made above
+            assert Helpfulness(copy)(response="a").rating == 4
+    assert KEY.encode() not in pickled
+    assert [asked["authorization"] for asked in server.requests] == [f"Bearer {KEY}", "Bearer sk-there"]
+
+
+def test_connections_stay_open_in_sync_calls() -> None:
+    """Calls after one another share a connection, with errors among them."""
+    replies = [Reply(WRITTEN), Reply("no", status=400), Reply(WRITTEN), Reply("prose"), Reply(WRITTEN)]
+    with serving(in_turn(*replies)) as server, direct(server) as model:
+        for _ in range(4):
+            Helpfulness(model)(response="a")
+    assert (len(server.requests), server.connections) == (5, 1)
+
+
+async def test_connections_stay_open_in_async_calls() -> None:
+    """As many connections as calls at once, and no more later."""
+    with serving(lambda asked: Reply(WRITTEN, delay_s=0.02)) as server:
+        async with direct(server) as model:
+            judge = Helpfulness(model)
+            for _ in range(3):
+                await asyncio.gather(*(judge.acall(response="a") for _ in range(4)))
+    assert (len(server.requests), server.connections) == (12, 4)
+
+
+def test_threads_share_a_model() -> None:
+    """Each thread at work has a connection, and keeps it."""
+    with serving(obliging) as server, direct(server) as model:
+        judge = Helpfulness(model)
+        with ThreadPoolExecutor(4) as pool:
+            verdicts = list(pool.map(lambda _: judge(response="a"), range(40)))
+    assert {verdict.rating for verdict in verdicts} == {4}
+    assert (len(server.requests), server.connections <= 4) == (40, True)
+
+
+def test_one_model_serves_one_event_loop_after_another() -> None:
+    """Each loop has its own connections, closed with it, so that nothing is left to warn of."""
+    with serving(obliging) as server:
+        model = direct(server)
+        judge = Helpfulness(model)
+        for _ in range(3):
+            verdicts = asyncio.run(_both(judge))
+            assert [verdict.rating for verdict in verdicts] == [4, 4]
+        assert server.connections == 6
+        assert len(model._endpoint._sessions) == 1
+        del judge, model
+        gc.collect()
+
+
+async def _both(judge: Helpfulness) -> list[Verdict]:
+    return await asyncio.gather(*(judge.acall(response="a") for _ in range(2)))
+
+
+def test_one_model_serves_two_event_loops_at_once() -> None:
+    """Loops in two threads do not disturb each other."""
+    with serving(lambda asked: Reply(WRITTEN, delay_s=0.01)) as server, direct(server) as model:
+        judge = Helpfulness(model)
+        with ThreadPoolExecutor(2) as pool:
+            both = pool.map(lambda _: [asyncio.run(_both(judge)) for _ in range(3)], range(2))
+            assert {verdict.rating for runs in both for run in runs for verdict in run} == {4}
+    assert len(server.requests) == 12
+
+
+@HOW
+async def test_closed_model_may_be_used_again(how: str) -> None:
+    """Closing ends the connections, not the model."""
+    with serving(obliging) as server:
+        async with direct(server) as model:
+            assert (await judged(model, how)).rating == 4
+        async with model:
+            assert (await judged(model, how)).rating == 4
+    assert server.connections == 2
+
+
+ENDINGS = {
+    "loop ends": "asyncio.run(judge.acall(response='a'))",
+    "model is gone before the loop ends": (
+        "with asyncio.Runner() as runner:\n    runner.run(judge.acall(response='a'))\n    del judge, model"
+    ),
+    "model in a cycle is gone while the loop runs": (
+        "async def work():\n"
+        "    global judge, model\n"
+        "    await judge.acall(response='a')\n"
+        "    judge.itself = [judge]\n"
+        "    del judge, model\n"
+        "    gc.collect()\n"
+        "    await asyncio.sleep(0.05)\n"
+        "asyncio.run(work())"
+    ),
+    "closed by hand": (
+        "async def work():\n    async with model:\n        await judge.acall(response='a')\nasyncio.run(work())"
+    ),
+    "sync, nobody closes": "judge(response='a')",
+    "call is cancelled": (
+        "async def work():\n"
+        "    task = asyncio.create_task(judge.acall(response='slow'))\n"
+        "    await asyncio.sleep(0.1)\n"
+        "    task.cancel()\n"
+        "    await asyncio.wait([task])\n"
+        "asyncio.run(work())"
+    ),
+    "process forks": (
+        "judge(response='a')\n"
+        "child = os.fork()\n"
+        "assert [judge(response='a').rating for _ in range(20)] == [4] * 20\n"
+        "if child == 0:\n"
+        "    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0"
+    ),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nothing_is_left_open(ending: str) -> None:
+    """However a program ends, there is nothing to warn of."""
+    with serving(lambda asked: Reply(WRITTEN, delay_s=5.0 * ("slow" in str(asked["messages"])))) as server:
+        program = (
+            "import asyncio, gc, os\n"
+            "from judges import Helpfulness, OpenAICompatible\n"
+            f"model = OpenAICompatible({server.url!r}, model='m', api_key='k')\n"
+            f"judge = Helpfulness(model)\n{ENDINGS[ending]}\ngc.collect()"
+        )
+        command = [sys.executable, "-W", "error", "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+SLOW = Wire((b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n", *[b" "] * 99), pause_s=0.05)
+
+
+@HOW
+@pytest.mark.parametrize("fault", [Wire(then="hang"), SLOW], ids=["silent", "drip"])
+async def test_reply_that_does_not_come_in_time_is_a_timeout(fault: Wire, how: str) -> None:
+    """Whether nothing comes or too little; trying again may help."""
+    with serving(lambda asked: fault) as server:
+        started = time.monotonic()
+        error = await failure(direct(server, timeout_s=0.2), how)
+        assert time.monotonic() - started < 1
+    assert isinstance(error, EndpointTimeoutError)
+    assert is_transient(error)
+
+
+@HOW
+async def test_call_ends_with_the_allowance(how: str) -> None:
+    """A deadline that is nearer than the timeout counts."""
+    with serving(lambda asked: Wire(then="hang")) as server, within(Allowance(seconds=0.2)):
+        started = time.monotonic()
+        verdict = await judged(direct(server), how)
+        assert time.monotonic() - started < 1
+    assert verdict.unscored in ("judge_failed", "deadline")
+
+
+@HOW
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Wire(then="reset"),
+        Wire(then="close"),
+        Wire((b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{",), then="close"),
+        Wire((b"not HTTP at all\r\n\r\n",), then="close"),
+    ],
+    ids=["reset", "closed", "cut", "garbage"],
+)
+async def test_broken_connection_is_tried_again(fault: Wire, how: str) -> None:
+    """A connection that breaks before the reply is whole costs a repetition, not a verdict."""
+    with serving(in_turn(fault, Reply(WRITTEN))) as server, no_waiting() as waits:
+        verdict = await judged(direct(server), how)
+    assert (verdict.rating, len(server.requests), len(waits)) == (4, 2, 1)
+
+
+@HOW
+async def test_nobody_there_is_a_connection_error(how: str) -> None:
+    """A refused connection is named as such, and may be tried again."""
+    with serving(obliging) as server:
+        address = server.url
+    error = await failure(OpenAICompatible(address, model="m", api_key=KEY), how)
+    assert isinstance(error, EndpointConnectionError)
+    assert is_transient(error)
+
+
+@HOW
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+async def test_passing_error_is_tried_again_when_the_endpoint_says(status: int, how: str) -> None:
+    """`Retry-After` is obeyed."""
+    fault = Reply("later", status=status, headers={"Retry-After": "7"})
+    with serving(in_turn(fault, Reply(WRITTEN))) as server, no_waiting() as waits:
+        verdict = await judged(direct(server), how)
+    assert (verdict.rating, waits, len(server.requests)) == (4, [7.0], 2)
+
+
+@pytest.mark.parametrize(("retries", "requests"), [(0, 1), (2, 3)])
+def test_retries_are_counted(retries: int, requests: int) -> None:
+    """An endpoint that stays down is asked as often as was set."""
+    with serving(lambda asked: Reply("down", status=503)) as server, no_waiting():
+        verdict = Helpfulness(direct(server, retries=retries))(response="a")
+    assert (verdict.unscored, len(server.requests)) == ("judge_failed", requests)
+    assert "status 503" in verdict.detail
+
+
+BODIES: dict[str, object] = {
+    "empty": b"",
+    "text": b"<html>",
+    "bad UTF-8": b'{"choices": "\xff"}',
+    "deep": b"[" * 100_000,
+    "long number": b"9" * 10_000,
+    "compressed": gzip.compress(WRITTEN.encode()),
+    "null": None,
+    "list": [],
+    "number": 4,
+    "no choices": {},
+    "empty choices": {"choices": []},
+    "choices are text": {"choices": "text"},
+    "choice is null": {"choices": [None]},
+    "two choices": {"choices": [{"message": {"content": WRITTEN}}] * 2},
+    "no message": {"choices": [{}]},
+    "message is text": {"choices": [{"message": WRITTEN}]},
+    "error inside": {"error": {"message": "x", "code": "y"}},
+}
+
+
+@HOW
+@pytest.mark.parametrize("body", BODIES)
+async def test_body_that_is_no_completion_is_refused(body: str, how: str) -> None:
+    """The call fails, at once and for good; nothing is read out of it."""
+    with serving(lambda asked: answered(BODIES[body])) as server:
+        error = await failure(direct(server), how)
+        verdict = await judged(direct(server), how)
+    assert isinstance(error, EndpointReplyError)
+    assert (verdict.unscored, len(server.requests)) == ("judge_failed", 2)
+
+
+def test_error_with_status_200_counts_as_what_it_says() -> None:
+    """A gateway's 429 inside a reply is tried again."""
+    inside = answered({"error": {"message": "slow down", "code": 429}})
+    with serving(in_turn(inside, Reply(WRITTEN))) as server, direct(server) as model, no_waiting():
+        assert Helpfulness(model)(response="a").rating == 4
+    assert len(server.requests) == 2
+
+
+LARGE = b" " * (LARGEST_REPLY + 1)
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(LARGE), LARGE)
+
+
+@HOW
+@pytest.mark.parametrize("sent", [answered(LARGE), Wire((CHUNKED,))], ids=["announced", "chunked"])
+async def test_reply_that_is_too_large_is_refused(sent: Wire, how: str) -> None:
+    """Reading stops at the limit."""
+    with serving(lambda asked: sent) as server:
+        error = await failure(direct(server), how)
+    assert isinstance(error, EndpointReplyError)
+    assert "larger than" in str(error)
+
+
+@HOW
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_redirect_is_not_followed(status: int, how: str) -> None:
+    """The key goes to the host that was named, and to no other."""
+    with serving(obliging) as bait:
+        moved = answered(b"", status=status, headers={"location": f"{bait.url}/chat/completions"})
+        with serving(lambda asked: moved) as server:
+            error = await failure(direct(server), how)
+    assert isinstance(error, EndpointStatusError)
+    assert "redirects are not followed" in str(error)
+    assert (len(server.requests), bait.connections) == (1, 0)
+
+
+@HOW
+async def test_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """The key goes to the host that was named, whatever the environment says."""
+    with serving(obliging) as bait, serving(obliging) as server:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, bait.url)
+        assert (await judged(direct(server), how)).rating == 4
+    assert bait.connections == 0
+
+
+INVALID = {
+    "duplicate key in text": Reply('{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'),
+    "duplicate key in a call": Reply(
+        calls=(("Assessment", '{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'),)
+    ),
+    "two calls": Reply(calls=(("Assessment", GOOD), ("Assessment", {**GOOD, "rating": 1}))),
+    "another tool": Reply(calls=(("Other", GOOD),)),
+    "cut": Reply(WRITTEN, finish_reason="length"),
+    "cut in the middle": Reply(WRITTEN[:-5]),
+    "fenced": Reply(f"```json\n{WRITTEN}\n```"),
+    "true": Reply(json.dumps({**GOOD, "rating": True})),
+    "text for a number": Reply(json.dumps({**GOOD, "rating": "4"})),
+    "surplus key": Reply(json.dumps({**GOOD, "score": 1})),
+    "nothing": Reply(None),
+    "filtered": Reply(WRITTEN, finish_reason="content_filter"),
+    "refusal": Reply(WRITTEN, refusal="I cannot"),
+}
+
+
+@pytest.mark.parametrize("method", ["json_schema", "tools", "text"])
+@pytest.mark.parametrize("reply", INVALID)
+def test_reply_is_read_strictly(reply: str, method: Any) -> None:
+    """Whatever the method, what does not fit is not believed."""
+    with serving(lambda asked: INVALID[reply]) as server, direct(server, method=method) as model:
+        assert Helpfulness(model)(response="a").unscored == "invalid_output"
+    assert len(server.requests) == (1 if reply in ("filtered", "refusal") else 2)
+
+
+@pytest.mark.parametrize(
+    ("calls", "broken"),
+    [
+        ("text", 1),
+        ([None], 1),
+        ([{"function": None}], 1),
+        ([{"function": {"name": "Assessment", "arguments": None}}], 1),
+        ([{"function": {"name": "Assessment", "arguments": GOOD}}], 0),
+        ([], 0),
+    ],
+    ids=str,
+)
+def test_odd_calls_are_counted_as_broken(calls: object, broken: int) -> None:
+    """A call that cannot be read is not overlooked."""
+    body = {"choices": [{"message": {"content": None, "tool_calls": calls}}]}
+    with serving(lambda asked: answered(body)) as server, direct(server) as model:
+        assert model.send(LETTER).broken_calls == broken
+
+
+def test_text_in_parts_is_joined() -> None:
+    """Some endpoints give the text of a message in parts."""
+    parts = [{"type": "text", "text": WRITTEN[:9]}, {"type": "text", "text": WRITTEN[9:]}]
+    told = answered({"choices": [{"message": {"content": parts}}]})
+    with serving(lambda asked: told) as server, direct(server) as model:
+        assert Helpfulness(model)(response="a").rating == 4
+
+
+@HOW
+async def test_usage_model_and_finish_reason_are_told(how: str) -> None:
+    """As the endpoint counted, for each call."""
+    with serving(lambda asked: Reply(WRITTEN, usage=(11, 7))) as server:
+        model = direct(server)
+        reply = model.send(LETTER) if how == "sync" else await model.asend(LETTER)
+        verdict = await judged(model, how)
+    assert (reply.model, reply.finish_reason) == ("m", "stop")
+    assert (verdict.usage.calls, verdict.usage.input_tokens, verdict.usage.output_tokens) == (1, 11, 7)
+    assert (verdict.model, verdict.usage.cost) == ("m", None)
+
+
+@pytest.mark.parametrize(
+    "usage", [None, "x", {}, {"prompt_tokens": None}, {"prompt_tokens": -1}, {"prompt_tokens": True}]
+)
+def test_usage_that_makes_no_sense_is_none(usage: object) -> None:
+    """An odd count never costs a verdict."""
+    body = {"choices": [{"message": {"content": WRITTEN}}], "usage": usage}
+    with serving(lambda asked: answered(body)) as server, direct(server) as model:
+        verdict = Helpfulness(model)(response="a")
+    assert (verdict.rating, verdict.usage.tokens) == (4, 0)
+
+
+@pytest.mark.parametrize("package", ["aiohttp", "urllib3"])
+async def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """The error says what to install."""
+    monkeypatch.setitem(sys.modules, package, None)
+    model = OpenAICompatible("http://localhost/v1", model="m", api_key="")
+    with pytest.raises(ConfigurationError, match=r"selfrefine\[http\]"):
+        await judged(model, "sync" if package == "urllib3" else "async")
+
+
+@HOW
+async def test_provider_is_refused_where_requests_are_forbidden(how: str) -> None:
+    """Only this machine answers in a test."""
+    with pytest.raises(ModelRequestError, match="big-1"):
+        await judged(OpenAICompatible("https://api.example.com/v1", model="big-1", api_key=KEY), how)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "localhost:8000",
+        "ftp://h/v1",
+        "http://",
+        "http://h:99999/v1",
+        "http://[::1",
+        f"http://u:{KEY}@h/v1",
+        None,
+        4,
+    ],
+)
+def test_address_that_cannot_be_used_is_refused_unseen(address: Any) -> None:
+    """The error does not repeat it, for it may hold a password."""
+    with pytest.raises(ConfigurationError, match="base_url") as caught:
+        OpenAICompatible(address, model="m")
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": ""},
+        {"model": None},
+        {"method": "json"},
+        {"timeout_s": 0},
+        {"timeout_s": float("inf")},
+        {"timeout_s": True},
+        {"extra": {"stream": True}},
+        {"extra": {"seed": object()}},
+        {"api_key": "a\nb"},
+        {"headers": {"x y": "z"}},
+        {"headers": {"x": "z\r\nevil: 1"}},
+    ],
+    ids=str,
+)
+def test_setting_that_cannot_be_used_is_refused(settings: dict[str, Any]) -> None:
+    """At construction, not at the first call."""
+    with pytest.raises(ConfigurationError):
+        OpenAICompatible("http://localhost/v1", **{"model": "m", **settings})
+
+
+def test_model_knows_itself_and_its_namesakes() -> None:
+    """Self-preference can be noticed: the same address and name, or LangChain's handle of that name."""
+    model = OpenAICompatible("http://localhost/v1/", model="a")
+    assert isinstance(model, JudgeModel)
+    assert model.is_model(model)
+    assert model.is_model(OpenAICompatible("http://localhost/v1", model="a"))
+    assert not model.is_model(OpenAICompatible("http://localhost/v1", model="b"))
+    assert not model.is_model(OpenAICompatible("http://elsewhere/v1", model="a"))
+    chat = ChatOpenAI(model="a", api_key="k")  # type: ignore[arg-type]  # a text is taken
+    assert model.is_model(chat)
+    assert model.is_model(chat.bind(stop=["x"]))
+    assert not model.is_model(ChatOpenAI(model="b", api_key="k"))  # type: ignore[arg-type]  # a text is taken
+
+
+def test_identity_tells_models_apart() -> None:
+    """Whatever changes replies changes it; keys and what was learned do not."""
+    first = OpenAICompatible("http://localhost/v1", model="a", api_key=KEY)
+    others: list[dict[str, Any]] = [
+        {"temperature": 1.0},
+        {"max_tokens": 5},
+        {"method": "text"},
+        {"extra": {"seed": 1}},
+    ]
+    told = {OpenAICompatible("http://localhost/v1", model="a", **other).identity for other in others}
+    told |= {OpenAICompatible("http://localhost/v2", model="a").identity}
+    assert len({first.identity, *told}) == 6
+    assert OpenAICompatible("http://localhost/v1", model="a", api_key="x").identity == first.identity
+    assert KEY not in first.identity

@@ -1,0 +1,194 @@
+"""Against a real inference server: llama.cpp with a tiny model of random weights, in a child process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from judges import Helpfulness, OpenAICompatible, Rubric, Verdict
+from judges.models.langchain import LangChainModel
+from judges.models.methods import Method
+from refine import Outcome, SelfRefine
+from tests.tiny_llama import CONTEXT, serving_llama
+
+pytest.importorskip("xllamacpp", reason="llama.cpp has no wheel for this platform")
+pytest.importorskip("gguf", reason="needed to write the model")
+
+JUDGED = 300
+"""Drafts that are judged in one run: field notes 1.7, R15, asks for 500, which takes twenty seconds here."""
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run one server for all tests."""
+    with serving_llama(tmp_path_factory.mktemp("llama")) as url:
+        yield url
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[dict[str, Any]]:
+    """Open HTTP clients for LangChain's."""
+    async with httpx2.AsyncClient(verify=False) as aclient:
+        with httpx2.Client(verify=False) as client:
+            yield {"http_client": client, "http_async_client": aclient}
+
+
+@pytest.fixture
+def chat(address: str, clients: dict[str, Any]) -> ChatOpenAI:
+    """Make a chat model that writes a few letters by chance."""
+    return ChatOpenAI(
+        model="tiny",
+        base_url=address,
+        api_key=SecretStr("none"),
+        max_retries=0,
+        timeout=30,
+        temperature=1.0,
+        max_completion_tokens=24,
+        stream_usage=True,
+        **clients,
+    )
+
+
+@pytest.fixture
+async def direct(address: str) -> AsyncIterator[OpenAICompatible]:
+    """Make our own client of it, for replies by chance in the form of a schema."""
+    async with OpenAICompatible(address, model="tiny", api_key="none", temperature=1.0, max_tokens=200) as one:
+        yield one
+
+
+def by(method: Method, chat: ChatOpenAI) -> Helpfulness:
+    """Make a judge that asks through LangChain, in one of the ways."""
+    return Helpfulness(LangChainModel(chat.model_copy(update={"max_tokens": 200}), method=method))
+
+
+def terse(model: OpenAICompatible) -> Rubric:
+    """Make a judge with a short prompt: a model without a memory for it needs no more."""
+    levels = {1: "bad", 2: "poor", 3: "fair", 4: "good"}
+    return Rubric(model, criteria="chance", levels=levels, instructions="Rate by chance.", examples=[])
+
+
+def test_free_text_has_its_usage(chat: ChatOpenAI) -> None:
+    """A generator gets text, counted by the server in tokens of one letter each."""
+    answer = chat.invoke("Hello")
+
+    assert answer.usage_metadata is not None
+    assert 0 < answer.usage_metadata["output_tokens"] <= 24
+    assert answer.usage_metadata["input_tokens"] > len("Hello")
+
+
+def test_a_stream_says_what_a_whole_reply_would(chat: ChatOpenAI) -> None:
+    """Pieces arrive one by one, the usage last; together they are a text of so many letters."""
+    pieces = list(chat.bind(max_tokens=8, temperature=0).stream("Hello"))
+
+    reasons = [
+        one.response_metadata["finish_reason"] for one in pieces if "finish_reason" in one.response_metadata
+    ]
+    counts = [one.usage_metadata["output_tokens"] for one in pieces if one.usage_metadata]
+    assert len([one for one in pieces if one.text]) > 2
+    assert ("".join(one.text for one in pieces), reasons, counts) == ('"' * 8, ["length"], [8])
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_our_own_client_gets_a_verdict(direct: OpenAICompatible, how: str) -> None:
+    """A schema is enforced by the server: whatever the weights, the verdict is a valid one, with its usage."""
+    judge = Helpfulness(direct)
+    verdict = judge(response="An answer.") if how == "sync" else await judge.acall(response="An answer.")
+
+    assert_typed(verdict)
+    assert (direct.method, verdict.usage.calls >= 1, verdict.usage.output_tokens > 20) == (
+        "json_schema",
+        True,
+        True,
+    )
+    assert verdict.model is not None
+    assert verdict.model.endswith("tiny.gguf")
+
+
+def test_langchain_gets_a_verdict_by_schema(chat: ChatOpenAI) -> None:
+    """The same through LangChain's client, where it is told to ask by schema."""
+    verdicts = [by("json_schema", chat)(response="An answer.") for _ in range(2)]
+
+    for verdict in verdicts:
+        assert_typed(verdict)
+    assert any(verdict.rating for verdict in verdicts)
+
+
+@pytest.mark.parametrize("method", ["tools", "text"])
+def test_nonsense_is_invalid_output(chat: ChatOpenAI, method: Method) -> None:
+    """This server ignores a forced tool call, and the model follows no instruction: no verdict is made of that."""
+    verdict = by(method, chat)(response="An answer.")
+
+    assert (verdict.unscored, verdict.usage.calls) == ("invalid_output", 2)
+
+
+async def test_a_verdict_cut_short_is_never_taken(address: str) -> None:
+    """A reply that ends at its length limit is asked for once more, then given up."""
+    async with OpenAICompatible(address, model="tiny", api_key="none", max_tokens=12) as short:
+        verdict = await Helpfulness(short).acall(response="An answer.")
+
+    assert (verdict.unscored, verdict.usage.calls) == ("invalid_output", 2)
+    assert "length" in verdict.detail
+    assert verdict.usage.output_tokens == 24
+
+
+@pytest.mark.parametrize("client", ["direct", "langchain"])
+async def test_an_overflowing_context_is_refused_once(
+    direct: OpenAICompatible, chat: ChatOpenAI, client: str
+) -> None:
+    """The server's 400 is not repeated, nothing is asked in a weaker way, and the next question is answered."""
+    judge = Helpfulness(direct) if client == "direct" else by("json_schema", chat)
+
+    verdict = await judge.acall(response="long " * CONTEXT)
+
+    assert (verdict.unscored, verdict.usage.calls) == ("judge_failed", 1)
+    assert "400" in verdict.detail
+    assert_typed(await judge.acall(response="An answer."))
+
+
+async def test_64_at_once(direct: OpenAICompatible) -> None:
+    """64 questions at once, on a server with 4 slots, are all answered."""
+    judge = terse(direct)
+
+    verdicts = await asyncio.gather(*(judge.acall(response=f"Answer {number}.") for number in range(64)))
+
+    for verdict in verdicts:
+        assert_typed(verdict)
+    assert sum(one.rating is not None for one in verdicts) > 32
+
+
+@pytest.mark.filterwarnings("ignore::graphs.SelfJudgingWarning")
+async def test_a_loop_on_random_weights_ends_as_it_should(direct: OpenAICompatible, chat: ChatOpenAI) -> None:
+    """R15: each run ends as its last verdict says, and each verdict is valid or unscored."""
+    refiner = SelfRefine(chat, terse(direct), max_attempts=2)
+    at_once = asyncio.Semaphore(8)
+
+    async def ask(number: int) -> Outcome:
+        async with at_once:
+            return await refiner.arefine(f"Question {number}")
+
+    outcomes: list[Outcome] = []
+    while sum(len(one.attempts) for one in outcomes) < JUDGED:
+        outcomes += await asyncio.gather(*(ask(number) for number in range(50)))
+
+    for outcome in outcomes:
+        verdicts = [one.verdict for one in outcome.attempts if one.verdict is not None]
+        for verdict in verdicts:
+            assert_typed(verdict)
+        assert outcome.passed == (outcome.stop_reason == "accepted") == verdicts[-1].reaches(3)
+    assert {"accepted", "max_attempts"} <= {one.stop_reason for one in outcomes}
+
+
+def assert_typed(verdict: Verdict) -> None:
+    """See that a verdict is one of two things: rated in the scale, or unscored for what a random model does."""
+    if verdict.rating is None:
+        assert verdict.unscored == "invalid_output"
+    else:
+        assert verdict.rating in {1, 2, 3, 4}
+        assert verdict.rated_natively
+        assert verdict.unscored is None
