@@ -52,12 +52,14 @@ class Move:
         goto: The next node; None ends.
         update: What to put into the graph's visible state.
         events: Makes what to tell the world, where anybody listens.
+        error: Raised once the events are told; nothing is recorded then.
     """
 
     refinement: Refinement
     goto: Node | None = None
     update: Mapping[str, Any] | None = None
     events: Callable[[], tuple[Event, ...]] = tuple
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,9 +170,11 @@ class Loop:
         if isinstance(came_back, Exception):
             told = f"{kind_of(came_back)} from the generator on attempt {refinement.number}"
             failed = refinement.stopped("generator_failed", told, now=now)
-            if failed.ending == "nothing":
-                raise GeneratorFailed(told, Outcome.of(failed, messages, None, now=now)) from came_back
-            return self._to_finish(failed)
+            if failed.attempts or failed.ending == "fallback":
+                return self._to_finish(failed)
+            error = GeneratorFailed(told, Outcome.of(failed, messages, None, now=now))
+            error.__cause__ = came_back
+            return Move(refinement=failed, events=lambda: (_finished(failed),), error=error)
         more = refinement.drafted(
             came_back.answer,
             steps=came_back.steps,
@@ -227,7 +231,10 @@ class Loop:
         """Append the answer, and only the answer, to the conversation."""
         del config
         now = time.time()
-        answer, refinement = self._answer(refinement, messages, now)
+        try:
+            answer, refinement = self._answer(refinement, messages, now)
+        except Unanswered as error:
+            return Move(refinement=refinement, events=lambda: (_finished(refinement),), error=error)
         summary = Outcome.of(refinement, messages, answer, now=now).summary()
         metadata = {**answer.response_metadata, hidden.SUMMARY: summary}
         final = answer.model_copy(update={"id": str(uuid4()), "response_metadata": metadata})
@@ -255,7 +262,9 @@ class Loop:
         told = f"{told} ({refinement.detail})" if refinement.detail else told
         if not raised:
             return Unanswered(told, outcome)
-        return (JudgeFailed if refinement.stop_reason == "judge_failed" else NotAccepted)(told, outcome)
+        unjudged = bool(refinement.attempts) and refinement.best is None and self.policy.on_judge_error == "raise"
+        failed = refinement.stop_reason == "judge_failed" or unjudged
+        return (JudgeFailed if failed else NotAccepted)(told, outcome)
 
     def _reviewed(
         self, refinement: Refinement, attempt: Attempt, messages: Messages, now: float

@@ -33,6 +33,8 @@ def take(decide: Decision, refinement: Refinement, messages: Messages, config: R
                 came_back = error
         move = move.settle(came_back, time.perf_counter() - started)
     tell(move.events, config, log_texts=refinement.policy.log_texts)
+    if move.error is not None:
+        raise move.error
     return move
 
 
@@ -48,6 +50,8 @@ async def atake(decide: Decision, refinement: Refinement, messages: Messages, co
                 came_back = error
         move = move.settle(came_back, time.perf_counter() - started)
     await atell(move.events, config, log_texts=refinement.policy.log_texts)
+    if move.error is not None:
+        raise move.error
     return move
 
 

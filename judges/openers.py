@@ -26,7 +26,7 @@ Here is the solution | Here's the solution | Here is a step-by-step solution | H
 Here is my reasoning | Sure, here is the answer | Sure, here's the answer | Sure, here is the solution |
 Sure, let's solve this | Step-by-step solution | Step by step | Step by step solution | Detailed solution |
 The answer is | The answer is as follows | The final answer is | The correct answer is | My answer is |
-The solution is | The solution is as follows | Final answer | Answer is | Answer | Answers | Reasoning |
+The solution is | The solution is as follows | Final answer | Answer is | Reasoning |
 My reasoning | Explanation
 
 解 | 解答 | 解法 | 解析 | 解题过程 | 解题思路 | 解题步骤 | 思考过程 | 思路 | 推理过程 | 分析过程 | 答案 |
@@ -77,15 +77,15 @@ Risolviamo questo problema passo dopo passo | Pensiamo passo dopo passo
 """Words that open an answer and are none; single words among them pass where a question asks for a word."""
 
 ANNOUNCERS = """
-Analysis | Thought | Thoughts | My thoughts | Think | Thinking | Boxed | Conclusion | Result |
-Output | Response | Reply | Proof | Approach | Assistant | AI | Bot | Rationale | Step 1 | Step one |
-First step | Summary | Question | Problem | Task | User | Given | Hmm | 分析 | 结论 | 步骤 | 步骤一 | 第一步 |
-首先 | 结果 | 证明 | 解释 | 说明 | 问题 | 题目 | 助手 | 回复 | 答 | 问 | 結論 | 証明 | 説明 | 推論 | 質問 |
-問題 | まず | ステップ1 | アシスタント | Анализ | Вывод | Объяснение | Доказательство | Шаг 1 | Первый шаг |
-Результат | Вопрос | Задача | Ассистент | Análisis | Explicación | Conclusión | Paso 1 | Resultado | Pregunta |
-Problema | Demostración | Analyse | Erklärung | Schlussfolgerung | Schritt 1 | Ergebnis | Frage | Aufgabe |
-Beweis | Explication | Étape 1 | Résultat | Question | Problème | Démonstration | Análise | Explicação |
-Passo 1 | Pergunta | Analisi | Spiegazione | Domanda
+Answer | Answers | The answer | My answer | Analysis | Thought | Thoughts | My thoughts | Think | Thinking |
+Boxed | Conclusion | Result | Output | Response | Reply | Proof | Approach | Assistant | AI | Bot | Rationale |
+Step 1 | Step one | First step | Summary | Question | Problem | Task | User | Given | Hmm | 分析 | 结论 | 步骤 |
+步骤一 | 第一步 | 首先 | 结果 | 证明 | 解释 | 说明 | 问题 | 题目 | 助手 | 回复 | 答 | 问 | 結論 | 証明 | 説明 |
+推論 | 質問 | 問題 | まず | ステップ1 | アシスタント | Анализ | Вывод | Объяснение | Доказательство | Шаг 1 |
+Первый шаг | Результат | Вопрос | Задача | Ассистент | Análisis | Explicación | Conclusión | Paso 1 |
+Resultado | Pregunta | Problema | Demostración | Analyse | Erklärung | Schlussfolgerung | Schritt 1 | Ergebnis |
+Frage | Aufgabe | Beweis | Explication | Étape 1 | Résultat | Question | Problème | Démonstration | Análise |
+Explicação | Passo 1 | Pergunta | Analisi | Spiegazione | Domanda
 """
 """Words that may be an answer, unless a colon, dots, a heading's mark or tags say that something follows."""
 

@@ -30,7 +30,8 @@ Value = bool | int | float | str
 def only_an_integer(given: object) -> object:
     """Refuse what merely looks like a whole number: `True`, `4.0`, `"4"`."""
     if type(given) is not int:
-        raise ValueError(f"a whole number is wanted, not {given!r}")
+        shown = repr(given) if isinstance(given, int | float) else f"a {type(given).__name__}"
+        raise ValueError(f"a whole number is wanted, not {shown}")
     return given
 
 

@@ -12,7 +12,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 from judges.errors import ConfigurationError
 from judges.guard import check_allowed
 from judges.models import retrying
-from judges.models.endpoint import Answer, Endpoint, EndpointReplyError
+from judges.models.endpoint import Answer, Endpoint
+from judges.models.endpoint_errors import EndpointReplyError
 from judges.models.openai import RETRIES, checked_name, usage_in
 from judges.verdict import Usage
 
@@ -157,7 +158,7 @@ class OpenAICompatibleEmbeddings:
         """Embed texts, in their order, one request for each batch.
 
         Raises:
-            judges.models.endpoint.EndpointError: If a request comes to nothing.
+            judges.models.endpoint_errors.EndpointError: If a request comes to nothing.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
         check_allowed(self.name, self)

@@ -3,25 +3,17 @@
 Async calls go through aiohttp, sync calls through urllib3: the cheapest well-kept client of each kind. Each is
 imported with its first request. Redirects are not followed, so the key never goes to another host than the one
 named; proxy variables of the environment are not read; replies are asked for uncompressed, so none can swell.
-
-EndpointError               a request to an endpoint came to nothing
-├── EndpointStatusError     it was refused; carries the status
-├── EndpointConnectionError no connection, or it broke: the same request may succeed later
-├── EndpointTimeoutError    no whole reply in time: likewise
-└── EndpointReplyError      the reply is not what such an endpoint sends
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import re
 import threading
 import time
-import weakref
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
@@ -29,7 +21,17 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import SecretStr
 
 from judges import allowance
-from judges.errors import ConfigurationError, JudgesError
+from judges.errors import ConfigurationError
+from judges.models.endpoint_errors import (
+    EndpointConnectionError,
+    EndpointError,
+    EndpointReplyError,
+    EndpointStatusError,
+    EndpointTimeoutError,
+    error_in,
+    without_words,
+)
+from judges.models.sessions import Sessions
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -45,51 +47,10 @@ _CONNECTING_S = 10.0
 _SHORTEST_S = 0.001
 _CHUNK = 65_536
 _LONGEST_DETAIL = 200
-_KEPT_HEADERS = ("retry-after", "x-ratelimit-", "x-request-id", "x-should-retry")
 _OWN_HEADERS = {"content-type": "application/json", "user-agent": "selfrefine"}
 _AS_IT_IS = {"accept-encoding": "identity"}
 _ADMISSION = {"api-key", "authorization", "x-api-key"}
 _INSTALL = "install selfrefine[http]"
-
-
-class EndpointError(JudgesError):
-    """A request to an endpoint came to nothing. The message holds no key, no header and nothing of the prompt."""
-
-
-class EndpointConnectionError(EndpointError, ConnectionError):
-    """There is no connection, or it broke before the reply was whole."""
-
-
-class EndpointTimeoutError(EndpointError, TimeoutError):
-    """The reply was not there in time."""
-
-
-class EndpointReplyError(EndpointError):
-    """The reply is too large, or not what an OpenAI-compatible endpoint sends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What an endpoint told beside its body: the status, and those headers that say when to come back."""
-
-    status_code: int
-    headers: dict[str, str]
-
-
-class EndpointStatusError(EndpointError):
-    """The endpoint answered with another status than 200.
-
-    Args:
-        message: What happened.
-        status_code: The status.
-        headers: Headers of the answer; those about waiting and limits are kept, in lower case.
-    """
-
-    def __init__(self, message: str, *, status_code: int, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status_code = status_code
-        kept = {name.lower(): text for name, text in (headers or {}).items()}
-        self.response = Told(status_code, {k: text for k, text in kept.items() if k.startswith(_KEPT_HEADERS)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,35 +60,6 @@ class Answer:
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
-
-
-class _Session:
-    """A session of one event loop. It closes with the loop, or when nobody has its endpoint any more."""
-
-    def __init__(self, session: ClientSession) -> None:
-        self.session = session
-        self.holder = _held(self)
-        self._closing: asyncio.Task[None] | None = None
-
-    def begin_to_close(self) -> None:
-        """Close soon; to be called in the session's own loop."""
-        if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self.close())
-
-    async def close(self) -> None:
-        """Close, once for all who ask."""
-        begun = self._closing
-        if begun is not None and begun is not asyncio.current_task():
-            await asyncio.wait([begun])
-        await self.session.close()  # does nothing the second time; the first may have been cancelled with the loop
-
-
-async def _held(session: _Session) -> AsyncGenerator[None]:
-    """Hold a session open: every loop closes its async generators as it ends, and this one closes the session."""
-    try:
-        yield
-    finally:
-        await session.close()
 
 
 class Endpoint:
@@ -152,8 +84,7 @@ class Endpoint:
         self._timeout_s = _checked_timeout(timeout_s)
         self._headers, portable = _secret_headers(api_key, headers or {})
         self._pickled = (self._url.geturl(), api_key, self._timeout_s) if portable else None
-        self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
-        weakref.finalize(self, _leave, self._sessions).atexit = False
+        self._sessions = Sessions(partial(_new_session, self._origin, self._headers, self._timeout_s))
         self._pool: tuple[int, HTTPConnectionPool] | None = None
         self._lock = threading.Lock()
 
@@ -196,9 +127,7 @@ class Endpoint:
 
     async def apost(self, path: str, body: bytes) -> Answer:
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
-        loop = asyncio.get_running_loop()
-        opened = self._sessions.get(loop)
-        session = await self._open(loop) if opened is None or opened.session.closed else opened.session
+        session = await self._sessions.here()
         url, limits = self._origin + self._target(path), self._limits(session)
         try:
             async with session.post(url, data=body, allow_redirects=False, **limits) as response:
@@ -218,9 +147,7 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. A later call opens new ones."""
-        opened = self._sessions.pop(asyncio.get_running_loop(), None)
-        if opened is not None:
-            await opened.close()
+        await self._sessions.close()
 
     def _seconds(self) -> float:
         """Give the time a reply may take, which ends with the current allowance."""
@@ -302,18 +229,6 @@ class Endpoint:
     def _too_large(self) -> EndpointReplyError:
         return EndpointReplyError(f"the reply of {self._origin} is larger than {LARGEST_REPLY:,} bytes")
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> ClientSession:
-        """Open the session of an event loop: one made in another loop does not work in this one."""
-        for other in [other for other in self._sessions if other is loop or other.is_closed()]:
-            self._sessions.pop(other).session.detach()
-        try:
-            opened = _Session(_new_session({**_plain(self._headers), **_AS_IT_IS}, self._timeout_s))
-        except ImportError as error:
-            raise ConfigurationError(f"to ask a model at {self._origin} from async code, {_INSTALL}") from error
-        await anext(opened.holder)
-        self._sessions[loop] = opened
-        return opened.session
-
     def _failure(self, error: Exception) -> Exception:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         name = type(error).__name__
@@ -334,51 +249,25 @@ class Endpoint:
         """
         detail = error_in(answer.body)
         secrets = [text for name, text in _plain(self._headers).items() if name not in _OWN_HEADERS]
-        shown = _without_words(shorten(detail, _LONGEST_DETAIL, placeholder=" ..."), [*secrets, *hidden])
+        shown = without_words(shorten(detail, _LONGEST_DETAIL, placeholder=" ..."), [*secrets, *hidden])
         if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP's redirects
             shown = "redirects are not followed; give the address itself"
         message = f"{self._origin} answered with status {answer.status}{f': {shown}' if shown else ''}"
         return EndpointStatusError(message, status_code=answer.status, headers=answer.headers)
 
 
-def error_in(body: bytes) -> str:
-    """Read what an endpoint says is wrong, in OpenAI's, FastAPI's or Ollama's form; empty where it is silent."""
+def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float) -> ClientSession:
     try:
-        told = json.loads(body)
-    except (ValueError, RecursionError):
-        return ""
-    error = told.get("error", told.get("detail", told)) if isinstance(told, dict) else None
-    if isinstance(error, list):
-        error = next(iter(error), None)
-    if isinstance(error, str):
-        return error
-    if not isinstance(error, dict):
-        return ""
-    place = error.get("loc")
-    parts = [error.get(name) for name in ("message", "msg", "code", "param")]
-    parts += place if isinstance(place, list) else []
-    return " ".join(part for part in parts if isinstance(part, str))
-
-
-def _new_session(headers: dict[str, str], timeout_s: float) -> ClientSession:
-    import aiohttp  # noqa: PLC0415 - an extra, opened with the first async request
-
+        import aiohttp  # noqa: PLC0415 - an extra, opened with the first async request
+    except ImportError as error:
+        raise ConfigurationError(f"to ask a model at {origin} from async code, {_INSTALL}") from error
     return aiohttp.ClientSession(
-        headers=headers,
+        headers={**_plain(headers), **_AS_IT_IS},
         timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
         connector=aiohttp.TCPConnector(limit=CONNECTIONS),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
     )
-
-
-def _leave(sessions: dict[asyncio.AbstractEventLoop, _Session]) -> None:
-    """Close the sessions of an endpoint that is gone, each in its own loop."""
-    for loop, opened in sessions.items():
-        if loop.is_closed():
-            opened.session.detach()
-        else:
-            loop.call_soon_threadsafe(opened.begin_to_close)
 
 
 def _unpickled(base_url: str, no_key: str | None, timeout_s: float) -> Endpoint:
@@ -423,9 +312,3 @@ def _secret_headers(key: str | None, given: Mapping[str, str]) -> tuple[dict[str
 
 def _plain(headers: Mapping[str, SecretStr]) -> dict[str, str]:
     return {name: text.get_secret_value() for name, text in headers.items()}
-
-
-def _without_words(text: str, hidden: Iterable[str]) -> str:
-    """Take out each word that stands in a hidden text too: endpoints quote keys and prompts in their errors."""
-    quoted = "\n".join(hidden)
-    return re.sub(r"\w{4,}", lambda word: "..." if word.group() in quoted else word.group(), text)

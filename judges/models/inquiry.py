@@ -23,6 +23,9 @@ from judges.models.writing import fresh_nonce, repaired
 from judges.requests import Ask
 from judges.verdict import Usage
 
+_MOST_SHOWN = 4_000
+"""Most characters of an unreadable reply that are kept, and sent back with the fault."""
+
 REPAIRS = 1
 """How often a model is told what was wrong with its reply before the verdict is `invalid_output`."""
 
@@ -50,11 +53,11 @@ def put(ask: Ask) -> Reply:
         AskFailed: If the model cannot be reached, or does not reply in the shape asked for.
         ConfigurationError: If the model is set up wrongly, or `no_model_requests` forbids the call.
     """
-    inquiry = _inquire(ask)
+    inquiry, tries = _inquire(ask), _Tries(ask.model.retries)
     letter = next(inquiry)
     while True:
         try:
-            reply: RawReply | AskFailed = _send(ask.model, letter)
+            reply: RawReply | AskFailed = _send(ask.model, letter, tries)
         except AskFailed as failure:
             reply = failure
         try:
@@ -65,11 +68,11 @@ def put(ask: Ask) -> Reply:
 
 async def aput(ask: Ask) -> Reply:
     """Put a question to its model without blocking; otherwise as `put`."""
-    inquiry = _inquire(ask)
+    inquiry, tries = _inquire(ask), _Tries(ask.model.retries)
     letter = next(inquiry)
     while True:
         try:
-            reply: RawReply | AskFailed = await _asend(ask.model, letter)
+            reply: RawReply | AskFailed = await _asend(ask.model, letter, tries)
         except AskFailed as failure:
             reply = failure
         try:
@@ -109,6 +112,7 @@ def _inquire(ask: Ask) -> Generator[Letter, RawReply | AskFailed, Reply]:
 def _shown(raw: RawReply) -> str:
     parts = [raw.text, raw.refusal, *(f"{name}({arguments})" for name, arguments in raw.calls)]
     shown = " ".join(part for part in parts if part)
+    shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]} [cut]"
     return f"{shown} [finish reason: {raw.finish_reason}]" if raw.finish_reason else shown
 
 
@@ -126,7 +130,17 @@ def _without(nonce: str, value: Any) -> Any:
     return value
 
 
-def _send(model: JudgeModel, letter: Letter) -> RawReply:
+class _Tries:
+    """How often the transport may still be tried again, over a question and its repair together."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def claim(self) -> None:
+        self.left -= 1
+
+
+def _send(model: JudgeModel, letter: Letter, tries: _Tries) -> RawReply:
     allowance.take()
     try:
         try:
@@ -135,7 +149,7 @@ def _send(model: JudgeModel, letter: Letter) -> RawReply:
             allowance.add(Usage(), None)  # nothing was sent, so nothing is spent
             raise
         except Exception as first:  # noqa: BLE001 - raised again unless it may pass
-            reply = retrying.persist(partial(model.send, letter), first, model.retries)
+            reply = retrying.persist(partial(model.send, letter), first, tries.left, tries.claim)
     except (ConfigurationError, AskFailed):
         raise
     except Exception as error:
@@ -143,7 +157,7 @@ def _send(model: JudgeModel, letter: Letter) -> RawReply:
     return replace(reply, usage=allowance.add(reply.usage, reply.model or model.name))
 
 
-async def _asend(model: JudgeModel, letter: Letter) -> RawReply:
+async def _asend(model: JudgeModel, letter: Letter, tries: _Tries) -> RawReply:
     allowance.take()
     try:
         try:
@@ -152,7 +166,7 @@ async def _asend(model: JudgeModel, letter: Letter) -> RawReply:
             allowance.add(Usage(), None)  # nothing was sent, so nothing is spent
             raise
         except Exception as first:  # noqa: BLE001 - raised again unless it may pass
-            reply = await retrying.apersist(partial(model.asend, letter), first, model.retries)
+            reply = await retrying.apersist(partial(model.asend, letter), first, tries.left, tries.claim)
     except (ConfigurationError, AskFailed):
         raise
     except Exception as error:
@@ -162,6 +176,9 @@ async def _asend(model: JudgeModel, letter: Letter) -> RawReply:
 
 def _failure(error: Exception, model: JudgeModel) -> AskFailed:
     """Map a provider's error; one raised by its own parser means that the model did reply."""
+    left = allowance.seconds_left()
+    if left is not None and left <= 0:
+        return AskFailed("deadline", f"the deadline passed while {model.name} was asked", usage=Usage(calls=1))
     unreadable = any(kind.__name__ in _UNREADABLE_NAMES for kind in type(error).__mro__)
     return AskFailed(
         "invalid_output" if unreadable else "judge_failed",

@@ -11,7 +11,8 @@ from pydantic import BaseModel, JsonValue
 
 from judges.errors import ConfigurationError
 from judges.guard import check_allowed
-from judges.models.endpoint import Answer, Endpoint, EndpointReplyError, EndpointStatusError, error_in
+from judges.models.endpoint import Answer, Endpoint
+from judges.models.endpoint_errors import EndpointReplyError, EndpointStatusError, error_in
 from judges.models.methods import Method, Plan, forced_tool, only, response_format
 from judges.models.model import Letter, RawReply
 from judges.verdict import Usage
@@ -122,7 +123,7 @@ class OpenAICompatible:
         """Send a letter and wait for the reply.
 
         Raises:
-            judges.models.endpoint.EndpointError: If there is none.
+            judges.models.endpoint_errors.EndpointError: If there is none.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
         conversation = self._conversation(letter)

@@ -56,7 +56,8 @@ def read(reply: RawReply, schema: type[T]) -> T:
         return schema.model_validate_json(_json(_object_in(reply, schema)), strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the object"
+        surplus = first["type"] == "extra_forbidden"  # its name is the model's own, and may quote anything
+        place = "a field" if surplus else ".".join(map(str, first["loc"])) or "the object"
         raise Unreadable(shorten(f"{place}: {first['msg']}", _LONGEST_FAULT, placeholder=" ...")) from None
 
 

@@ -43,7 +43,7 @@ _TRANSIENT_NAMES = {
 _OWN_PACE = wait_random_exponential(multiplier=0.5, max=8)
 
 
-def persist(call: Callable[[], T], first: Exception, retries: int) -> T:
+def persist(call: Callable[[], T], first: Exception, retries: int, claim: Callable[[], None] = lambda: None) -> T:
     """Repeat a call that has failed once, as long as its failures may pass.
 
     The first try is the caller's own, so that a call which succeeds costs nothing here.
@@ -52,6 +52,7 @@ def persist(call: Callable[[], T], first: Exception, retries: int) -> T:
         call: What to repeat.
         first: How it failed.
         retries: Most repetitions.
+        claim: Called before each repetition.
 
     Raises:
         Exception: The last failure.
@@ -61,18 +62,22 @@ def persist(call: Callable[[], T], first: Exception, retries: int) -> T:
     def attempt() -> T:
         if failed:
             raise failed.pop()
+        claim()
         return call()
 
     return Retrying(**_policy(retries, sleep))(attempt)
 
 
-async def apersist(call: Callable[[], Awaitable[T]], first: Exception, retries: int) -> T:
+async def apersist(
+    call: Callable[[], Awaitable[T]], first: Exception, retries: int, claim: Callable[[], None] = lambda: None
+) -> T:
     """Repeat a call without blocking; otherwise as `persist`."""
     failed = [first]
 
     async def attempt() -> T:
         if failed:
             raise failed.pop()
+        claim()
         return await call()
 
     return await AsyncRetrying(**_policy(retries, asleep))(attempt)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import structlog
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from structlog.testing import capture_logs
@@ -21,6 +21,9 @@ from graphs.augment import FEEDBACK_LIMIT, MARK, WITHHELD, withheld
 from judges import ConfigurationError, Helpfulness, Verdict
 from judges.testing import ScriptedModel
 from refine import SelfRefine
+
+UNHURRIED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no fault."""
 
 NONCE = re.compile(r"<<<([0-9a-f]{32})")
 
@@ -126,6 +129,7 @@ def test_a_note_speaks_the_language_of_the_question(question: str, letters: str)
 
 
 @given(st.text(max_size=300))
+@UNHURRIED
 def test_feedback_is_quoted_as_one_json_string(feedback: str) -> None:
     """Whatever the judge wrote stands on one line, as a JSON string that reads back as it was."""
     (note,) = texts(feedback_only, refused(f"x{feedback}"))
@@ -233,7 +237,7 @@ def test_what_is_no_reference_is_kept(case: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=40), st.text(max_size=20), st.text(max_size=20))
-@settings(max_examples=300)
+@settings(UNHURRIED, max_examples=300)
 def test_any_reference_is_withheld(reference: str, before: str, after: str) -> None:
     """Whatever the reference is, written out between blanks it does not get through."""
     reference = reference.strip()
@@ -242,6 +246,7 @@ def test_any_reference_is_withheld(reference: str, before: str, after: str) -> N
 
 
 @given(st.text(max_size=200), st.sampled_from(["zzzzz qqqqq", "ｚｚｚｚｚｑ", "жжжжжщщщ"]))
+@UNHURRIED
 def test_a_feedback_without_the_reference_is_untouched(feedback: str, reference: str) -> None:
     """Where nothing of the reference stands in it, a text comes back as it was, character by character."""
     assume("zzz" not in feedback.lower())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -17,6 +17,9 @@ from langchain_core.messages.ai import UsageMetadata
 from judges import Helpfulness, Panel, Price
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import Outcome, SelfRefine
+
+UNHURRIED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no fault."""
 
 PRICES = {"writer": Price(input=100, output=1_000), "reader": Price(input=300, output=50)}
 
@@ -120,7 +123,7 @@ def asked(limits: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(ledgers(), budgets)
-@settings(max_examples=200)
+@settings(UNHURRIED, max_examples=200)
 def test_a_budget_is_kept(ledger: Ledger, limits: dict[str, Any]) -> None:
     """Calls, tokens and cost stay within their limits, but for one call in flight; the best answer comes back."""
     outcome = SelfRefine(ledger.generator(), ledger.judge(), **asked(limits)).refine("what?")
@@ -129,7 +132,7 @@ def test_a_budget_is_kept(ledger: Ledger, limits: dict[str, Any]) -> None:
 
 
 @given(ledgers(), budgets)
-@settings(max_examples=60)
+@settings(UNHURRIED, max_examples=60)
 def test_a_budget_is_kept_by_a_panel(ledger: Ledger, limits: dict[str, Any]) -> None:
     """Members of a panel share the budget; calls they make at once are in flight together."""
     panel = Panel([ledger.judge(), ledger.judge()], quorum=1)
@@ -139,7 +142,7 @@ def test_a_budget_is_kept_by_a_panel(ledger: Ledger, limits: dict[str, Any]) -> 
 
 
 @given(ledgers(), budgets)
-@settings(max_examples=60)
+@settings(UNHURRIED, max_examples=60)
 async def test_a_budget_is_kept_without_blocking(ledger: Ledger, limits: dict[str, Any]) -> None:
     """The same through `arefine`, with a panel."""
     panel = Panel([ledger.judge(), ledger.judge()], quorum=1)

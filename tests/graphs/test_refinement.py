@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -18,6 +18,9 @@ from judges import Usage, Verdict
 from judges.verdict import Unscored
 
 CONVERSATION: list[BaseMessage] = [SystemMessage("be kind"), HumanMessage("what?")]
+UNHURRIED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no fault."""
+
 NOW = 100.0
 
 REASONS: tuple[Unscored, ...] = get_args(Unscored)
@@ -71,6 +74,7 @@ def of(ratings: Sequence[int | None], reason: StopReason | None = None, **settin
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+@UNHURRIED
 def test_there_are_never_more_attempts_than_allowed(policy: Policy, said: list[Verdict]) -> None:
     """Whatever the verdicts, it ends by itself, after at most `max_attempts` drafts."""
     last = stages(policy, said)[-1]
@@ -79,6 +83,7 @@ def test_there_are_never_more_attempts_than_allowed(policy: Policy, said: list[V
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+@UNHURRIED
 def test_done_is_final(policy: Policy, said: list[Verdict]) -> None:
     """A refinement that is done takes no further event, of any kind."""
     last = stages(policy, said)[-1]
@@ -94,6 +99,7 @@ def test_done_is_final(policy: Policy, said: list[Verdict]) -> None:
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+@UNHURRIED
 def test_before_the_end_it_is_not_done(policy: Policy, said: list[Verdict]) -> None:
     """Only the last stage is done, and no stage is changed by the ones after it."""
     told = stages(policy, said)
@@ -102,6 +108,7 @@ def test_before_the_end_it_is_not_done(policy: Policy, said: list[Verdict]) -> N
 
 
 @given(st.lists(rated, min_size=1, max_size=6))
+@UNHURRIED
 def test_best_is_the_maximum_and_the_latest_on_a_tie(said: list[Verdict]) -> None:
     """The best attempt has the highest rating, and is the latest that has it."""
     ratings = [one.rating or 0 for one in said]
@@ -111,6 +118,7 @@ def test_best_is_the_maximum_and_the_latest_on_a_tie(said: list[Verdict]) -> Non
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+@UNHURRIED
 def test_best_is_one_of_those_rated(policy: Policy, said: list[Verdict]) -> None:
     """Best is never unscored, nobody's score is above it among those that pass as it does, or there is none."""
     last = stages(policy, said)[-1]
@@ -133,6 +141,7 @@ def test_an_accepted_attempt_is_best_whatever_scored_higher() -> None:
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+@UNHURRIED
 def test_the_first_prompt_is_the_conversation_untouched(policy: Policy, said: list[Verdict]) -> None:
     """The first prompt is the very messages of the conversation, and each later one begins with them."""
     told = stages(policy, said)
@@ -153,6 +162,7 @@ def test_a_prompt_is_a_list_of_its_own() -> None:
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8), st.booleans())
+@UNHURRIED
 def test_the_state_is_read_back_the_same(policy: Policy, said: list[Verdict], sampled: bool) -> None:  # noqa: FBT001
     """Every stage goes into a state and back without a difference."""
     evidence: dict[str, Any] = {"reference": "truth", "retrieved_contexts": ["a"]}
@@ -164,6 +174,7 @@ def test_the_state_is_read_back_the_same(policy: Policy, said: list[Verdict], sa
 
 
 @given(policies(), st.lists(verdicts, min_size=4, max_size=4))
+@UNHURRIED
 def test_the_state_is_plain_data_and_messages(policy: Policy, said: list[Verdict]) -> None:
     """A state holds JSON and LangChain messages, nothing else, so that a checkpoint needs no class of ours."""
     for one in stages(policy, said):
@@ -218,6 +229,7 @@ def test_attempts_are_numbered_from_1() -> None:
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+@UNHURRIED
 def test_what_no_judge_rated_is_released_only_on_trust(policy: Policy, said: list[Verdict]) -> None:
     """An attempt without a rating is the answer only under `on_judge_error="accept"`, or in shadow."""
     last = stages(policy, said)[-1]
@@ -226,6 +238,7 @@ def test_what_no_judge_rated_is_released_only_on_trust(policy: Policy, said: lis
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+@UNHURRIED
 def test_only_an_accepted_attempt_has_passed(policy: Policy, said: list[Verdict]) -> None:
     """`passed` is true exactly where the last verdict opened the gate, and that attempt is then the answer."""
     last = stages(policy, said)[-1]

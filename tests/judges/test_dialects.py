@@ -187,10 +187,10 @@ OFF_SCALE += ["4" * 5000, "4\u200b", "None", "[4]", "+4"]
 @graded
 @pytest.mark.parametrize("score", OFF_SCALE, ids=range(len(OFF_SCALE)))
 def test_a_score_off_the_scale_is_never_clamped(dialect: DialectName, score: str) -> None:
-    """One re-ask, then `invalid_output`, with the reply kept."""
+    """One re-ask, then `invalid_output`, with the beginning of the reply kept."""
     verdict, model = judged(dialect, reply(dialect, score), reply(dialect, score), reply(dialect, 5))
     assert (verdict.unscored, verdict.rating, len(model.prompts)) == ("invalid_output", None, 2)
-    assert score.replace("\u200b", "") in verdict.raw.replace("\u200b", "")
+    assert score[:100] in verdict.raw
 
 
 MISSHAPEN: list[tuple[DialectName, str]] = [

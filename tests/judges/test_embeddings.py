@@ -16,7 +16,7 @@ from judges.models.embeddings import (
     OpenAICompatibleEmbeddings,
     as_embeddings,
 )
-from judges.models.endpoint import EndpointReplyError, EndpointStatusError
+from judges.models.endpoint_errors import EndpointReplyError, EndpointStatusError
 from judges.testing import no_waiting
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving
 

@@ -21,7 +21,7 @@ SYMBOLS = [
 OPENINGS = """
 Solution | Solution: | solution. | **Solution:** | # Solution | Thought process: | THOUGHT PROCESS
 Let me think... | Let's solve this problem step by step. | Let’s solve this problem step by step
-Let's think step by step. | Thought process: Let's think step by step. | Question: | Answer | Explanation
+Let's think step by step. | Thought process: Let's think step by step. | Question: | The answer: | Explanation
 Reasoning: | Step 1: | The answer is: | Final answer: | Here is the solution: | Answer:
 <think></think> | \\boxed{} | Assistant: | Result: | Analysis…
 To solve this problem, we need to | Sure, here's the answer: | Thinking... | Step by step

@@ -7,6 +7,7 @@ import gc
 import gzip
 import json
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -21,8 +22,8 @@ from langchain_openai import ChatOpenAI
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, OpenAICompatible, Verdict
 from judges.allowance import Allowance, within
 from judges.models import Letter
-from judges.models.endpoint import (
-    LARGEST_REPLY,
+from judges.models.endpoint import LARGEST_REPLY
+from judges.models.endpoint_errors import (
     EndpointConnectionError,
     EndpointError,
     EndpointReplyError,
@@ -457,30 +458,60 @@ ENDINGS = {
         "    await asyncio.wait([task])\n"
         "asyncio.run(work())"
     ),
-    "process forks": (
-        "judge(response='a')\n"
-        "child = os.fork()\n"
-        "assert [judge(response='a').rating for _ in range(20)] == [4] * 20\n"
-        "if child == 0:\n"
-        "    os._exit(0)\n"
-        "assert os.waitpid(child, 0)[1] == 0"
-    ),
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_nothing_is_left_open(ending: str) -> None:
-    """However a program ends, there is nothing to warn of."""
+PROGRAM = """
+import asyncio, gc, json, os, sys
+from judges import Helpfulness, OpenAICompatible
+
+address, endings = json.loads(sys.argv[1])
+for name, ending in endings.items():
+    model = OpenAICompatible(address, model="m", api_key="k")
+    names = {"model": model, "judge": Helpfulness(model), "asyncio": asyncio, "gc": gc, "os": os}
+    del model
+    exec(ending, names)
+    names.clear()
+    gc.collect()
+    print(f"[{name}]", file=sys.stderr, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def complaints() -> dict[str, str]:
+    """Run all endings in one process in which warnings are errors, and give what each wrote to standard error."""
     with serving(lambda asked: Reply(WRITTEN, delay_s=5.0 * ("slow" in str(asked["messages"])))) as server:
-        program = (
-            "import asyncio, gc, os\n"
-            "from judges import Helpfulness, OpenAICompatible\n"
-            f"model = OpenAICompatible({server.url!r}, model='m', api_key='k')\n"
-            f"judge = Helpfulness(model)\n{ENDINGS[ending]}\ngc.collect()"
-        )
-        command = [sys.executable, "-W", "error", "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+        command = [sys.executable, "-W", "error", "-c", PROGRAM, json.dumps([server.url, ENDINGS])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    told = re.findall(r"(.*?)\[([^\]]*)\]\n", done.stderr, re.DOTALL)
+    assert [name for _, name in told] == list(ENDINGS), done.stderr
+    return {name: text for text, name in told}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nothing_is_left_open(complaints: dict[str, str], ending: str) -> None:
+    """However a program is done with a model, there is nothing to warn of."""
+    assert complaints[ending] == ""
+
+
+FORKED = """
+import os, sys
+from judges import Helpfulness, OpenAICompatible
+
+judge = Helpfulness(OpenAICompatible(sys.argv[1], model="m", api_key="k"))
+judge(response="a")
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+assert [judge(response="a").rating for _ in range(3)] == [4] * 3
+"""
+
+
+def test_forked_process_opens_connections_of_its_own() -> None:
+    """On a shared connection one process would read the other's replies."""
+    with serving(obliging) as server:
+        subprocess.run([sys.executable, "-W", "error", "-c", FORKED, server.url], timeout=30, check=True)
+    assert (len(server.requests), server.connections) == (7, 2)
 
 
 SLOW = Wire((b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n", *[b" "] * 99), pause_s=0.05)

@@ -1,0 +1,88 @@
+"""Sessions of aiohttp, one for each event loop: a session made in one loop does not work in another."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+
+class Sessions:
+    """Opens a session in each event loop that asks for one, and closes it with the loop.
+
+    A session whose owner is gone is closed in its own loop, so that nothing is left to warn of. Only a loop that
+    is closed by hand, without shutting down its async generators, leaves connections to the garbage collector.
+
+    Args:
+        make: Makes a session, in the loop that runs.
+    """
+
+    def __init__(self, make: Callable[[], ClientSession]) -> None:
+        self._make = make
+        self._open: dict[asyncio.AbstractEventLoop, _Session] = {}
+        weakref.finalize(self, _leave, self._open).atexit = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def here(self) -> ClientSession:
+        """Give the session of the running loop."""
+        loop = asyncio.get_running_loop()
+        opened = self._open.get(loop)
+        if opened is not None and not opened.session.closed:
+            return opened.session
+        for other in list(self._open):
+            dead = self._open.pop(other, None) if other is loop or other.is_closed() else None
+            if dead is not None:
+                dead.session.detach()
+        opened = self._open[loop] = _Session(self._make())
+        await anext(opened.holder)
+        return opened.session
+
+    async def close(self) -> None:
+        """Close the session of the running loop."""
+        opened = self._open.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            await opened.close()
+
+
+class _Session:
+    """A session of one event loop. It closes with the loop, or when its owner is gone."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self.session = session
+        self.holder = _held(self)
+        self._closing: asyncio.Task[None] | None = None
+
+    def begin_to_close(self) -> None:
+        """Close soon; to be called in the session's own loop."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self.close())
+
+    async def close(self) -> None:
+        """Close, once for all who ask."""
+        begun = self._closing
+        if begun is not None and begun is not asyncio.current_task():
+            await asyncio.wait([begun])
+        await self.session.close()  # does nothing the second time; the first may have been cancelled with the loop
+
+
+async def _held(session: _Session) -> AsyncGenerator[None]:
+    """Hold a session open: every loop closes its async generators as it ends, and this one closes the session."""
+    try:
+        yield
+    finally:
+        await session.close()
+
+
+def _leave(sessions: dict[asyncio.AbstractEventLoop, _Session]) -> None:
+    """Close the sessions of an owner that is gone, each in its own loop."""
+    for loop, opened in sessions.items():
+        if loop.is_closed():
+            opened.session.detach()
+        else:
+            loop.call_soon_threadsafe(opened.begin_to_close)
