@@ -35,8 +35,11 @@ def _run(snippet: str) -> list[str]:
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS[1:], ids=lambda text: text.split("\n")[0])
-def test_a_snippet_runs_and_prints_what_its_comments_say(snippet: str) -> None:
+def test_a_snippet_runs_and_prints_what_its_comments_say(
+    snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each python block runs as it stands; each print has its output in a comment behind it."""
+    monkeypatch.chdir(tmp_path)
     expected = re.findall(r"^print\(.*\)  # (.*)$", snippet, re.MULTILINE)
     assert expected
     assert _run(snippet) == expected

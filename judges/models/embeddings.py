@@ -147,7 +147,7 @@ class OpenAICompatibleEmbeddings:
         self._endpoint = Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)
 
     def __repr__(self) -> str:
-        return f"OpenAICompatibleEmbeddings({self.base_url!r}, model={self.name!r})"
+        return f"OpenAICompatibleEmbeddings({self._endpoint.origin!r}, model={self.name!r})"
 
     @property
     def base_url(self) -> str:

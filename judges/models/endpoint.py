@@ -7,6 +7,7 @@ named; proxy variables of the environment are not read; replies are asked for un
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import threading
@@ -46,6 +47,7 @@ CONNECTIONS = 1_000
 _CONNECTING_S = 10.0
 _SHORTEST_S = 0.001
 _CHUNK = 65_536
+_MANY_BYTES = 1 << 20
 _LONGEST_DETAIL = 200
 _OWN_HEADERS = {"content-type": "application/json", "user-agent": "selfrefine"}
 _AS_IT_IS = {"accept-encoding": "identity"}
@@ -94,12 +96,17 @@ class Endpoint:
         return f"{self._origin}{self._url.path}"
 
     @property
+    def origin(self) -> str:
+        """Scheme, host and port of the address; the rest may hold a secret."""
+        return self._origin
+
+    @property
     def timeout_s(self) -> float:
         """Seconds until a reply must be there."""
         return self._timeout_s
 
     def __repr__(self) -> str:
-        return f"Endpoint({self.base_url!r})"
+        return f"Endpoint({self.origin!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._pickled is None:
@@ -130,7 +137,8 @@ class Endpoint:
         session = await self._sessions.here()
         url, limits = self._origin + self._target(path), self._limits(session)
         try:
-            async with session.post(url, data=body, allow_redirects=False, **limits) as response:
+            data = body if len(body) < _MANY_BYTES else io.BytesIO(body)  # aiohttp warns of large bytes
+            async with session.post(url, data=data, allow_redirects=False, **limits) as response:
                 return Answer(response.status, response.headers, await self._body_of(response))
         except EndpointError:
             raise
@@ -249,7 +257,10 @@ class Endpoint:
         """
         detail = error_in(answer.body)
         secrets = [text for name, text in _plain(self._headers).items() if name not in _OWN_HEADERS]
-        shown = without_words(shorten(detail, _LONGEST_DETAIL, placeholder=" ..."), [*secrets, *hidden])
+        shown = without_words(
+            shorten(detail, _LONGEST_DETAIL, placeholder=" ..."),
+            [*secrets, self._url.path, self._url.query, *hidden],
+        )
         if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP's redirects
             shown = "redirects are not followed; give the address itself"
         message = f"{self._origin} answered with status {answer.status}{f': {shown}' if shown else ''}"

@@ -94,7 +94,7 @@ class OpenAICompatible:
         self._heads: dict[tuple[type[BaseModel], Plan], str] = {}
 
     def __repr__(self) -> str:
-        return f"OpenAICompatible({self.base_url!r}, model={self.name!r})"
+        return f"OpenAICompatible({self._endpoint.origin!r}, model={self.name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_heads": {}}  # made again where the copy is; schemas cannot all be pickled

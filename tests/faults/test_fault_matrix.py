@@ -14,10 +14,6 @@ DEADLINE_S = 0.4
 SLACK_S = 0.5
 """How much later than its deadline a run may end."""
 
-LARGE_BODY = (
-    "the repair sends the whole reply back, and aiohttp warns of a body above 1 MiB that is given as bytes"
-)
-
 TEN_MEGABYTES_S = 5.0
 """How long a run may take that needs no deadline."""
 
@@ -41,15 +37,11 @@ async def test_a_generator_at_fault_ends_the_run(stage: Stage, fault: Fault, how
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-async def test_a_judge_at_fault_accepts_nothing(
-    stage: Stage, fault: Fault, client: Client, how: How, request: pytest.FixtureRequest
-) -> None:
+async def test_a_judge_at_fault_accepts_nothing(stage: Stage, fault: Fault, client: Client, how: How) -> None:
     """Every reply of the judge is spoiled: the verdict is unscored, and the answer is flagged as not accepted.
 
     Our own client may notice the deadline itself, a moment before the loop does.
     """
-    if (fault.name, client, how) == ("10 MB body", "direct", "async"):
-        request.applymarker(pytest.mark.xfail(reason=LARGE_BODY, strict=True))
     refiner = stage.refiner(fault, "judge", client=client, deadline_s=_deadline(fault))
 
     with no_waiting():

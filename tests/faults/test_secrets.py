@@ -237,11 +237,9 @@ def careless(model: str | None) -> Callable[[Asked], Reply | Wire]:
 @pytest.mark.parametrize("speaking", [None, WRITER, CRITIC])
 @pytest.mark.parametrize("place", [*REACHING, *SAID, *FAILED])
 async def test_a_planted_secret_is_seen_nowhere(
-    scene: Scene, place: str, speaking: str | None, client: Client, request: pytest.FixtureRequest
+    scene: Scene, place: str, speaking: str | None, client: Client
 ) -> None:
     """Whether the run goes well or a provider tells all it knows."""
-    if (place, client) == ("path", "direct"):
-        request.applymarker(pytest.mark.xfail(reason="OpenAICompatible's repr shows the path", strict=True))
     scene.stage.server.reply = careless(speaking)
 
     seen = await scene.surfaces(scene.plant(place, client))
@@ -265,14 +263,8 @@ async def test_there_is_something_to_look_at(scene: Scene, client: Client) -> No
 @pytest.mark.parametrize(
     "place", ["key as an argument", "key from the environment", "header", "query", "path", "prompt"]
 )
-def test_our_own_clients_errors_hold_no_secret(
-    scene: Scene, place: str, sent: str, request: pytest.FixtureRequest
-) -> None:
+def test_our_own_clients_errors_hold_no_secret(scene: Scene, place: str, sent: str) -> None:
     """The direct client's errors are ours: the whole traceback is clean, whatever the provider sent."""
-    if sent == "told" and place in ("query", "path"):
-        request.applymarker(
-            pytest.mark.xfail(reason="an error may quote the address's path and query", strict=True)
-        )
     replies = {
         "told": careless(CRITIC),
         "reset": lambda _: Wire(then="reset"),
