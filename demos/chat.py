@@ -25,7 +25,9 @@ from judges.testing import ScriptedModel
 from refine import SelfRefine
 
 _PROG = "demos.chat"
-_NAMED = re.compile(r"\b(?:my name is|call me|i am called)\s+([^\W\d_][\w'-]*)", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?i:\b(?:my name is|call me|i am called)\s+([^\W\d_][\w'-]*))|(?i:\b(?:i am|i'm))\s+([^\W\d_a-z][\w'-]*)"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,7 +120,7 @@ def _script(messages: Sequence[BaseMessage]) -> str:
 
 def _replies(question: str, before: Sequence[str]) -> tuple[str, str]:
     """Give a reply that is too brief, and the same at its proper length."""
-    names = [found[1].capitalize() for one in (*before, question) if (found := _NAMED.search(one))]
+    names = [(found[1] or found[2]).capitalize() for one in (*before, question) if (found := _NAMED.search(one))]
     name = names[-1] if names else None
     asked = question.lower()
     if _NAMED.search(question):
