@@ -41,7 +41,8 @@ def _said(model: JudgeModel) -> Any:
     chat = model._model if isinstance(model, NamedModel) else model  # noqa: SLF001 - made with the first request
     if not isinstance(chat, LangChainModel):
         return None
-    return {"asked": chat._temperature, "chat": _described(chat.chat, _DEEPEST)}  # noqa: SLF001 - of this package
+    asked = [chat._temperature, chat._method]  # noqa: SLF001 - of this package
+    return {"asked": asked, "chat": _described(chat.chat, _DEEPEST)}
 
 
 def _described(thing: Any, depth: int) -> Any:

@@ -284,7 +284,33 @@ def _quiet(chat: Any, temperature: float | None) -> Any:
         changes["disable_streaming"] = True
     if temperature is not None and getattr(chat, "temperature", ...) is None:
         changes["temperature"] = temperature
-    return chat.model_copy(update=changes) if changes else chat
+    quiet = chat.model_copy(update=changes) if changes else chat
+    if quiet is not chat and hasattr(quiet, "_create_chat_result"):
+        _hand_on_arguments(quiet)
+    return quiet
+
+
+def _hand_on_arguments(chat: Any) -> None:
+    """Let a copy of an OpenAI model hand on the raw arguments of tool calls.
+
+    LangChain keeps only what it parsed, in which the last of two equal keys has won and the other is gone.
+    """
+    create = chat._create_chat_result  # noqa: SLF001 - where replies pass; partner packages override it, too
+
+    def created(response: Any, *args: Any, **kwargs: Any) -> Any:
+        result = create(response, *args, **kwargs)
+        for generation, choice in zip(result.generations, _part(response, "choices") or (), strict=False):
+            calls = _part(_part(choice, "message"), "tool_calls") or ()
+            told = [{"function": {"arguments": _part(_part(call, "function"), "arguments")}} for call in calls]
+            if told:
+                generation.message.additional_kwargs["tool_calls"] = told
+        return result
+
+    object.__setattr__(chat, "_create_chat_result", created)  # pydantic lets no method be set otherwise
+
+
+def _part(thing: Any, name: str) -> Any:
+    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
 
 
 def _overrides(chat: object, method: str) -> bool:

@@ -76,13 +76,14 @@ def test_reply_is_read_strictly(reply: Reply, method: Any) -> None:
     assert verdict.unscored == "invalid_output"
 
 
-@pytest.mark.xfail(reason="langchain-openai hands on only parsed arguments, in which the last of two keys has won")
-def test_duplicate_key_in_a_tool_call_of_langchain_is_seen() -> None:
-    """Known gap of that one method there: the direct client, and LangChain's other methods, do see it."""
+@HOW
+async def test_duplicate_key_in_a_tool_call_of_langchain_is_seen(how: str) -> None:
+    """LangChain parses the arguments and drops the first of two keys; the raw text is read all the same."""
     twice = Reply(calls=(("Assessment", '{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'),))
     with serving(lambda asked: twice) as server:
-        verdict = Helpfulness(LangChainModel(chat(server)))(response="a")
-    assert verdict.unscored == "invalid_output"
+        judge = Helpfulness(LangChainModel(chat(server)))
+        verdict = await judge.acall(response="a") if how == "async" else judge(response="a")
+    assert (verdict.unscored, verdict.detail) == ("invalid_output", "a key appears twice in the object")
 
 
 @HOW
