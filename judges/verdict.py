@@ -87,7 +87,8 @@ class Verdict(BaseModel):
     """The result of judging one sample.
 
     Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep
-    the fields consistent.
+    the fields consistent. Where just one of `rating`, `score` and `passed` is given, the others follow from it, a
+    rating passing from 3 and a score from 0.5.
 
     Args:
         judge: Name of the judge.
@@ -126,6 +127,18 @@ class Verdict(BaseModel):
     latency_s: float = Field(default=0.0, ge=0)
     model: str | None = None
     raw: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _completed(cls, given: Any) -> Any:
+        """Fill in what one mark alone implies: a rating, a score, or whether it passed."""
+        if not isinstance(given, dict):
+            return given
+        marks = {name: given[name] for name in ("rating", "score", "passed") if given.get(name) is not None}
+        if len(marks) != 1 or given.get("unscored") is not None:
+            return given
+        ((name, mark),) = marks.items()
+        return {**_implied(name, mark), **given}
 
     @model_validator(mode="after")
     def _scored_or_not(self) -> Self:
@@ -191,6 +204,17 @@ class Verdict(BaseModel):
 
 def _score_of(rating: int) -> float:
     return (rating - LOWEST) / (HIGHEST - LOWEST)
+
+
+def _implied(name: str, mark: Any) -> dict[str, Any]:
+    """Tell what one mark alone implies; nothing where it is out of range, which is told later."""
+    if name == "rating" and type(mark) is int and LOWEST <= mark <= HIGHEST:
+        return {"value": mark, "score": (mark - LOWEST) / (HIGHEST - LOWEST), "passed": mark >= 3}  # noqa: PLR2004
+    if name == "passed" and isinstance(mark, bool):
+        return {"value": mark, "score": float(mark), "rating": rating_of(float(mark))}
+    if name == "score" and isinstance(mark, int | float) and not isinstance(mark, bool) and 0 <= mark <= 1:
+        return {"value": float(mark), "rating": rating_of(mark), "passed": mark >= 0.5}  # noqa: PLR2004
+    return {}
 
 
 def rating_of(score: float) -> Literal[1, 2, 3, 4]:

@@ -73,7 +73,6 @@ def test_unscored_is_no_score(reason: Unscored) -> None:
     "fields",
     [
         {},
-        {"score": 1.0},
         {"score": 1.0, "rating": 4},
         {"unscored": "no_claims", "score": 0.0},
         {"unscored": "no_claims", "passed": False},
@@ -82,7 +81,7 @@ def test_unscored_is_no_score(reason: Unscored) -> None:
     ids=repr,
 )
 def test_a_half_verdict_is_refused(fields: dict[str, Any]) -> None:
-    """Score, rating and passed come together, or not at all and with a known reason."""
+    """Two of score, rating and passed are not enough, and none needs a known reason."""
     with pytest.raises(ValidationError):
         Verdict(**fields)
 
@@ -168,3 +167,27 @@ def test_nothing_is_used_less_than_not_at_all(field: str) -> None:
     """Negative counts are refused."""
     with pytest.raises(ValidationError, match=field):
         Usage(**{field: -1})
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ({"rating": 2}, Verdict.rated(2)),
+        ({"rating": 3, "feedback": "More."}, Verdict.rated(3, feedback="More.")),
+        ({"score": 0.7}, Verdict.scored(0.7)),
+        ({"passed": False}, Verdict.checked(False)),  # noqa: FBT003 - the one thing a check says
+    ],
+    ids=str,
+)
+def test_one_mark_implies_the_others(given: dict[str, Any], whole: Verdict) -> None:
+    """A verdict given by its rating, score or pass alone is the one its constructor makes."""
+    assert Verdict(**given) == whole
+
+
+@pytest.mark.parametrize(
+    "given", [{"rating": 5}, {"rating": True}, {"score": 1.5}, {"rating": 3, "score": 0.7}], ids=str
+)
+def test_a_mark_out_of_range_or_half_given_is_refused(given: dict[str, Any]) -> None:
+    """What cannot be completed is refused, and two marks are never guessed at."""
+    with pytest.raises(ValidationError):
+        Verdict(**given)
