@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from judges.errors import BadSample, ConfigurationError
 from judges.guard import check_allowed
 from judges.models.langchain import chat_model, usage_of
 from judges.sample import Sample
+from judges.threads import in_thread
 from judges.verdict import Usage
 
 _ANSWERS = ("answer", "output", "response", "result", "text")
@@ -156,7 +156,7 @@ class _FunctionGenerator:
         elif self._async:
             made = await _awaited(self._function(list(prompt)))
         else:
-            made = await asyncio.to_thread(self._function, list(prompt))
+            made = await in_thread(self._function, list(prompt))
             made = await made if inspect.isawaitable(made) else made
         return draft_of(made, prompt)
 

@@ -32,7 +32,7 @@ from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.refinement import Attempt, Refinement, empty_answer
 from graphs.tracing import watched
-from judges.allowance import priced, within
+from judges.allowance import Allowance, priced, within
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.retrying import kind_of
@@ -146,10 +146,16 @@ class Loop:
             else hidden.quiet(config)
         )
         quiet["run_name"] = f"attempt {refinement.number}"
+        left = refinement.seconds_left(now)
+
+        async def arun() -> Draft:
+            with within(None if left is None else Allowance(seconds=left)):
+                return await generator.adraft(prompt, quiet, temperature)
+
         return Call(
             run=lambda: generator.draft(prompt, quiet, temperature),
-            arun=lambda: generator.adraft(prompt, quiet, temperature),
-            seconds=refinement.seconds_left(now),
+            arun=arun,
+            seconds=left,
             config=quiet,
             settle=lambda came_back, seconds: self._generated(refinement, messages, came_back, seconds),
         )

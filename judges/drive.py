@@ -22,6 +22,7 @@ from judges.models import inquiry
 from judges.models.model import repetition
 from judges.requests import Apply, Ask, Consult, Deliberation, Request
 from judges.sample import Sample
+from judges.threads import in_thread
 from judges.verdict import Usage, Verdict
 
 if TYPE_CHECKING:
@@ -243,12 +244,5 @@ async def _awaited(value: Awaitable[object]) -> object:
 async def _applied(function: Callable[[Sample], object], sample: Sample) -> object:
     if inspect.iscoroutinefunction(function):
         return await function(sample)
-    value = await asyncio.to_thread(_called, function, sample)
+    value = await in_thread(function, sample)
     return await value if inspect.isawaitable(value) else value
-
-
-def _called(function: Callable[[Sample], object], sample: Sample) -> object:
-    try:
-        return function(sample)
-    except StopIteration as error:
-        raise RuntimeError("StopIteration") from error  # a future cannot hold it, and would wait for ever
