@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from judges.errors import ConfigurationError
 from judges.guard import check_allowed
 from judges.models import retrying
-from judges.models.endpoint import Answer, Endpoint
+from judges.models.endpoint import Answer, Connected, Endpoint
 from judges.models.endpoint_errors import EndpointReplyError
 from judges.models.openai import RETRIES, checked_name, usage_in
 from judges.verdict import Usage
@@ -105,7 +105,7 @@ class LangChainEmbeddings:
         return Embedded(_checked(read, wanted, self.name), Usage(calls=1, cost=None), self.name)
 
 
-class OpenAICompatibleEmbeddings:
+class OpenAICompatibleEmbeddings(Connected):
     """Embed with a model behind an OpenAI-compatible endpoint, without a provider's package.
 
     Connections, keys and errors are those of `judges.OpenAICompatible`. A failed request is repeated by itself, so
@@ -168,27 +168,6 @@ class OpenAICompatibleEmbeddings:
         """Embed texts without blocking; otherwise as `embed`, with aiohttp."""
         check_allowed(self.name, self)
         return _joined([await self._aone(batch) for batch in self._batches(texts)])
-
-    def close(self) -> None:
-        """Close the connections of sync calls. A later call opens new ones."""
-        self._endpoint.close()
-
-    async def aclose(self) -> None:
-        """Close the connections of this event loop and of sync calls. A later call opens new ones."""
-        self._endpoint.close()
-        await self._endpoint.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        await self.aclose()
 
     def _batches(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:
         if isinstance(texts, str):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
@@ -265,6 +265,33 @@ class Endpoint:
             shown = "redirects are not followed; give the address itself"
         message = f"{self._origin} answered with status {answer.status}{f': {shown}' if shown else ''}"
         return EndpointStatusError(message, status_code=answer.status, headers=answer.headers)
+
+
+class Connected:
+    """What holds an endpoint: it closes the connections, and may stand in a `with` or `async with` block."""
+
+    _endpoint: Endpoint
+
+    def close(self) -> None:
+        """Close the connections of sync calls. A later call opens new ones."""
+        self._endpoint.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop and of sync calls. A later call opens new ones."""
+        self._endpoint.close()
+        await self._endpoint.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.aclose()
 
 
 def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float) -> ClientSession:

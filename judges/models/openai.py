@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator, Mapping
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import ConfigurationError
 from judges.guard import check_allowed
-from judges.models.endpoint import Answer, Endpoint
+from judges.models.endpoint import Answer, Connected, Endpoint
 from judges.models.endpoint_errors import EndpointReplyError, EndpointStatusError, error_in
 from judges.models.methods import Method, Plan, forced_tool, only, response_format
 from judges.models.model import Letter, RawReply
@@ -37,7 +37,7 @@ _OPENAI_CLASSES = {"BaseChatOpenAI", "ChatOpenAI"}
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
-class OpenAICompatible:
+class OpenAICompatible(Connected):
     """Ask a model behind an OpenAI-compatible endpoint: OpenAI, Azure, vLLM, Ollama, llama.cpp, LM Studio, ...
 
     The reply is asked for in the strongest way the endpoint knows: by a JSON schema that it enforces, else by one
@@ -153,27 +153,6 @@ class OpenAICompatible:
             other = bound
         told = getattr(other, "model_name", None)
         return told == self.name and any(kind.__name__ in _OPENAI_CLASSES for kind in type(other).__mro__)
-
-    def close(self) -> None:
-        """Close the connections of sync calls. A later call opens new ones."""
-        self._endpoint.close()
-
-    async def aclose(self) -> None:
-        """Close the connections of this event loop and of sync calls. A later call opens new ones."""
-        self._endpoint.close()
-        await self._endpoint.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        await self.aclose()
 
     def _conversation(self, letter: Letter) -> Generator[bytes, Answer, RawReply]:
         """Yield bodies to post until an answer can be read, asking for less where the endpoint knows less."""
