@@ -20,8 +20,8 @@ from tests.tiny_llama import CONTEXT, serving_llama
 pytest.importorskip("xllamacpp", reason="llama.cpp has no wheel for this platform")
 pytest.importorskip("gguf", reason="needed to write the model")
 
-JUDGED = 300
-"""Drafts that are judged in one run: field notes 1.7, R15, asks for 500, which takes twenty seconds here."""
+JUDGED = 500
+"""Drafts that are judged in one run; takes about twenty seconds."""
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +164,7 @@ async def test_64_at_once(direct: OpenAICompatible) -> None:
 
 @pytest.mark.filterwarnings("ignore::graphs.SelfJudgingWarning")
 async def test_a_loop_on_random_weights_ends_as_it_should(direct: OpenAICompatible, chat: ChatOpenAI) -> None:
-    """R15: each run ends as its last verdict says, and each verdict is valid or unscored."""
+    """Each run ends as its last verdict says, and each verdict is valid or unscored."""
     refiner = SelfRefine(chat, terse(direct), max_attempts=2)
     at_once = asyncio.Semaphore(8)
 

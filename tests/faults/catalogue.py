@@ -115,7 +115,7 @@ FAULTS = (
     Fault("10 MB body", lambda asked, reply: Reply("x" * 9_900_000), "accepted", judging=INVALID, judged=2),
     Fault("bad UTF-8", lambda asked, reply: answered(_body(asked, reply).replace(b"is", b"i\xff"))),
 )
-"""Field notes 1.7, R1, where a 429 that says when to come back and one that does not are counted as one.
+"""A 429 that says when to come back and one that does not are two faults.
 
 What a generator sends is judged however it ended; a call of a tool is released unjudged, as every such turn is.
 """

@@ -1,4 +1,4 @@
-"""Field notes 1.7, R2: retries have one owner and never multiply, whatever goes wrong."""
+"""Retries have one owner and never multiply, whatever goes wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Field notes 1.7, R1: whatever goes wrong, a run ends once, in time, and accepts nothing unjudged."""
+"""Whatever goes wrong, a run ends once, in time, and accepts nothing unjudged."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_without_a_fault_the_answer_is_accepted(stage: Stage, client: Clie
 
 
 def test_the_catalogue_has_all_faults() -> None:
-    """Field notes' 24, of which one, the 429, comes in two."""
+    """Each fault stands in the catalogue once."""
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) == 25
 
 

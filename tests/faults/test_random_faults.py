@@ -1,4 +1,4 @@
-"""Field notes 1.7, R1 and R2: seeded random sequences of faults, on both sides at once, over HTTP and without."""
+"""Seeded random sequences of faults, on both sides at once, over HTTP and without."""
 
 from __future__ import annotations
 

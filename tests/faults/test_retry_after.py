@@ -1,4 +1,4 @@
-"""Field notes 1.7, R3: a provider's word on when to come back is obeyed, in every form, within bounds."""
+"""A provider's word on when to come back is obeyed, in every form, within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Field notes 1.7, S7: twelve planted secrets, and everything the library writes down, shows or raises.
+"""Twelve planted secrets, and everything the library writes down, shows or raises.
 
 What a provider's own error says stays in that error: our errors have it as their `__cause__`, and a traceback that
 is printed whole shows it. Nothing of it is in a message, a record or a log line of ours.

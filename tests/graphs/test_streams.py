@@ -1,4 +1,4 @@
-"""Nothing of a rejected draft leaves the graph, whichever way it is called or streamed (R10)."""
+"""Nothing of a rejected draft leaves the graph, whichever way it is called or streamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One refiner serves any number of questions at once, and none meets another's text (R9)."""
+"""One refiner serves any number of questions at once, and none meets another's text."""
 
 from __future__ import annotations
 

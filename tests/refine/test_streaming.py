@@ -1,4 +1,4 @@
-"""Nothing of a rejected draft leaves `SelfRefine`, alone, in a chain or in an outer graph (R10)."""
+"""Nothing of a rejected draft leaves `SelfRefine`, alone, in a chain or in an outer graph."""
 
 from __future__ import annotations
 
