@@ -274,6 +274,7 @@ class Refinement:
             cost=None if policy.max_cost is None else policy.max_cost - (spent.cost or 0.0),
             seconds=self.seconds_left(now),
             prices=policy.prices,
+            unpriced=spent.cost is None,
         )
 
     @property

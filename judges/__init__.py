@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from judges.models import JudgeModel
     from judges.models.breaker import Breaker
     from judges.models.cache import cached
-    from judges.models.dialects import speaking
     from judges.models.langchain import chat_model
     from judges.models.limiter import Limiter, limited
     from judges.models.openai import OpenAICompatible
+    from judges.models.speaking import speaking
     from judges.models.store import Cache
     from judges.panel import Cascade, Panel, Repeat
     from judges.prices import known_prices
@@ -62,7 +62,7 @@ _HOMES = {
     "limited": "models.limiter",
     "load": "registry",
     "no_model_requests": "guard",
-    "speaking": "models.dialects",
+    "speaking": "models.speaking",
 }
 """Where each public name lives: loaded when first used, so that a command line answers at once."""
 

@@ -63,6 +63,7 @@ class Allowance:
         cost: US dollars left, or None.
         seconds: Time left from now, or None.
         prices: Price by model name; a call to any other model has no known cost.
+        unpriced: Whether something of unknown cost was spent already; a budget of cost then allows no call.
     """
 
     def __init__(
@@ -73,9 +74,10 @@ class Allowance:
         cost: float | None = None,
         seconds: float | None = None,
         prices: Mapping[str, Price] | None = None,
+        unpriced: bool = False,
     ) -> None:
         self._prices = prices or {}
-        self._unpriced = False
+        self._unpriced = unpriced
         self._calls = calls
         self._tokens = tokens
         self._cost = cost

@@ -84,7 +84,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
-        **_: Any,
+        **unknown: Any,
     ) -> AIMessage:
         """Answer a question.
 
@@ -92,12 +92,15 @@ class SelfRefine(Runnable[Question, AIMessage]):
             input: The question.
             config: Config of the run; callbacks, tags and metadata are passed on.
             evidence: What else the judge is to see: fields of a `Sample`, for instance `retrieved_contexts`.
+            unknown: Nothing: any other setting is refused.
 
         Raises:
             Unanswered: If no answer may be released: `GeneratorFailed`, or as the policy says `NotAccepted`
                 or `JudgeFailed`; `outcome` holds the record.
             InputError: If there is nothing to answer.
+            ConfigurationError: If there is any other setting: those of a model are bound to the generator.
         """
+        _refuse(unknown)
         return self._call_with_config(self._answer, self._asked(input, evidence), config)  # type: ignore[arg-type]  # it finds out that a config is taken
 
     async def ainvoke(
@@ -106,9 +109,10 @@ class SelfRefine(Runnable[Question, AIMessage]):
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
-        **_: Any,
+        **unknown: Any,
     ) -> AIMessage:
         """Answer a question without blocking; otherwise as `invoke`."""
+        _refuse(unknown)
         return await self._acall_with_config(self._aanswer, self._asked(input, evidence), config)  # type: ignore[arg-type]  # as above
 
     def refine(
@@ -170,9 +174,10 @@ class SelfRefine(Runnable[Question, AIMessage]):
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
-        **_: Any,
+        **unknown: Any,
     ) -> Iterator[AIMessage]:
         """Stream the answer, once it is accepted, as one chunk; progress meanwhile goes out as custom events."""
+        _refuse(unknown)
         asked = iter([self._asked(input, evidence)])
         yield from self._transform_stream_with_config(asked, self._streamed, config)
 
@@ -182,9 +187,10 @@ class SelfRefine(Runnable[Question, AIMessage]):
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
-        **_: Any,
+        **unknown: Any,
     ) -> AsyncIterator[AIMessage]:
         """Stream the answer, once it is accepted; otherwise as `stream`."""
+        _refuse(unknown)
 
         async def asked() -> AsyncIterator[Any]:
             yield self._asked(input, evidence)
@@ -263,6 +269,14 @@ class SelfRefine(Runnable[Question, AIMessage]):
     async def _awrite(self, outcome: Outcome) -> None:
         if self._record is not None:
             await asyncio.to_thread(self._record.add, outcome)
+
+
+def _refuse(unknown: Mapping[str, Any]) -> None:
+    if unknown:
+        raise ConfigurationError(
+            f"SelfRefine takes no {sorted(unknown)} with a question; bind settings of the model to the generator, "
+            f"SelfRefine(model.bind(...), judge)"
+        )
 
 
 def _question(given: Any, evidence: Mapping[str, Any] | None) -> dict[str, Any]:

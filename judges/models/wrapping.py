@@ -28,17 +28,31 @@ class Way(Protocol):
         ...
 
 
+class Straight:
+    """The way that leads to the model and nowhere else."""
+
+    def send(self, model: JudgeModel, letter: Letter) -> RawReply:
+        """Send a letter and wait for the reply."""
+        return model.send(letter)
+
+    async def asend(self, model: JudgeModel, letter: Letter) -> RawReply:
+        """Send a letter without blocking."""
+        return await model.asend(letter)
+
+
 @dataclass(frozen=True, eq=False)
 class Wrapped:
-    """A model that is reached by a way of its own; whatever else is asked of it is asked of the model itself.
+    """A model that is reached or asked in a way of its own; whatever else is wanted is the model's.
 
     Args:
         model: The model.
         way: How it is reached.
+        spoken: The dialect it is asked and read in; None takes the model's own.
     """
 
     model: JudgeModel
-    way: Way
+    way: Way = Straight()
+    spoken: Dialect | None = None
 
     @property
     def name(self) -> str:
@@ -53,7 +67,7 @@ class Wrapped:
     @property
     def dialect(self) -> Dialect:
         """How the model is asked and read."""
-        return dialect_of(self.model)
+        return dialect_of(self.model) if self.spoken is None else self.spoken
 
     @property
     def scripted(self) -> bool:

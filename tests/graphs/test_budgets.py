@@ -234,3 +234,13 @@ def test_a_budget_is_each_questions_own() -> None:
     ledger = ledger_of([4])
     inner = SelfRefine(ledger.generator(), ledger.judge(), max_calls=2)
     assert [inner.refine("what?").stop_reason for _ in range(3)] == ["accepted"] * 3
+
+
+def test_a_generator_of_unknown_price_leaves_nothing_for_the_judge() -> None:
+    """Where a budget of cost can no longer be kept, the judge's model is not asked either."""
+    judge_model = ScriptedModel([{"rationale": "", "rating": 4, "feedback": ""}], name="judge")
+    prices = {"judge": Price(input=1, output=1)}
+    refiner = SelfRefine(ScriptedModel(["draft"]), Helpfulness(judge_model), max_cost=1.0, prices=prices)
+    outcome = refiner.refine("what?")
+    assert (outcome.stop_reason, judge_model.prompts) == ("budget", [])
+    assert "price is unknown" in outcome.detail

@@ -14,8 +14,8 @@ from pydantic import BaseModel, JsonValue
 
 from judges import ConfigurationError, Helpfulness, Judge, Rubric, Sample, Verdict, speaking
 from judges.models import JudgeModel, Letter, RawReply, as_model
-from judges.models.dialects.spoken import DialectName
 from judges.models.identity import identity_of
+from judges.models.speaking import DialectName
 from judges.requests import Ask, ask
 from judges.testing import ScriptedModel
 

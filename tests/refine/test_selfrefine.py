@@ -437,11 +437,6 @@ def test_a_setting_that_is_no_policy_is_refused(settings: dict[str, Any], told: 
         refiner(**settings)
 
 
-def test_an_unknown_keyword_of_a_call_is_passed_over() -> None:
-    """Keywords that chat models know, and a refiner does not, are taken and passed over."""
-    assert refiner().invoke("what?", stop=["x"]).text == "good"
-
-
 def test_attempts_are_recorded(tmp_path: Path) -> None:
     """With `record` each attempt is one JSON line, a row of a dataset, for its owner's eyes alone."""
     path = tmp_path / "attempts.jsonl"
@@ -497,3 +492,11 @@ def test_the_public_names() -> None:
     """The names a user imports from here."""
     assert Attempt.__name__ == "Attempt"
     assert Outcome.__name__ == "Outcome"
+
+
+@pytest.mark.parametrize("door", ["invoke", "stream"])
+def test_a_setting_that_nobody_reads_is_refused(door: str) -> None:
+    """A model's setting given with the question would be lost; it is refused, and told where it belongs."""
+    refiner = SelfRefine(ScriptedModel(["yes"]), ScriptedJudge([4]))
+    with pytest.raises(ConfigurationError, match=r"takes no \['stop'\] with a question; bind"):
+        list(getattr(refiner, door)("what?", stop=["x"]))

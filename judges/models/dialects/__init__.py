@@ -5,6 +5,5 @@ from __future__ import annotations
 from judges.models.dialects.general import JSON_OBJECT, JsonObject
 from judges.models.dialects.graded import Graded
 from judges.models.dialects.minicheck import MiniCheck
-from judges.models.dialects.spoken import DialectName, speaking
 
-__all__ = ["JSON_OBJECT", "DialectName", "Graded", "JsonObject", "MiniCheck", "speaking"]
+__all__ = ["JSON_OBJECT", "Graded", "JsonObject", "MiniCheck"]

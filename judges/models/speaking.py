@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from judges.errors import ConfigurationError
 from judges.models.dialects.graded import FLOW_JUDGE, GLIDER, PROMETHEUS
 from judges.models.dialects.minicheck import MiniCheck
-from judges.models.identity import identity_of
-from judges.models.model import Dialect, JudgeModel, Letter, RawReply, as_model
+from judges.models.model import Dialect, JudgeModel, as_model
+from judges.models.wrapping import Wrapped
 
 DialectName = Literal["flow_judge", "glider", "minicheck", "prometheus"]
 
@@ -19,39 +18,6 @@ _DIALECTS: dict[DialectName, Dialect] = {
     "minicheck": MiniCheck(),
     "prometheus": PROMETHEUS,
 }
-
-
-@dataclass(frozen=True)
-class _Speaking:
-    """A model that is asked and read in a dialect."""
-
-    model: JudgeModel
-    dialect: Dialect
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def retries(self) -> int:
-        return self.model.retries
-
-    @property
-    def scripted(self) -> bool:
-        return bool(getattr(self.model, "scripted", False))
-
-    @property
-    def identity(self) -> str:
-        return identity_of(self.model)
-
-    def send(self, letter: Letter) -> RawReply:
-        return self.model.send(letter)
-
-    async def asend(self, letter: Letter) -> RawReply:
-        return await self.model.asend(letter)
-
-    def is_model(self, other: object) -> bool:
-        return self.model.is_model(other)
 
 
 def speaking(model: object, dialect: DialectName | Dialect, *, temperature: float | None = 0.0) -> JudgeModel:
@@ -77,4 +43,4 @@ def speaking(model: object, dialect: DialectName | Dialect, *, temperature: floa
         names = ", ".join(get_args(DialectName))
         raise ConfigurationError(f"a dialect is one of {names}, or has compose and read; not {dialect!r}")
     assert spoken is not None  # noqa: S101 - it has compose and read
-    return _Speaking(as_model(model, temperature=temperature), spoken)
+    return Wrapped(as_model(model, temperature=temperature), spoken=spoken)
