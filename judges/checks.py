@@ -6,8 +6,9 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.requests import Deliberation
@@ -28,6 +29,13 @@ class Check(Judge):
     def check(self, answer: str) -> list[str]:
         """List the answer's faults as instructions to mend them; none means it passes."""
 
+    entry: ClassVar[Entry]
+
+    def explain(self) -> Explanation:
+        """Tell what it checks; nothing is spent."""
+        asks = self.entry.asks if hasattr(self, "entry") else ""
+        return Explanation(judge=self.name, asks=asks, needs=("response",), scale="yes or no")
+
     def deliberate(self, sample: Sample) -> Deliberation:
         """Check the answer; asks for nothing."""
         yield from ()
@@ -47,6 +55,13 @@ class Length(Check):
         unit: `"characters"` or `"words"` (runs of text between blanks).
         name: What the check is called.
     """
+
+    entry: ClassVar[Entry] = Entry(
+        name="length",
+        asks="Is the answer of the right length?",
+        needs=("response",),
+        scale="yes or no",
+    )
 
     def __init__(
         self,
@@ -88,6 +103,13 @@ class Pattern(Check):
         ConfigurationError: If there is no pattern, or one is not a regular expression.
     """
 
+    entry: ClassVar[Entry] = Entry(
+        name="pattern",
+        asks="Does the answer contain what it must, and nothing it must not?",
+        needs=("response",),
+        scale="yes or no",
+    )
+
     def __init__(
         self,
         *,
@@ -122,6 +144,14 @@ class JsonValid(Check):
         ConfigurationError: If the schema is no valid one, or the extra is not installed.
     """
 
+    entry: ClassVar[Entry] = Entry(
+        name="json",
+        asks="Is the answer one JSON value that fits a schema?",
+        needs=("response",),
+        extra="jsonschema",
+        scale="yes or no",
+    )
+
     def __init__(self, schema: Mapping[str, Any] | None = None, *, name: str = "json") -> None:
         self.name = name
         self._validator = None if schema is None else _validator_of(schema)
@@ -152,6 +182,13 @@ class NumericRange(Check):
     Raises:
         ConfigurationError: If there is no bound, or the bounds are the wrong way round.
     """
+
+    entry: ClassVar[Entry] = Entry(
+        name="numeric_range",
+        asks="Do the numbers in the answer lie in a range?",
+        needs=("response",),
+        scale="yes or no",
+    )
 
     def __init__(
         self,

@@ -10,18 +10,23 @@ import asyncio
 import contextvars
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from judges.errors import AskFailed, ConfigurationError
-from judges.models import inquiry
+from judges import allowance
+from judges.errors import AskFailed, CannotJudge, ConfigurationError
+from judges.models import inquiry, retrying
+from judges.models.embeddings import Embedded
+from judges.models.identity import handle_of
 from judges.models.model import repetition
-from judges.requests import Apply, Ask, Consult, Deliberation, Request
+from judges.models.writing import body_of
+from judges.requests import Apply, Ask, Consult, Deliberation, Embed, Request
 from judges.sample import Sample
+from judges.sharing import scope, shared_work
 from judges.threads import in_thread
 from judges.verdict import Usage, Verdict
 
@@ -93,6 +98,8 @@ class _Case:
             self._close(end.value)
         except AskFailed as failure:
             self._close(Verdict.without_score(failure.reason, failure.detail, raw=failure.raw))
+        except CannotJudge as lacking:
+            self._close(Verdict.without_score(lacking.reason, lacking.detail))
         except ConfigurationError:
             raise
         except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost answer
@@ -128,7 +135,7 @@ def _ignore(verdict: Verdict) -> None:
 
 def run(judge: Judge, sample: Sample) -> Verdict:
     """Judge a sample, blocking until the verdict is there."""
-    with _observed(judge, sample) as told:
+    with shared_work(), _observed(judge, sample) as told:
         case = _Case(judge, sample)
         while case.verdict is None:
             case.take(_settle_all(case.requests))
@@ -138,7 +145,7 @@ def run(judge: Judge, sample: Sample) -> Verdict:
 
 async def arun(judge: Judge, sample: Sample) -> Verdict:
     """Judge a sample without blocking the event loop."""
-    with _observed(judge, sample) as told:
+    with shared_work(), _observed(judge, sample) as told:
         case = _Case(judge, sample)
         while case.verdict is None:
             case.take(await _asettle_all(case.requests))
@@ -165,10 +172,47 @@ async def _asettle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
 
 
 def _settle(request: Request) -> _Answer:
+    key, shared = _key_of(request), scope()
+    if key is None or shared is None:
+        return _fetched(request)
+    answer, known = shared.get(key, lambda: _fetched(request))
+    return _free(answer) if known else answer
+
+
+async def _asettle(request: Request) -> _Answer:
+    key, shared = _key_of(request), scope()
+    if key is None or shared is None:
+        return await _afetched(request)
+    answer, known = await shared.aget(key, lambda: _afetched(request))
+    return _free(answer) if known else answer
+
+
+def _key_of(request: Request) -> Hashable | None:
+    """Tell what makes a request the same as another, where sharing it changes nothing but the bill."""
+    match request:
+        case Ask(shared=True):
+            asked = (request.task, body_of(request.data), request.reminder, request.schema, request.examples)
+            return (handle_of(request.model), repetition.get(), *asked)
+        case Embed():
+            who = getattr(request.model, "embeddings", request.model)
+            return (id(who), repetition.get(), request.texts)
+        case _:
+            return None
+
+
+def _free(answer: _Answer) -> _Answer:
+    """Give an answer that somebody else paid for."""
+    return replace(answer, usage=Usage(cached=1) if answer.usage.calls else Usage())
+
+
+def _fetched(request: Request) -> _Answer:
     try:
         match request:
             case Ask():
                 return _told(inquiry.put(request))
+            case Embed(model=model, texts=texts):
+                allowance.take()
+                return _embedded(model.embed(texts), model.name)
             case Consult(judge=judge, sample=sample):
                 with _numbered(request):
                     return _consulted(run(judge, sample))
@@ -178,11 +222,14 @@ def _settle(request: Request) -> _Answer:
         return _failed(error, request)
 
 
-async def _asettle(request: Request) -> _Answer:
+async def _afetched(request: Request) -> _Answer:
     try:
         match request:
             case Ask():
                 return _told(await inquiry.aput(request))
+            case Embed(model=model, texts=texts):
+                allowance.take()
+                return _embedded(await model.aembed(texts), model.name)
             case Consult(judge=judge, sample=sample):
                 with _numbered(request):
                     return _consulted(await arun(judge, sample))
@@ -209,6 +256,12 @@ def _told(reply: inquiry.Reply) -> _Answer:
     return _Answer(reply.value, usage=reply.usage, model=reply.model)
 
 
+def _embedded(told: Embedded, name: str) -> _Answer:
+    """Take vectors; what they cost counts, but calls are those of models that speak."""
+    usage = allowance.add(told.usage, told.model or name)
+    return _Answer(told.vectors, usage=usage.model_copy(update={"calls": 0}))
+
+
 def _consulted(verdict: Verdict) -> _Answer:
     return _Answer(verdict, usage=verdict.usage, model=verdict.model)
 
@@ -224,7 +277,8 @@ def _failed(error: Exception, request: Request) -> _Answer:
     if isinstance(error, AskFailed):
         return _Answer(failure=error, usage=error.usage)
     where = getattr(getattr(request, "function", None), "__name__", type(request).__name__)
-    failure = AskFailed("judge_failed", f"{type(error).__name__} in {where}")
+    told = f"{retrying.kind_of(error)} from {request.model.name}" if isinstance(request, Embed) else ""
+    failure = AskFailed("judge_failed", told or f"{type(error).__name__} in {where}")
     failure.__cause__ = error
     return _Answer(failure=failure)
 

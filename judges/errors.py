@@ -4,7 +4,8 @@ JudgesError
 ├── ConfigurationError    a judge, model or dataset was set up wrongly: raised, never turned into a verdict
 │   └── ModelRequestError a provider was about to be called where `no_model_requests` forbids it
 ├── BadSample             a row or argument cannot be read as a sample
-└── AskFailed             a model could not be made to answer: ends as an unscored verdict
+└── CannotJudge           no verdict is possible: ends as an unscored verdict
+    └── AskFailed         a model could not be made to answer
 """
 
 from __future__ import annotations
@@ -28,7 +29,21 @@ class BadSample(JudgesError, ValueError):  # noqa: N818 - the noun says what was
     """A row or argument cannot be read as a `Sample`; the message names the field."""
 
 
-class AskFailed(JudgesError):  # noqa: N818 - the phrase says what happened
+class CannotJudge(JudgesError):  # noqa: N818 - the phrase says what happened
+    """No verdict is possible; raised inside a deliberation, it ends as an unscored verdict.
+
+    Args:
+        reason: The code the verdict will carry, for instance `"no_contexts"`.
+        detail: One line for a person; never contains the judged text.
+    """
+
+    def __init__(self, reason: Unscored, detail: str) -> None:
+        super().__init__(detail)
+        self.reason: Unscored = reason
+        self.detail = detail
+
+
+class AskFailed(CannotJudge):
     """A question to a model got no usable reply.
 
     Args:
@@ -39,8 +54,6 @@ class AskFailed(JudgesError):  # noqa: N818 - the phrase says what happened
     """
 
     def __init__(self, reason: Unscored, detail: str, *, usage: Usage | None = None, raw: str = "") -> None:
-        super().__init__(detail)
-        self.reason: Unscored = reason
-        self.detail = detail
+        super().__init__(reason, detail)
         self.usage = usage or Usage()
         self.raw = raw

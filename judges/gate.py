@@ -91,8 +91,9 @@ def hold(answer: str, *, question: str = "", reference: str | None = None) -> He
 
 def explained(held: Held, language: Language) -> tuple[str, str]:
     """Give the rationale and the feedback for an answer that is held."""
-    why = _WHY[language][held]
-    return why, _MEND[language] + why
+    known = language if language in _WHY else "en"
+    why = _WHY[known][held]
+    return why, _MEND[known] + why
 
 
 def _letters(text: str) -> Iterator[str]:

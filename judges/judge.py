@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from judges import drive
+from judges.entry import Explanation
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -34,6 +35,10 @@ class Judge(ABC):
     def models(self) -> tuple[JudgeModel, ...]:
         """The models this judge, and any judge inside it, asks."""
         return ()
+
+    def explain(self) -> Explanation:
+        """Tell what it needs, asks and costs, before anything is spent."""
+        return Explanation(judge=self.name, models=tuple(model.name for model in self.models))
 
     def __call__(self, sample: object = None, /, **fields: object) -> Verdict:
         """Judge a sample, a mapping, or keyword fields such as `user_input=..., response=...`.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from judges.coerce import as_judge
+from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models import JudgeModel
@@ -80,6 +82,10 @@ class Panel(Judge):
         """Every model its members ask."""
         return tuple(model for judge in self.judges.values() for model in judge.models)
 
+    def explain(self) -> Explanation:
+        """Tell what each of its judges needs, asks and costs."""
+        return replace(super().explain(), parts=tuple(one.explain() for one in self.judges.values()))
+
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult all members at once and combine their verdicts."""
         told = yield from consult(tuple(self.judges.values()), sample)
@@ -149,6 +155,10 @@ class Cascade(Judge):
         """Every model its levels ask."""
         return tuple(model for judge in self.judges.values() for model in judge.models)
 
+    def explain(self) -> Explanation:
+        """Tell what each of its judges needs, asks and costs."""
+        return replace(super().explain(), parts=tuple(one.explain() for one in self.judges.values()))
+
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult level after level until one decides."""
         verdicts: tuple[Verdict, ...] = ()
@@ -194,6 +204,10 @@ class Repeat(Judge):
     def models(self) -> tuple[JudgeModel, ...]:
         """The models of the repeated judge."""
         return self.judge.models
+
+    def explain(self) -> Explanation:
+        """Tell what each of its judges needs, asks and costs."""
+        return replace(super().explain(), parts=(self.judge.explain(),))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult the judge n times at once and count what it says."""

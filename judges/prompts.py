@@ -1,8 +1,8 @@
 """Prompts are data: one TOML file per judge and language, in a pack of the package or a folder of the user's.
 
 A file holds `task` (the instructions), `reminder` (the task in one sentence, repeated after the data), `levels`
-where the judge rates on described levels, and `examples`. Text is substituted as `$name` only, so braces and
-percent signs in anybody's text mean nothing.
+where the judge rates on described levels, `examples`, and `feedback`, the phrases a judge itself writes. Text is
+substituted as `$name` only, so braces and percent signs in anybody's text mean nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Literal
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
 
 from judges.errors import ConfigurationError
 
-Language = Literal["en", "zh", "ru"]
+Language = str
+"""A language by its code, such as `"en"`; each is a folder of a pack."""
+
 LANGUAGES: tuple[Language, ...] = ("en", "zh", "ru")
+"""The languages of the package's own packs."""
 
 _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
@@ -28,27 +31,38 @@ _LATIN = re.compile(r"[A-Za-z]")
 
 
 class Example(BaseModel):
-    """A worked case: what was judged, and the reply that is wanted."""
+    """A worked case: what a model is shown, and the reply that is wanted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    sample: dict[str, JsonValue]
+    data: dict[str, JsonValue]
     reply: dict[str, JsonValue]
 
 
 class Prompt(BaseModel):
-    """The prompt of one judge in one language."""
+    """One file of a pack: a question to a model, phrases of feedback, or both."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    task: str
-    reminder: str
+    task: str = ""
+    reminder: str = ""
     levels: dict[int, str] = {}
     examples: tuple[Example, ...] = ()
+    feedback: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _reminding(self) -> Self:
+        if self.task and not self.reminder:
+            raise ValueError("a task needs a reminder, the task in one sentence")
+        return self
 
     def filled(self, **values: str) -> str:
         """Return the task with `$name` placeholders replaced; a `$` that names nothing stays."""
         return Template(self.task).safe_substitute(values)
+
+    def said(self, phrase: str, **values: object) -> str:
+        """Return a phrase of feedback with its placeholders replaced."""
+        return Template(self.feedback[phrase]).safe_substitute(values)
 
 
 def prompt(name: str, language: Language, *, folder: Path | None = None) -> Prompt:
@@ -62,12 +76,18 @@ def prompt(name: str, language: Language, *, folder: Path | None = None) -> Prom
     if folder is not None:
         own = folder / language / f"{name}.toml"
         if own.is_file():
-            return _parsed(own.read_bytes(), str(own))
+            return _completed(_parsed(own.read_bytes(), str(own)), name, language)
     return _packaged(name, language)
 
 
+def _completed(own: Prompt, name: str, language: Language) -> Prompt:
+    """Take the phrases that a user's file leaves out from the package."""
+    packaged = _packaged(name, language if language in LANGUAGES else "en")
+    return own.model_copy(update={"feedback": {**packaged.feedback, **own.feedback}})
+
+
 def prompts_of(name: str, *, folder: Path | None = None) -> dict[Language, Prompt]:
-    """Load the prompts of a judge in every language; see `prompt`.
+    """Load the prompts of a judge in every language: those of the package, and those of the user's folder.
 
     Raises:
         ConfigurationError: If `folder` is no folder, or one of the prompts cannot be read.
@@ -76,7 +96,8 @@ def prompts_of(name: str, *, folder: Path | None = None) -> dict[Language, Promp
         raise ConfigurationError(
             f"prompts is a folder laid out like en/{name}.toml; there is none at {str(folder)!r}"
         )
-    return {language: prompt(name, language, folder=folder) for language in LANGUAGES}
+    own = () if folder is None else sorted(one.parent.name for one in folder.glob(f"*/{name}.toml"))
+    return {language: prompt(name, language, folder=folder) for language in dict.fromkeys((*LANGUAGES, *own))}
 
 
 @cache

@@ -21,6 +21,7 @@ from judges.verdict import Verdict
 if TYPE_CHECKING:
     from judges.judge import Judge
     from judges.models import JudgeModel
+    from judges.models.embeddings import EmbeddingModel
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -44,6 +45,9 @@ class Ask:
         reminder: The task in one sentence, repeated after the data.
         schema: Pydantic class of the reply.
         examples: Worked cases, shown before this one.
+        check: Names the fault of a reply that fits the schema but not the question (a numbered item left out),
+            or gives None; a fault is asked about again, like any other.
+        shared: Whether judges that ask the very same about one sample share one reply.
     """
 
     model: JudgeModel
@@ -52,6 +56,21 @@ class Ask:
     reminder: str
     schema: type[BaseModel]
     examples: tuple[Worked, ...] = ()
+    check: Callable[[Any], str | None] | None = None
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Turn texts into vectors; the answer is a list of vectors, in the order of the texts.
+
+    Args:
+        model: Who embeds.
+        texts: What is embedded, in one batch.
+    """
+
+    model: EmbeddingModel
+    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -84,7 +103,7 @@ class Apply:
     afunction: Callable[[Sample], Awaitable[object]] | None = None
 
 
-Request = Ask | Consult | Apply
+Request = Ask | Embed | Consult | Apply
 Deliberation = Generator[Request | tuple[Request, ...], Any, Verdict]
 """What `Judge.deliberate` returns: yields requests, receives answers, returns the verdict."""
 
@@ -99,7 +118,13 @@ def ask(
     examples: tuple[Worked, ...] = (),
 ) -> Generator[Request | tuple[Request, ...], Any, T]:
     """Ask one question from inside a deliberation, with `yield from`, and return the reply."""
-    reply = yield Ask(model=model, task=task, data=data, reminder=reminder, schema=schema, examples=examples)
+    question = Ask(model=model, task=task, data=data, reminder=reminder, schema=schema, examples=examples)
+    return (yield from put(schema, question))
+
+
+def put(schema: type[T], question: Ask) -> Generator[Request | tuple[Request, ...], Any, T]:
+    """Put a question from inside a deliberation, with `yield from`, and return the reply."""
+    reply = yield question
     if not isinstance(reply, schema):
         raise AskFailed("invalid_output", f"expected a {schema.__name__}, got a {type(reply).__name__}")
     return reply

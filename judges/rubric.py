@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, create_model
 
+from judges.asking import Asking, Question
+from judges.entry import Entry
 from judges.errors import BadSample, ConfigurationError
 from judges.gate import explained, hold
-from judges.judge import Judge
-from judges.models import JudgeModel, as_model
 from judges.models.writing import worked
-from judges.prompts import LANGUAGES, Language, Prompt, language_of, prompt, prompts_of
-from judges.requests import Deliberation, Worked, ask
+from judges.prompts import Language, Prompt, prompt
+from judges.requests import Ask, Deliberation, Worked
 from judges.sample import Message, Sample
 from judges.verdict import Verdict, only_an_integer
 
@@ -24,7 +25,7 @@ Example = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
 """A worked case: the fields of a sample, and the reply wanted for it (`rationale`, `rating`, `feedback`)."""
 
 
-class Rubric(Judge):
+class Rubric(Asking):
     """Rate an answer by your own criterion, on levels you describe.
 
     The judge sees the whole conversation, tool calls and tool results, retrieved contexts, and the reference
@@ -53,7 +54,15 @@ class Rubric(Judge):
         ConfigurationError: If a setting is out of its range; the message says which.
     """
 
-    _prompt_name = "rubric"
+    entry = Entry(
+        name="rubric",
+        asks="Which of the levels you describe does the answer reach, by your criterion?",
+        needs=("user_input", "response"),
+        calls="1",
+        scale="your levels",
+        source="G-Eval (arXiv 2303.16634)",
+    )
+    _prompt_name: ClassVar[str] = "rubric"
 
     def __init__(
         self,
@@ -70,56 +79,47 @@ class Rubric(Judge):
         prompts: str | Path | None = None,
         gate: bool = True,
     ) -> None:
-        if language not in (None, *LANGUAGES):
-            raise ConfigurationError(f"language is one of {', '.join(LANGUAGES)} or None, not {language!r}")
         self.name = name
-        self._model = as_model(model, temperature=temperature)
-        self._language = language
-        self._gate = gate
-        described = _checked_levels(levels)
-        self._scale = tuple(sorted(described))
-        self._schema = _reply_schema(self._scale)
+        self._levels = _checked_levels(levels)
+        self._scale = tuple(sorted(self._levels))
         self._success = _checked_success(success_rating, self._scale)
-        self._prompts = prompts_of(self._prompt_name, folder=None if prompts is None else Path(prompts))
-        self._tasks = {
-            language: _task(text, instructions, criteria=criteria, levels={**described, **text.levels})
-            for language, text in self._prompts.items()
-        }
-        own = None if examples is None else self._worked(examples)
-        self._examples = {
-            language: own if own is not None else self._worked((one.sample, one.reply) for one in text.examples)
-            for language, text in self._prompts.items()
-        }
-
-    @property
-    def models(self) -> tuple[JudgeModel, ...]:
-        """The one model that is asked."""
-        return (self._model,)
+        self._gate = gate
+        self._instructions = instructions
+        self._criteria = criteria
+        self._question: Question[Any] = Question(prompt=self._prompt_name, reply=_reply_schema(self._scale))
+        self._own_examples = None if examples is None else self._written(examples)
+        super().__init__(
+            model,
+            questions=(self._question,),
+            temperature=temperature,
+            name=name,
+            language=language,
+            prompts=prompts,
+        )
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once for rationale, rating and feedback, unless the gate holds the answer."""
         if not (sample.answer or "").strip():
             return Verdict.without_score("no_response", "there is no answer to judge")
-        language = self._language or language_of(sample.question or sample.answer or "")
         held = self._gate and hold(sample.answer or "", question=sample.question, reference=sample.reference)
         if held:
-            rationale, feedback = explained(held, language)
+            rationale, feedback = explained(held, self.spoken(sample))
             return self._verdict(self._scale[0], rationale=rationale, feedback=feedback, detail=f"gate: {held}")
-        text = self._prompts[language]
-        reply: Any = yield from ask(
-            self._schema,
-            model=self._model,
-            task=self._tasks[language],
-            data=evidence(sample),
-            reminder=text.reminder,
-            examples=self._examples[language],
-        )
+        reply = yield from self.put(self._question, sample, evidence(sample))
         return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
 
-    def _worked(self, examples: Iterable[Example]) -> tuple[Worked, ...]:
+    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
+        levels = {**self._levels, **text.levels}
+        listed = "\n".join(f"{level}: {levels[level]}" for level in sorted(levels))
+        told = text if self._instructions is None else text.model_copy(update={"task": self._instructions})
+        fills = {"criteria": self._criteria, "levels": listed}
+        template = super()._template(replace(question, fills=fills), language, told)
+        return template if self._own_examples is None else replace(template, examples=self._own_examples)
+
+    def _written(self, examples: Iterable[Example]) -> tuple[Worked, ...]:
         try:
             return tuple(
-                worked(evidence(Sample.read(sample)), self._schema.model_validate(reply))
+                worked(evidence(Sample.read(sample)), self._question.model_reply(reply))
                 for sample, reply in examples
             )
         except BadSample as error:
@@ -162,6 +162,17 @@ class Helpfulness(Rubric):
         ConfigurationError: If there is no model, or a setting is out of its range.
     """
 
+    entry = Entry(
+        name="helpfulness",
+        asks="How helpful is the answer to the person who asked?",
+        needs=("user_input", "response"),
+        calls="1",
+        scale="1 to 4",
+        aliases=("spring.self_refine_evaluation_advisor", "spring.self_refine", "SelfRefineEvaluationAdvisor"),
+        source="Spring AI",
+        differs="Reasons before the rating; ratings off the scale are refused; tool results are evidence; no "
+        "reward is promised to the judge.",
+    )
     _prompt_name = "helpfulness"
 
     def __init__(
@@ -195,8 +206,8 @@ class Helpfulness(Rubric):
 def evidence(sample: Sample) -> dict[str, JsonValue]:
     """Lay out what a judge is shown of a sample: only what is there."""
     shown: dict[str, JsonValue] = {
-        "conversation": [_spoken(one) for one in sample.conversation],
-        "steps": [_spoken(one) for one in sample.steps],
+        "conversation": [spoken(one) for one in sample.conversation],
+        "steps": [spoken(one) for one in sample.steps],
         "documents": list(sample.retrieved_contexts or ()),
         "reference": sample.reference,
         "answer": sample.answer,
@@ -204,14 +215,9 @@ def evidence(sample: Sample) -> dict[str, JsonValue]:
     return {name: value for name, value in shown.items() if value}
 
 
-def _spoken(message: Message) -> JsonValue:
+def spoken(message: Message) -> JsonValue:
+    """Write a message as a judge is shown it."""
     return message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id"})
-
-
-def _task(text: Prompt, instructions: str | None, *, criteria: str, levels: Mapping[int, str]) -> str:
-    listed = "\n".join(f"{level}: {levels[level]}" for level in sorted(levels))
-    template = text if instructions is None else text.model_copy(update={"task": instructions})
-    return template.filled(criteria=criteria, levels=listed)
 
 
 def _checked_levels(levels: object) -> dict[int, str]:

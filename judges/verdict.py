@@ -16,13 +16,20 @@ Unscored = Literal[
     "no_reference",
     "no_response",
     "no_topics",
+    "no_question",
+    "no_guidelines",
+    "no_rubrics",
+    "undefined",
     "judge_failed",
     "invalid_output",
     "too_few_votes",
     "budget",
     "deadline",
 ]
-"""Why there is no score. Unscored is not wrong: it is never a 0, and is counted apart."""
+"""Why there is no score. Unscored is not wrong: it is never a 0, and is counted apart.
+
+`"undefined"` is a formula without a value here, for instance a precision over nothing.
+"""
 
 Value = bool | int | float | str
 
@@ -43,7 +50,8 @@ class Usage(BaseModel):
     """What model calls consumed. Usages add up with `+`.
 
     Args:
-        calls: Model calls made, retries of a failed transport not included.
+        calls: Model calls made, retries of a failed transport not included; requests for embeddings cost, but are
+            no calls.
         input_tokens: Prompt tokens as the provider reported them.
         output_tokens: Reply tokens as the provider reported them.
         cost: US dollars, or None where a price is unknown.
@@ -65,7 +73,7 @@ class Usage(BaseModel):
 
     def __bool__(self) -> bool:
         """Whether anything was consumed."""
-        return bool(self.calls or self.tokens or self.cost or self.cached)
+        return self.cost is None or bool(self.calls or self.tokens or self.cost or self.cached)
 
     def __add__(self, other: Usage) -> Usage:
         """Sum two usages; an unknown cost makes the sum unknown, unless nothing was consumed."""

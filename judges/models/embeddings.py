@@ -78,7 +78,7 @@ class LangChainEmbeddings:
     """
 
     def __init__(self, embeddings: Any) -> None:
-        self._embeddings = embeddings
+        self.embeddings = embeddings
         told = getattr(embeddings, "model", None)
         self.name = told if isinstance(told, str) and told else type(embeddings).__name__
 
@@ -87,18 +87,18 @@ class LangChainEmbeddings:
         if not texts:
             return Embedded([])
         self._check()
-        return self._read(self._embeddings.embed_documents(list(texts)), len(texts))
+        return self._read(self.embeddings.embed_documents(list(texts)), len(texts))
 
     async def aembed(self, texts: Sequence[str]) -> Embedded:
         """Embed texts without blocking."""
         if not texts:
             return Embedded([])
         self._check()
-        return self._read(await self._embeddings.aembed_documents(list(texts)), len(texts))
+        return self._read(await self.embeddings.aembed_documents(list(texts)), len(texts))
 
     def _check(self) -> None:
-        if type(self._embeddings).__module__ != _FAKES:
-            check_allowed(self.name, self._embeddings)
+        if type(self.embeddings).__module__ != _FAKES:
+            check_allowed(self.name, self.embeddings)
 
     def _read(self, vectors: Sequence[Sequence[float]], wanted: int) -> Embedded:
         read = [[float(number) for number in vector] for vector in vectors]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -32,6 +32,15 @@ def identity_of(model: JudgeModel) -> str:
     return (
         kind if said is None else f"{kind}:{hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()}"
     )
+
+
+def handle_of(model: JudgeModel) -> Hashable:
+    """Tell whether two judges of one process ask the very same model, in the same way."""
+    if isinstance(model, NamedModel):
+        return identity_of(model)
+    if isinstance(model, LangChainModel):
+        return id(model.chat), model._temperature, model._method  # noqa: SLF001 - of this package
+    return id(model)
 
 
 def _said(model: JudgeModel) -> Any:

@@ -98,7 +98,7 @@ def _inquire(ask: Ask) -> Generator[Letter, RawReply | AskFailed, Reply]:
             raise AskFailed(raw.reason, raw.detail, usage=usage + raw.usage, raw=_without(nonce, raw.raw)) from raw
         usage += raw.usage
         try:
-            value = dialect.read(raw, ask.schema)
+            value = _checked(dialect.read(raw, ask.schema), ask)
         except Unreadable as unreadable:
             fault, shown = _without(nonce, str(unreadable)), _without(nonce, _shown(raw))
             if not unreadable.mendable or repairs == 0:
@@ -107,6 +107,14 @@ def _inquire(ask: Ask) -> Generator[Letter, RawReply | AskFailed, Reply]:
             letter = repaired(letter, shown, fault)
         else:
             return Reply(_without(nonce, value), usage, raw.model)
+
+
+def _checked(value: Any, ask: Ask) -> BaseModel:
+    fault = None if ask.check is None else ask.check(value)
+    if fault:
+        raise Unreadable(fault)
+    assert isinstance(value, BaseModel)  # noqa: S101 - what a dialect reads
+    return value
 
 
 def _shown(raw: RawReply) -> str:

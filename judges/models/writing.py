@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from typing import get_args
 
 from pydantic import BaseModel, JsonValue
 
@@ -100,5 +101,14 @@ def _framed(body: str, nonce: str, reminder: str) -> str:
 
 @cache
 def _shape(schema: type[BaseModel]) -> str:
-    fields = "\n".join(f"- {name}: {field.description or name}" for name, field in schema.model_fields.items())
+    fields = "\n".join(_described(schema))
     return f"Reply with exactly one JSON object with these fields, in this order, and nothing else:\n{fields}"
+
+
+def _described(schema: type[BaseModel], indent: str = "") -> Iterator[str]:
+    """Describe each field on a line, and below a list of objects the fields of such an object."""
+    for name, field in schema.model_fields.items():
+        yield f"{indent}- {name}: {field.description or name}"
+        for part in get_args(field.annotation):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from _described(part, f"{indent}  ")

@@ -18,6 +18,7 @@ from judges.judge import Judge
 from judges.offline.record import Record
 from judges.offline.results import Evaluation, Row
 from judges.sample import Sample
+from judges.sharing import shared_work
 from judges.verdict import Verdict
 
 Given = Sample | Mapping[str, object] | BadSample
@@ -154,7 +155,8 @@ def _judged(index: int, given: Given, judges: Mapping[str, Judge]) -> Row:
     sample = _read(given)
     if isinstance(sample, BadSample):
         return Row.unreadable(index, sample, judges)
-    verdicts = {name: _called(name, _verdict(judge, sample)) for name, judge in judges.items()}
+    with shared_work():
+        verdicts = {name: _called(name, _verdict(judge, sample)) for name, judge in judges.items()}
     return Row(index=index, sample=sample, verdicts=verdicts)
 
 
@@ -162,7 +164,8 @@ async def _ajudged(index: int, given: Given, judges: Mapping[str, Judge]) -> Row
     sample = _read(given)
     if isinstance(sample, BadSample):
         return Row.unreadable(index, sample, judges)
-    verdicts = {name: _called(name, await _averdict(judge, sample)) for name, judge in judges.items()}
+    with shared_work():
+        verdicts = {name: _called(name, await _averdict(judge, sample)) for name, judge in judges.items()}
     return Row(index=index, sample=sample, verdicts=verdicts)
 
 

@@ -337,7 +337,7 @@ def test_a_tool_call_is_kept_as_it_came(cache: Cache) -> None:
         cache.clear()
         model = Fixed()
         judge = Helpfulness(cached(model, cache))
-        model.says = RawReply(calls=((judge._schema.__name__, arguments),), finish_reason="tool_calls")
+        model.says = RawReply(calls=((judge._question.reply.__name__, arguments),), finish_reason="tool_calls")
         assert [judge(ROW).rating, judge(ROW).rating] == [4, 4]
         assert len(model.letters) == 1
 

@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import judges
-from judges import ConfigurationError, Sample
+from judges import ConfigurationError
 from judges.prompts import LANGUAGES, Language, Prompt, language_of, prompt
 
 PACKS = Path(judges.__file__).parent / "packs"
 FILES = sorted(PACKS.glob("en/*.toml"))
 TRANSLATED = [(language, file.stem) for language in LANGUAGES if language != "en" for file in FILES]
+CLOSED = re.compile(r"[a-z_]+|[\d.,:/ -]+")
+"""Words of a closed set, as they stand in replies and data (`supported`, `user`), and numbers."""
+
 SCRIPT = {"zh": re.compile(r"[\u4e00-\u9fff]"), "ru": re.compile(r"[а-яё]")}
 
 every_file = pytest.mark.parametrize(
@@ -38,26 +41,38 @@ def test_every_language_has_the_same_files() -> None:
     assert all(found == names["en"] for found in names.values())
 
 
+def shape(value: object) -> object:
+    """Give the structure of JSON: names, kinds, numbers and the closed words, without the texts in between."""
+    if isinstance(value, dict):
+        return {name: shape(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [shape(one) for one in value]
+    return "text" if isinstance(value, str) and value and not CLOSED.fullmatch(value) else value
+
+
 @translations
 def test_translations_have_the_same_parts(language: Language, name: str) -> None:
-    """Placeholders, fields named in backquotes, levels and examples are those of the English prompt."""
+    """Placeholders, fields named in backquotes, levels, phrases and examples are those of the English file."""
     english, other = prompt(name, "en"), prompt(name, language)
     assert placeholders(other.task) == placeholders(english.task)
-    assert set(re.findall(r"`\w+`", other.task)) == set(re.findall(r"`\w+`", english.task))
+    assert set(re.findall(r"`[\w-]+`", other.task)) == set(re.findall(r"`[\w-]+`", english.task))
     assert list(other.levels) == list(english.levels)
-    assert [one.reply["rating"] for one in other.examples] == [one.reply["rating"] for one in english.examples]
-    assert [sorted(one.sample) for one in other.examples] == [sorted(one.sample) for one in english.examples]
+    assert [shape(one.model_dump()) for one in other.examples] == [
+        shape(one.model_dump()) for one in english.examples
+    ]
     assert len(other.task.splitlines()) == len(english.task.splitlines())
+    assert {key: placeholders(text) for key, text in other.feedback.items()} == {
+        key: placeholders(text) for key, text in english.feedback.items()
+    }
 
 
 @translations
 def test_translations_are_in_their_language(language: Language, name: str) -> None:
-    """Task, reminder, levels and examples are translated, not copied."""
+    """Task, reminder, levels and phrases are translated, not copied."""
     text = prompt(name, language)
-    told = [text.task, text.reminder, *text.levels.values()]
-    told += [str(value) for one in text.examples for value in (one.reply["rationale"], one.reply["feedback"])]
-    assert all(SCRIPT[language].search(one) for one in told)
-    assert language_of(text.task) == language
+    told = [text.task, text.reminder, *text.levels.values(), *text.feedback.values()]
+    assert all(SCRIPT[language].search(one) for one in told if one)
+    assert not text.task or language_of(text.task) == language
 
 
 @every_file
@@ -78,28 +93,17 @@ def test_no_blank_stands_inside_chinese(file: Path) -> None:
 
 
 @every_file
-def test_the_examples_of_a_pack_are_valid(file: Path) -> None:
-    """Every example is a readable sample with an answer and a reply on the levels, reasons before the rating."""
+def test_a_file_asks_or_says_something(file: Path) -> None:
+    """A file holds a task with its reminder and, but for the user's own criteria, examples; or phrases."""
     text = Prompt.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    for one in text.examples:
-        read = Sample.read(user_input=one.sample["conversation"], response=one.sample["answer"])
-        assert read.question
-        assert list(one.reply) == ["rationale", "rating", "feedback"]
-        assert one.reply["rating"] in text.levels
-        assert one.reply["rationale"]
-
-
-@every_file
-def test_a_task_has_a_place_for_its_levels(file: Path) -> None:
-    """Nothing that the judge fills in is missing from the task."""
-    text = Prompt.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    assert "$levels" in placeholders(text.task)
-    assert ("$criteria" in placeholders(text.task)) is not bool(text.levels)
+    assert bool(text.task) == bool(text.reminder)
+    assert text.task or text.feedback
+    assert text.examples or not text.task or "$criteria" in text.task
 
 
 def test_placeholders_are_filled_and_the_rest_stays() -> None:
     """Only known `$name`s are replaced; braces, percent signs and other dollars mean nothing."""
-    text = Prompt(task="$who: {who} %s $5 $other ${who}", reminder="")
+    text = Prompt(task="$who: {who} %s $5 $other ${who}", reminder="Remember.")
     assert text.filled(who="I $who") == "I $who: {who} %s $5 $other I $who"
 
 

@@ -204,11 +204,11 @@ def test_a_folder_is_read_once(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("task = ", "is not valid TOML"),
-        ('task = "x"', "field 'reminder': Field required"),
+        ('task = "x"', "a task needs a reminder"),
         ('task = "x"\nreminder = "y"\ncolour = "z"', "field 'colour'"),
         (
-            'task = "x"\nreminder = "y"\n[[examples]]\nsample = {}\nreply = {rating = 7}',
-            "example of 'helpfulness': nothing to judge",
+            'task = "x"\nreminder = "y"\n[[examples]]\ndata = {}\nreply = {rating = 7}',
+            "en/helpfulness.toml: an example's reply, field 'rationale'",
         ),
     ],
 )
@@ -338,7 +338,7 @@ def test_a_judge_without_a_model_is_refused(model: object) -> None:
         ({"levels": ["a", "b"]}, "levels maps at least two whole numbers"),
         ({"success_rating": 6}, "success_rating is one of 1, 2, 3, 4, 5, not 6"),
         ({"success_rating": 3.0}, "success_rating is one of 1, 2, 3, 4, 5, not 3.0"),
-        ({"language": "fr"}, "language is one of en, zh, ru or None, not 'fr'"),
+        ({"language": "fr"}, "'tone' has no fr/rubric.toml; known are en, zh, ru"),
         ({"examples": [(ROW, reply(9))]}, "example of 'tone', reply, field 'rating'"),
         ({"examples": [(ROW, {"rating": 3})]}, "example of 'tone', reply, field 'rationale'"),
         ({"examples": [({"answer": 5}, reply(3))]}, "example of 'tone': field 'answer'"),

@@ -1,0 +1,1 @@
+"""The catalogue: every judge and metric of the sources, by source."""

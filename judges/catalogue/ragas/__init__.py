@@ -1,0 +1,1 @@
+"""Judges and metrics after ragas, https://docs.ragas.io."""

@@ -1,0 +1,108 @@
+"""Faithfulness: the share of an answer's claims that its contexts support."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Unpack
+
+from pydantic import JsonValue
+
+from judges.asking import Asking, ModelSettings, Question
+from judges.entry import Entry
+from judges.errors import ConfigurationError
+from judges.requests import Deliberation
+from judges.sample import Sample
+from judges.shapes.claims import CLAIMS, claims_in
+from judges.shapes.items import (
+    Marks,
+    Supports,
+    bullets,
+    numbered,
+    one_each,
+    reasons,
+    share,
+    standing,
+    yes_or_no,
+)
+from judges.shapes.needed import answer_in, contexts_in
+from judges.verdict import Verdict
+
+SUPPORT: Question[Supports] = Question(prompt="support", reply=Supports, shared=True)
+MARKED: Question[Marks] = Question(prompt="support", reply=Marks, written=(Supports, Marks.like), shared=True)
+
+
+class Faithfulness(Asking):
+    """Judge what share of the answer's claims can be inferred from the retrieved contexts.
+
+    The answer is broken into claims, and each claim is found supported, contradicted or absent: two calls.
+    Score = supported / claims. No claims (a greeting, a refusal) is unscored, `no_claims`, after one call.
+
+    With `variant="compat"` the score is ragas': marks counted as yes / marks returned, however many there are.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        missing: What becomes of claims that the model gives no verdict on, even when asked again: `"unscored"`
+            leaves the whole verdict unscored; `"unsupported"` counts them as such at once.
+        settings: See `judges.asking.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.faithfulness",
+        aliases=("faithfulness", "Faithfulness"),
+        asks="What share of the answer's claims do the contexts support?",
+        needs=("response", "retrieved_contexts"),
+        calls="2",
+        source="ragas 0.4; arXiv 2309.15217",
+        differs="One verdict for each numbered claim, so that none can be left out; contradicted claims are told "
+        "from absent ones; reasons are kept; no claims is unscored.",
+    )
+    pack = "faithfulness"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        missing: Literal["unscored", "unsupported"] = "unscored",
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        if missing not in ("unscored", "unsupported"):
+            raise ConfigurationError(f"missing is 'unscored' or 'unsupported', not {missing!r}")
+        self._missing = missing
+        support: Question[Any] = MARKED if settings.get("variant") == "compat" else SUPPORT
+        super().__init__(model, questions=(CLAIMS, support), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Break the answer into claims, and verify each."""
+        answer, contexts = answer_in(sample), contexts_in(sample)
+        claims = yield from claims_in(self, sample, answer)
+        if not claims:
+            return Verdict.without_score("no_claims", "the answer makes no claim")
+        data: dict[str, JsonValue] = {"contexts": list(contexts), "claims": numbered(claims, called="claim")}
+        if self.compat:
+            marks = yield from self.put(MARKED, sample, data)
+            items = [yes_or_no(claim, mark) for claim, mark in zip(claims, marks.items, strict=False)]
+        else:
+            check = one_each(len(claims)) if self._missing == "unscored" else None
+            found = yield from self.put(SUPPORT, sample, data, check=check)
+            by_number = {one.number: one for one in found.items}
+            items = [
+                standing(claim, by_number[number]) if number in by_number else _unsupported(claim)
+                for number, claim in enumerate(claims, 1)
+            ]
+        if not items:
+            return Verdict.without_score("no_claims", "no claim was verified")
+        return self.verdict(
+            share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=tuple(items)
+        )
+
+    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        """Name the contradicted claims first, then the unsupported ones."""
+        told = {
+            "contradicted": [one.subject for one in items if one.value == "contradicted"],
+            "unsupported": [one.subject for one in items if not one.passed and one.value != "contradicted"],
+        }
+        return "\n".join(self.say(name, sample, claims=bullets(found)) for name, found in told.items() if found)
+
+
+def _unsupported(claim: str) -> Verdict:
+    return Verdict.checked(False, subject=claim, detail="no verdict was given")  # noqa: FBT003 - what it says

@@ -1,0 +1,125 @@
+"""The base of the catalogue's judges: an entry, two variants, a pass mark, phrases in the sample's language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal, TypedDict
+
+from judges.entry import Entry, Explanation
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.prompts import Language, Prompt, language_of, prompts_of
+from judges.sample import Sample
+from judges.verdict import Value, Verdict
+
+Variant = Literal["corrected", "compat"]
+VARIANTS: tuple[Variant, ...] = ("corrected", "compat")
+
+
+class Settings(TypedDict, total=False):
+    """Settings of every judge of the catalogue.
+
+    Attributes:
+        name: What the judge is called; its qualified name unless given.
+        variant: `"corrected"`, or `"compat"`, which gives the numbers of the reference.
+        threshold: Score from which the verdict passes, 0 to 1; 0.5 unless given.
+        language: Language of prompts and feedback; None takes the one of the question.
+        prompts: Folder of packs that override the packaged ones, laid out like them (`zh/faithfulness.toml`).
+    """
+
+    name: str
+    variant: Variant
+    threshold: float
+    language: Language | None
+    prompts: str | Path | None
+
+
+class Metric(Judge):
+    """A judge of the catalogue.
+
+    Args:
+        name: What the judge is called; None takes its qualified name.
+        variant: `"corrected"`, or `"compat"`, which gives the numbers of the reference.
+        threshold: Score from which the verdict passes, 0 to 1.
+        language: Language of prompts and feedback; None takes the one of the question.
+        prompts: Folder of packs that override the packaged ones, laid out like them; it is read once, here.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+
+    Attributes:
+        entry: Its place in the catalogue.
+        pack: Name of the file in a pack that holds its phrases of feedback.
+    """
+
+    entry: ClassVar[Entry]
+    pack: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        variant: Variant = "corrected",
+        threshold: float = 0.5,
+        language: Language | None = None,
+        prompts: str | Path | None = None,
+    ) -> None:
+        if variant not in VARIANTS:
+            raise ConfigurationError(f"variant is one of {', '.join(VARIANTS)}, not {variant!r}")
+        if type(threshold) not in (int, float) or not 0 <= threshold <= 1:
+            raise ConfigurationError(f"threshold is a score from 0 to 1, not {threshold!r}")
+        self.name = self.entry.name if name is None else name
+        self.variant: Variant = variant
+        self.threshold = threshold
+        self._language = language
+        self._folder = None if prompts is None else Path(prompts)
+        self._phrases = self._packs(self.pack) if self.pack else {}
+
+    @property
+    def compat(self) -> bool:
+        """Whether the numbers are to be those of the reference."""
+        return self.variant == "compat"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Fields of a sample this judge, set up as it is, cannot do without."""
+        return self.entry.needs
+
+    @property
+    def calls(self) -> str:
+        """Model calls for one sample, set up as it is, as a formula."""
+        return self.entry.calls
+
+    def explain(self) -> Explanation:
+        """Tell what it needs, asks and costs, before anything is spent."""
+        return Explanation(
+            judge=self.name,
+            asks=self.entry.asks,
+            needs=self.needs,
+            calls=self.calls,
+            scale=self.entry.scale,
+            better=self.entry.better,
+            variant=self.variant,
+        )
+
+    def spoken(self, sample: Sample) -> Language:
+        """Choose the language of prompts and feedback for a sample."""
+        return self._language or language_of(sample.question or sample.answer or "")
+
+    def say(self, phrase: str, sample: Sample, **values: object) -> str:
+        """Say one of the pack's phrases in the language of the sample."""
+        return self._phrases[self.spoken(sample)].said(phrase, **values)
+
+    def verdict(self, score: float, *, value: Value | None = None, **told: object) -> Verdict:
+        """Give a verdict for a score from 0 to 1, which passes at the judge's threshold."""
+        return Verdict.scored(score, threshold=self.threshold, value=value, **told)
+
+    def _packs(self, name: str) -> Mapping[Language, Prompt]:
+        packs = prompts_of(name, folder=self._folder)
+        if self._language is not None and self._language not in packs:
+            raise ConfigurationError(
+                f"{self.name!r} has no {self._language}/{name}.toml; known are {', '.join(packs)}. Write a pack "
+                f"with judge.adapt({self._language!r}, model, folder=...) and give its folder as prompts=..."
+            )
+        return packs
