@@ -9,7 +9,15 @@ if TYPE_CHECKING:
     from judges.allowance import Price
     from judges.checks import JsonValid, Length, NumericRange, Pattern
     from judges.coerce import as_judge
-    from judges.errors import AskFailed, BadSample, ConfigurationError, JudgesError, ModelRequestError
+    from judges.entry import Entry, Explanation
+    from judges.errors import (
+        AskFailed,
+        BadSample,
+        CannotJudge,
+        ConfigurationError,
+        JudgesError,
+        ModelRequestError,
+    )
     from judges.guard import no_model_requests
     from judges.judge import Judge
     from judges.models import JudgeModel
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
     from judges.models.store import Cache
     from judges.panel import Cascade, Panel, Repeat
     from judges.prices import known_prices
-    from judges.registry import load
+    from judges.registry import catalogue, load
     from judges.rubric import Helpfulness, Rubric
     from judges.sample import Message, Sample, ToolCall
     from judges.verdict import Unscored, Usage, Verdict
@@ -32,8 +40,11 @@ _HOMES = {
     "BadSample": "errors",
     "Breaker": "models.breaker",
     "Cache": "models.store",
+    "CannotJudge": "errors",
     "Cascade": "panel",
     "ConfigurationError": "errors",
+    "Entry": "entry",
+    "Explanation": "entry",
     "Helpfulness": "rubric",
     "JsonValid": "checks",
     "Judge": "judge",
@@ -57,6 +68,7 @@ _HOMES = {
     "Verdict": "verdict",
     "as_judge": "coerce",
     "cached": "models.cache",
+    "catalogue": "registry",
     "chat_model": "models.langchain",
     "known_prices": "prices",
     "limited": "models.limiter",
@@ -71,8 +83,11 @@ __all__ = [
     "BadSample",
     "Breaker",
     "Cache",
+    "CannotJudge",
     "Cascade",
     "ConfigurationError",
+    "Entry",
+    "Explanation",
     "Helpfulness",
     "JsonValid",
     "Judge",
@@ -96,6 +111,7 @@ __all__ = [
     "Verdict",
     "as_judge",
     "cached",
+    "catalogue",
     "chat_model",
     "known_prices",
     "limited",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -91,7 +92,17 @@ def catalogue() -> tuple[Entry, ...]:
 @cache
 def known() -> Registry:
     """Give the registry of all judges there are, looked up once."""
-    return Registry((*_own(), *(one.load() for one in entry_points(group=GROUP))))
+    return Registry((*_own(), *_offered()))
+
+
+def _offered() -> Iterator[Callable[..., Judge]]:
+    """Load the judges of other distributions; one that cannot be imported is told of and left out."""
+    for point in entry_points(group=GROUP):
+        try:
+            yield point.load()
+        except Exception as error:  # noqa: BLE001 - whatever another package's import raises
+            told = f"the judge {point.value} of an installed package cannot be loaded: {error}"
+            warnings.warn(told, stacklevel=2)
 
 
 def _own() -> list[Callable[..., Judge]]:

@@ -121,8 +121,31 @@ def evaluate(
         raise typer.Exit(carry_out(order))
 
 
+@app.command()
+def judges(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Tell all about this one.", show_default=False)
+    ] = None,
+    *,
+    containing: Annotated[
+        str | None, typer.Option("--find", metavar="TEXT", help="List those with this in a name or the question.")
+    ] = None,
+) -> None:
+    """List the judges there are, or tell all about one.
+
+    \b
+    refine judges
+    refine judges --find context
+    refine judges ragas.faithfulness
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    with _one_line_errors():
+        from refine.cli.catalogue_table import show  # noqa: PLC0415 - loads pydantic, rich and the judges
+
+        show(name, containing=containing)
+
+
 @contextmanager
-def _one_line_errors(out: Path) -> Iterator[None]:
+def _one_line_errors(out: Path | None = None) -> Iterator[None]:
     """Say in one line what is wrong with the input, and end with 2."""
     from judges import JudgesError  # noqa: PLC0415 - loads pydantic
 
@@ -132,6 +155,6 @@ def _one_line_errors(out: Path) -> Iterator[None]:
         typer.echo(f"refine: {' '.join(str(error).splitlines())}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        kept = f"; what was judged so far is in {out}" if out.exists() else ""
+        kept = f"; what was judged so far is in {out}" if out is not None and out.exists() else ""
         typer.echo(f"refine: interrupted{kept}", err=True)
         raise typer.Exit(_INTERRUPTED) from None

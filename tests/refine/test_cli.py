@@ -171,7 +171,7 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--judge", "lenght"], "there is no judge 'lenght'; known are helpfulness, json, length"),
+        (["--judge", "lenght"], "there is no judge 'lenght'; did you mean length"),
         (["--judge", "length:at_most=-1"], "--judge 'length:at_most=-1': length runs from"),
         (["--judge", "length:longest=3"], "unexpected keyword argument 'longest'"),
         (["--judge", "length:3"], "'3' is no setting; write length:key=value"),
