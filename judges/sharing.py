@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class _AbandonedError(Exception):
-    """Whoever was fetching was stopped, so that somebody else must fetch."""
+_ABANDONED = object()
+"""Stands for an answer whose fetcher was stopped, so that somebody else must fetch it."""
 
 
 class Shared:
@@ -36,10 +36,8 @@ class Shared:
                 with self._delivering(key, answer):
                     answer.set_result(fetch())
                 return answer.result(), False
-            try:
-                return answer.result(), True
-            except _AbandonedError:
-                continue
+            if (there := answer.result()) is not _ABANDONED:
+                return there, True
 
     async def aget(self, key: Hashable, fetch: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
         """Give the answer without blocking."""
@@ -49,10 +47,8 @@ class Shared:
                 with self._delivering(key, answer):
                     answer.set_result(await fetch())
                 return answer.result(), False
-            try:
-                return await asyncio.shield(asyncio.wrap_future(answer)), True
-            except _AbandonedError:
-                continue
+            if (there := await asyncio.shield(asyncio.wrap_future(answer))) is not _ABANDONED:
+                return there, True
 
     def _claim(self, key: Hashable) -> tuple[Future[Any], bool]:
         with self._lock:
@@ -69,7 +65,7 @@ class Shared:
         except BaseException:
             with self._lock:
                 del self._answers[key]
-            answer.set_exception(_AbandonedError())
+            answer.set_result(_ABANDONED)
             raise
 
 

@@ -19,6 +19,7 @@ Unscored = Literal[
     "no_question",
     "no_guidelines",
     "no_rubrics",
+    "invalid_sample",
     "undefined",
     "judge_failed",
     "invalid_output",

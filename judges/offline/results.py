@@ -35,7 +35,7 @@ class Row(BaseModel):
     @classmethod
     def unreadable(cls, index: int, error: BadSample, judges: Mapping[str, object]) -> Self:
         """Keep the place of a row that could not be read: a cell without a score for each judge."""
-        cell = Verdict.without_score("invalid_output", f"the row cannot be read: {error}")
+        cell = Verdict.without_score("invalid_sample", f"the row cannot be read: {error}")
         verdicts = {name: cell.model_copy(update={"judge": name}) for name in judges}
         return cls(index=index, verdicts=verdicts, error=str(error))
 

@@ -233,7 +233,7 @@ def test_an_unreadable_row_keeps_its_place(run: Run) -> None:
     assert [bool(row.error) for row in evaluation.rows] == [False, True, True, False]
     assert "field 'answer'" in evaluation.rows[1].error
     assert evaluation.rows[1].sample is None
-    assert evaluation.rows[1].verdicts["length"].unscored == "invalid_output"
+    assert evaluation.rows[1].verdicts["length"].unscored == "invalid_sample"
     assert evaluation.summary["length"].n == 4
     assert evaluation.summary["length"].mean == 1.0
 

@@ -294,3 +294,29 @@ def test_without_the_extra_one_line_names_it() -> None:
 
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "refine: typer missing; install the extra: selfrefine[cli]\n"
+
+
+def test_the_judges_are_listed() -> None:
+    """Each judge has a row that says what it asks; the list can be narrowed."""
+    result = refine("judges")
+    assert result.exit_code == 0
+    assert "ragas.faithfulness" in result.stdout
+    assert "How helpful is the answer to the person who asked?" in " ".join(result.stdout.split())
+    narrowed = refine("judges", "--find", "JSON")
+    assert [line.split()[0] for line in narrowed.stdout.splitlines()[3:-2]] == ["json"]
+
+
+def test_one_judge_is_told_of() -> None:
+    """An alias finds it; its needs, its price and its source are told."""
+    told = " ".join(refine("judges", "faithfulness").stdout.split())
+    assert "judge ragas.faithfulness also called faithfulness" in told
+    assert "needs response, retrieved_contexts model calls 2" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["poetry"], "there is no judge 'poetry'"), (["--find", "poetry"], "no judge has 'poetry' in its names")],
+)
+def test_an_unknown_judge_is_refused(arguments: list[str], told: str) -> None:
+    """One line says so."""
+    assert told in refused(refine("judges", *arguments))
