@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -16,6 +18,9 @@ from judges.models.writing import worked
 from judges.prompts import Language, Prompt
 from judges.requests import Ask, Request, Worked, put
 from judges.sample import Sample
+
+if TYPE_CHECKING:
+    from judges.adapting import Pack
 
 R = TypeVar("R", bound=BaseModel)
 Check = Callable[[Any], str | None]
@@ -69,7 +74,7 @@ class Asking(Metric):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        questions: What it may ask.
+        questions: What it may ask; with none, no model is needed.
         temperature: Asked of a model that leaves it open; None asks for nothing.
         settings: See `judges.metric.Metric`.
 
@@ -86,25 +91,62 @@ class Asking(Metric):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        self._model = as_model(model, temperature=temperature)
         self._questions = tuple(questions)
-        self._texts = {one.prompt: self._packs(one.prompt) for one in self._questions}
-        self._templates: dict[tuple[str, Language], Ask] = {
-            (one.prompt, language): self._template(one, language, text)
-            for one in self._questions
-            for language, text in self._texts[one.prompt].items()
-        }
+        self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if questions else ()
+        self._prepare()
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
-        """The one model that is asked."""
-        return (self._model,)
+        """The one model that is asked; none where there is nothing to ask."""
+        return self._models
 
     def explain(self) -> Explanation:
         """Tell what it needs, asks and costs, before anything is spent."""
         language = self._language or "en"
         prompts = {one.prompt: self._templates[one.prompt, language].task for one in self._questions}
-        return replace(super().explain(), models=(self._model.name,), prompts=prompts)
+        return replace(super().explain(), models=tuple(one.name for one in self._models), prompts=prompts)
+
+    def adapt(self, language: Language, model: object, *, folder: str | Path, overwrite: bool = False) -> Self:
+        """Translate the judge's packs into another language, for review, and return a judge that speaks it.
+
+        This judge stays as it is. Of a rubric, criteria and instructions of your own are not translated.
+
+        Args:
+            language: The language by its code, such as `"de"` or `"pt-BR"`.
+            model: Who translates: a LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+            folder: Where `<language>/<name>.toml` are written, to be given later as `prompts=...`. Files that are
+                there already are kept, and not asked for again.
+            overwrite: Whether files that are there are translated anew.
+
+        Raises:
+            ConfigurationError: If the language is no code, or there is no model.
+            AskFailed: If the model does not translate, even when told what was wrong; files done so far stay.
+        """
+        from judges.adapting import translate  # noqa: PLC0415 - cycle
+
+        translate(self.packs, language, model, folder=folder, overwrite=overwrite)
+        return self._in_language(language, Path(folder))
+
+    async def aadapt(
+        self, language: Language, model: object, *, folder: str | Path, overwrite: bool = False
+    ) -> Self:
+        """Adapt without blocking; otherwise as `adapt`."""
+        from judges.adapting import atranslate  # noqa: PLC0415 - cycle
+
+        await atranslate(self.packs, language, model, folder=folder, overwrite=overwrite)
+        return self._in_language(language, Path(folder))
+
+    @property
+    def packs(self) -> tuple[Pack, ...]:
+        """The files of a pack it speaks with, in English: its questions, and its phrases of feedback."""
+        from judges.adapting import Pack  # noqa: PLC0415 - cycle
+
+        asked = {
+            name: Pack(name, texts["en"], tuple(one for one in self._questions if one.prompt == name))
+            for name, texts in self._texts.items()
+        }
+        said = {self.pack: Pack(self.pack, self._phrases["en"])} if self.pack else {}
+        return tuple({**said, **asked}.values())
 
     def asking(
         self, question: Question[R], sample: Sample, data: Mapping[str, JsonValue], *, check: Check | None = None
@@ -136,9 +178,29 @@ class Asking(Metric):
         answers: tuple[Any, ...] = yield tuple(requests)
         return answers
 
+    def _in_language(self, language: Language, folder: Path) -> Self:
+        """Make the same judge with the packs of another folder, set to one language."""
+        other = copy(self)
+        other._speak(language, folder)  # noqa: SLF001 - a copy, not yet seen by anybody else
+        return other
+
+    def _speak(self, language: Language, folder: Path) -> None:
+        self._language, self._folder = language, folder
+        self._phrases = self._packs(self.pack) if self.pack else {}
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Read the packs of all questions, and write what is the same in every request."""
+        self._texts = {one.prompt: self._packs(one.prompt) for one in self._questions}
+        self._templates: dict[tuple[str, Language], Ask] = {
+            (one.prompt, language): self._template(one, language, text)
+            for one in self._questions
+            for language, text in self._texts[one.prompt].items()
+        }
+
     def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
         return Ask(
-            model=self._model,
+            model=self._models[0],
             task=text.filled(**question.fills),
             data={},
             reminder=text.reminder,

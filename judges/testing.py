@@ -1,4 +1,4 @@
-"""Doubles for tests and demos: a chat model and a judge that follow a script. They need no key and no network."""
+"""Doubles for tests and demos that follow a script: a chat model, embeddings, a judge. No key, no network."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -28,7 +29,7 @@ from judges.models.retrying import pause
 from judges.requests import Deliberation
 from judges.sample import Sample, ToolCall
 
-__all__ = ["ScriptedJudge", "ScriptedModel", "no_model_requests", "no_waiting"]
+__all__ = ["ScriptedEmbeddings", "ScriptedJudge", "ScriptedModel", "no_model_requests", "no_waiting"]
 
 T = TypeVar("T")
 
@@ -249,6 +250,60 @@ def _words_as_tokens(asked: Sequence[BaseMessage], reply: AIMessage) -> UsageMet
     read = sum(len(message.text.split()) for message in asked)
     written = len(reply.text.split()) + sum(len(json.dumps(call["args"]).split()) + 1 for call in reply.tool_calls)
     return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+class ScriptedEmbeddings(Embeddings):
+    """Real LangChain embeddings whose vectors come from a script.
+
+    Args:
+        script: The vector of each text, or a function from a text to its vector. An exception in place of a vector
+            is raised.
+        name: Model name.
+
+    Attributes:
+        batches: The texts of every request so far, in order.
+    """
+
+    scripted: ClassVar[bool] = True
+
+    def __init__(
+        self, script: Mapping[str, object] | Callable[[str], object], *, name: str = "scripted-embeddings"
+    ) -> None:
+        self.model = name
+        self._script = script
+        self._batches: list[list[str]] = []
+
+    @property
+    def batches(self) -> list[list[str]]:
+        """The texts of every request so far, in order."""
+        return [list(texts) for texts in self._batches]
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Give the vectors of texts; raises `ConfigurationError` for a text that the script does not know."""
+        self._batches.append(list(texts))
+        return [self._vector(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Give the vector of one text."""
+        return self.embed_documents([text])[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Give the vectors of texts without a thread."""
+        return self.embed_documents(texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Give the vector of one text without a thread."""
+        return self.embed_query(text)
+
+    def _vector(self, text: str) -> list[float]:
+        if not callable(self._script) and text not in self._script:
+            raise ConfigurationError(f"the script of {self.model!r} has no vector for {text!r}")
+        line = self._script(text) if callable(self._script) else self._script[text]
+        if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
+            raise line
+        if isinstance(line, str) or not isinstance(line, Sequence):
+            raise ConfigurationError(f"a vector is a list of numbers or an exception, not {line!r}")
+        return [float(number) for number in line]
 
 
 class ScriptedJudge(Judge):

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol, runtime_checkable
 
 from judges.errors import ConfigurationError
@@ -55,19 +55,29 @@ class EmbeddingModel(Protocol):
 
 
 def as_embeddings(given: object) -> EmbeddingModel:
-    """Accept a LangChain `Embeddings` object, or anything that is an `EmbeddingModel` already.
+    """Accept a LangChain `Embeddings` object, `"minilm"`, or anything that is an `EmbeddingModel` already.
 
     Raises:
-        ConfigurationError: If it is neither.
+        ConfigurationError: If it is none of these, or the extra that `"minilm"` needs is missing.
     """
+    if given == "minilm":
+        return _minilm()
     if all(hasattr(given, name) for name in ("embed_documents", "aembed_documents")):
         return LangChainEmbeddings(given)
     if isinstance(given, EmbeddingModel):
         return given
     raise ConfigurationError(
-        f"texts are embedded by a LangChain Embeddings object or an OpenAICompatibleEmbeddings, "
+        f"texts are embedded by a LangChain Embeddings object, an OpenAICompatibleEmbeddings or 'minilm', "
         f"not by a {type(given).__name__}"
     )
+
+
+@cache
+def _minilm() -> EmbeddingModel:
+    """Give all who ask by name one and the same, as the weights are large."""
+    from judges.models.minilm import MiniLM  # noqa: PLC0415 - cycle
+
+    return MiniLM()
 
 
 class LangChainEmbeddings:

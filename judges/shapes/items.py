@@ -100,7 +100,8 @@ def one_each(count: int) -> Check:
 def fault_in(reply: _Listing, count: int, *, called: str = "items") -> str | None:
     """Name what is wrong with the numbers of a list; None if each from 1 to `count` is there once."""
     found = [one.number for one in reply.items]
-    missing = [str(number) for number in range(1, count + 1) if number not in set(found)]
+    known = set(found)
+    missing = [str(number) for number in range(1, count + 1) if number not in known]
     if missing:
         return f"{called}: no verdict for number {shorten(', '.join(missing), 60, placeholder=' ...')}"
     if len(found) > count:

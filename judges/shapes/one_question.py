@@ -1,4 +1,4 @@
-"""One question: a model says yes or no, or one of a few labels, with its reasons first."""
+"""One question: a model says yes or no, one of a few labels, or a level, with its reasons first."""
 
 from __future__ import annotations
 
@@ -6,14 +6,27 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
-from pydantic import Field, JsonValue, create_model
+from pydantic import BeforeValidator, Field, JsonValue, create_model
 
 from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.errors import ConfigurationError
+from judges.metric import Metric
 from judges.requests import Deliberation
+from judges.rubric import evidence
 from judges.sample import Sample
-from judges.verdict import Verdict
+from judges.shapes.needed import answer_in
+from judges.verdict import Verdict, only_an_integer
+
+_RATIONALE = "text: your reasons, before the verdict"
+_FEEDBACK = "text: what to change; empty if nothing"
+
+Choices = tuple[str, ...] | tuple[int, ...]
+"""What a model chooses from: labels, or levels. None at all stands for yes or no."""
+
+FINEST = 101
+"""The most levels a scale has: 0 to 100."""
 
 
 class OneQuestion(Asking):
@@ -28,9 +41,14 @@ class OneQuestion(Asking):
     labels: ClassVar[Mapping[str, float]] = MappingProxyType({})
 
     def __init__(
-        self, model: object = None, *, fills: Mapping[str, str] | None = None, **settings: Unpack[ModelSettings]
+        self,
+        model: object = None,
+        *,
+        question: Question[Any] | None = None,
+        fills: Mapping[str, str] | None = None,
+        **settings: Unpack[ModelSettings],
     ) -> None:
-        self._question: Question[Any] = Question(
+        self._question: Question[Any] = question or Question(
             prompt=self.pack, reply=finding(tuple(self.labels)), fills=fills or {}
         )
         super().__init__(model, questions=(self._question,), **settings)
@@ -42,23 +60,128 @@ class OneQuestion(Asking):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once."""
         found = yield from self.put(self._question, sample, self.data(sample))
+        return self.concluded(found)
+
+    def concluded(self, found: Any) -> Verdict:
+        """Make a verdict of the reply; feedback where nothing is to change is dropped."""
         if not self.labels:
             feedback = "" if found.verdict else found.feedback
             return Verdict.checked(found.verdict, rationale=found.rationale, feedback=feedback)
         score = self.labels[found.verdict]
-        return self.verdict(score, value=found.verdict, rationale=found.rationale, feedback=found.feedback)
+        feedback = "" if score == 1 else found.feedback
+        return self.verdict(score, value=found.verdict, rationale=found.rationale, feedback=feedback)
 
 
-@lru_cache(maxsize=64)
-def finding(labels: tuple[str, ...] = ()) -> type[Reply]:
-    """Make the schema of a reply: yes or no, or one of some labels."""
-    kind: Any = Literal[labels] if labels else bool
-    told = f"one of {', '.join(labels)}" if labels else "true or false"
+class YesOrNo(OneQuestion):
+    """A judge that asks for yes or no; with `variant="compat"` in words, read by the reference's own rule.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.asking.ModelSettings`.
+    """
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        compat = settings.get("variant") == "compat"
+        super().__init__(model, question=in_words(self.pack) if compat else asked(self.pack), **settings)
+
+    @abstractmethod
+    def is_yes(self, said: str) -> bool:
+        """Tell whether the reference takes a reply for a yes."""
+
+    def concluded(self, found: Any) -> Verdict:
+        """Make a verdict of the reply."""
+        yes = self.is_yes(found.verdict) if self.compat else found.verdict
+        return Verdict.checked(yes, rationale=found.rationale, feedback="" if yes else found.feedback)
+
+
+class Remark(Reply):
+    """What was found, with the verdict in words, as the references take it."""
+
+    rationale: str = Field(description=_RATIONALE)
+    verdict: str = Field(description="text: yes or no")
+    feedback: str = Field(description=_FEEDBACK)
+
+    @classmethod
+    def like(cls, found: Any) -> Remark:
+        """Write a yes or no as a word."""
+        return cls(rationale=found.rationale, verdict="yes" if found.verdict else "no", feedback=found.feedback)
+
+
+class Grade(Reply):
+    """What was found, with the verdict as any whole number, as the references take it."""
+
+    rationale: str = Field(description=_RATIONALE)
+    verdict: int = Field(description="whole number")
+    feedback: str = Field(description=_FEEDBACK)
+
+
+def asked(prompt: str) -> Question[Any]:
+    """Ask for yes or no; judges that ask this about one sample share the reply."""
+    return Question(prompt=prompt, reply=finding(), shared=True)
+
+
+def in_words(prompt: str) -> Question[Remark]:
+    """Ask the same, but for a word."""
+    return Question(prompt=prompt, reply=Remark, written=(finding(), Remark.like), shared=True)
+
+
+def worded(given: object, *, setting: str) -> str:
+    """Take a setting that is put into the instructions.
+
+    Raises:
+        ConfigurationError: If it is no text, or a blank one.
+    """
+    if not isinstance(given, str) or not given.strip():
+        raise ConfigurationError(f"{setting} says in words what to judge by, not {given!r}")
+    return given
+
+
+def material(sample: Sample) -> dict[str, JsonValue]:
+    """Lay out all there is of a sample for a judge by somebody's own criterion.
+
+    Raises:
+        CannotJudge: `no_response`, if there is no answer, or it is blank.
+    """
+    answer_in(sample)
+    shown = evidence(sample)
+    if sample.reference_contexts:
+        shown["reference_documents"] = list(sample.reference_contexts)
+    return shown
+
+
+def graded(judge: Metric, found: Any, lowest: int, highest: int) -> Verdict:
+    """Place a level on a scale; one outside is unscored, with the level as the value."""
+    level = found.verdict
+    if not lowest <= level <= highest:
+        detail = f"{level} is outside the scale from {lowest} to {highest}"
+        return Verdict.without_score("invalid_output", detail, value=level, rationale=found.rationale)
+    feedback = "" if level == highest else found.feedback
+    score = (level - lowest) / (highest - lowest)
+    return judge.verdict(score, value=level, rationale=found.rationale, feedback=feedback)
+
+
+@lru_cache(maxsize=256)
+def finding(choices: Choices = ()) -> type[Reply]:
+    """Make the schema of a reply: yes or no, one of some labels, or one of some levels."""
     return create_model(
         "Finding",
         __base__=Reply,
         __doc__="What was found.",
-        rationale=(str, Field(description="text: your reasons, before the verdict")),
-        verdict=(kind, Field(description=told)),
-        feedback=(str, Field(description="text: what to change; empty if nothing")),
+        rationale=(str, Field(description=_RATIONALE)),
+        verdict=(_kind(choices), Field(description=_told(choices))),
+        feedback=(str, Field(description=_FEEDBACK)),
     )
+
+
+def _kind(choices: Choices) -> Any:
+    if not choices:
+        return bool
+    chosen: Any = Literal[choices]
+    return chosen if isinstance(choices[0], str) else Annotated[chosen, BeforeValidator(only_an_integer)]
+
+
+def _told(choices: Choices) -> str:
+    if not choices:
+        return "true or false"
+    listed = ", ".join(map(str, choices))
+    return f"one of {listed}" if isinstance(choices[0], str) else f"whole number: one of {listed}"

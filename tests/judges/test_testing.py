@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from pydantic import BaseModel, Field
 
 from judges import ConfigurationError, Sample, ToolCall, Verdict
-from judges.testing import ScriptedJudge, ScriptedModel, no_model_requests
+from judges.models.embeddings import as_embeddings
+from judges.testing import ScriptedEmbeddings, ScriptedJudge, ScriptedModel, no_model_requests
 
 HOWS = ("invoke", "ainvoke", "stream", "astream")
 everyhow = pytest.mark.parametrize("how", HOWS)
@@ -275,3 +276,40 @@ def test_judges_script_may_be_a_function_or_a_cycle() -> None:
 def test_judges_line_of_no_known_kind_is_invalid_output() -> None:
     """A line that is no verdict ends as it would in a user's function."""
     assert ScriptedJudge(["fine"])(response="a").unscored == "invalid_output"
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_embeddings_follow_their_script(how: str) -> None:
+    """A vector for each text, in order; the texts of every request are kept."""
+    model = ScriptedEmbeddings({"a": [1, 0], "b": [0.5, 2]})
+    found = model.embed_documents(["b", "a"]) if how == "sync" else await model.aembed_documents(["b", "a"])
+    assert found == [[0.5, 2.0], [1.0, 0.0]]
+    assert (model.embed_query("a") if how == "sync" else await model.aembed_query("a")) == [1.0, 0.0]
+    assert model.batches == [["b", "a"], ["a"]]
+
+
+def test_embeddings_may_be_a_function_of_the_text() -> None:
+    """Instead of a script."""
+    assert ScriptedEmbeddings(lambda text: [len(text), 1]).embed_documents(["", "abc"]) == [[0.0, 1.0], [3.0, 1.0]]
+
+
+@pytest.mark.parametrize(("script", "text"), [({"a": [1]}, "b"), ({}, "b"), ({"b": "1, 2"}, "b"), ({"b": 1}, "b")])
+def test_text_without_a_vector_is_a_mistake_in_the_script(script: dict[str, object], text: str) -> None:
+    """It is told, never embedded as something else."""
+    with pytest.raises(ConfigurationError, match=r"'b'|vector"):
+        ScriptedEmbeddings(script).embed_documents([text])
+
+
+@pytest.mark.parametrize("line", [TimeoutError("slow"), TimeoutError])
+def test_an_exception_in_place_of_a_vector_is_raised(line: object) -> None:
+    """As a provider would."""
+    with pytest.raises(TimeoutError):
+        ScriptedEmbeddings({"a": line}).embed_query("a")
+
+
+def test_scripted_embeddings_answer_where_requests_are_forbidden() -> None:
+    """The guard knows them for what they are; they are called by their name."""
+    model = as_embeddings(ScriptedEmbeddings({"a": [1, 0]}, name="e"))
+    with no_model_requests():
+        told = model.embed(["a"])
+    assert (told.vectors, told.model, model.name) == ([[1.0, 0.0]], "e", "e")

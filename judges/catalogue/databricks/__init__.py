@@ -1,0 +1,1 @@
+"""Judges after Databricks' built-in judges and mlflow's scorers."""

@@ -1,0 +1,105 @@
+"""What the judges after Databricks' built-in ones have in common: a question of their own, or one yes or no."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Unpack
+
+from pydantic import JsonValue
+
+from judges.asking import Asking, ModelSettings, Question
+from judges.errors import CannotJudge
+from judges.prompts import Language, Prompt
+from judges.requests import Ask, Deliberation, Request
+from judges.sample import Sample
+from judges.shapes.items import Supports, bullets, one_each, standing
+from judges.shapes.needed import question_in
+from judges.shapes.one_question import Remark
+from judges.shapes.sentences import sentences
+from judges.verdict import Value, Verdict
+
+Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
+
+OVERALL: Question[Remark] = Question(prompt="databricks_overall", reply=Remark)
+
+_YES = {"yes", "y", "true", "1", "pass", "passed"}
+_NO = {"no", "n", "false", "0", "fail", "failed"}
+
+
+class BuiltIn(Asking):
+    """A judge that asks in detail or, with `variant="compat"`, for one yes or no on the whole, as mlflow does.
+
+    Then the value is `"yes"` or `"no"`; any other word is unscored, `undefined`, mlflow's UNKNOWN.
+
+    Attributes:
+        question: What is asked in detail.
+    """
+
+    question: ClassVar[Question[Any]]
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        chosen: Question[Any] = OVERALL if settings.get("variant") == "compat" else self.question
+        super().__init__(model, questions=(chosen,), **settings)
+
+    def overall(self, sample: Sample, data: Mapping[str, JsonValue]) -> Deliberation:
+        """Ask for one yes or no, with `yield from`, and give the verdict."""
+        found = yield from self.put(OVERALL, sample, data)
+        said = found.verdict.strip().lower()
+        if said not in _YES | _NO:
+            return Verdict.without_score(
+                "undefined", "the model said neither yes nor no", rationale=found.rationale
+            )
+        yes = said in _YES
+        verdict = Verdict.checked(yes, rationale=found.rationale, feedback="" if yes else found.feedback)
+        return verdict.model_copy(update={"value": "yes" if yes else "no"})
+
+    def standings(self, sample: Sample, data: Mapping[str, JsonValue], texts: tuple[str, ...]) -> Items:
+        """Ask where each of some numbered texts stands, with `yield from`, and give a verdict on each."""
+        found: Supports = yield from self.put(self.question, sample, data, check=one_each(len(texts)))
+        by_number = {one.number: one for one in found.items}
+        return tuple(standing(text, by_number[number]) for number, text in enumerate(texts, 1))
+
+    def named(self, sample: Sample, items: Iterable[Verdict]) -> str:
+        """Say which of the texts are contradicted, and then which are absent."""
+        told: dict[Value | None, list[str]] = {"contradicted": [], "absent": []}
+        for one in items:
+            if not one.passed:
+                told[one.value].append(one.subject)
+        return "\n".join(self.say(str(how), sample, texts=bullets(some)) for how, some in told.items() if some)
+
+    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
+        """Put what the judge asks, in the language of the template, into the question for one yes or no."""
+        if question is OVERALL:
+            phrases = self._phrases.get(language, self._phrases["en"]).feedback
+            question = replace(question, fills={"criteria": phrases["question"]})
+        return super()._template(question, language, text)
+
+
+def strict(settings: ModelSettings) -> ModelSettings:
+    """Let a judge pass only where everything is as it should be, unless a threshold is given."""
+    return {"threshold": 1.0, **settings}
+
+
+def question_of(sample: Sample) -> dict[str, JsonValue]:
+    """Give the question under its name, where there is one."""
+    return {"question": question_in(sample)} if sample.question.strip() else {}
+
+
+def facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:
+    """Give the facts that are expected: those listed, or else the sentences of the reference.
+
+    Args:
+        sample: The sample. Where it has both, the listed facts count.
+        compat: Whether to take the reference undivided, and to refuse both together, as mlflow does.
+
+    Raises:
+        CannotJudge: `no_reference` without either, `undefined` with both where that is refused.
+    """
+    facts = tuple(one for one in sample.expected_facts or () if one.strip())
+    reference = (sample.reference or "").strip()
+    if not facts and not reference:
+        raise CannotJudge("no_reference", "there are no expected facts, and no reference to take them from")
+    if compat and facts and reference:
+        raise CannotJudge("undefined", "mlflow takes expected facts or an expected response, and not both")
+    return facts or (() if compat else sentences(reference)) or (reference,)

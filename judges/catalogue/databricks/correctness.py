@@ -1,0 +1,52 @@
+"""Correctness: does an answer state every expected fact?"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Unpack
+
+from judges.asking import ModelSettings, Question
+from judges.catalogue.databricks.built_in import BuiltIn, facts_of, question_of, strict
+from judges.entry import Entry
+from judges.requests import Deliberation
+from judges.sample import Sample
+from judges.shapes.items import Supports, numbered, reasons, share
+from judges.shapes.needed import answer_in
+
+
+class Correctness(BuiltIn):
+    """Judge whether question and answer together bear out every expected fact.
+
+    The facts are `expected_facts` or, without those, the sentences of `reference`. Each is found supported,
+    contradicted or absent in one call; wording does not matter, and what the answer says beyond them does not
+    either. Score = supported / facts; it passes at `threshold`, 1.0 unless given, so when all are supported.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.asking.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.correctness",
+        aliases=("correctness", "mlflow.correctness", "Correctness"),
+        asks="Does the answer bear out every expected fact?",
+        needs=("response", "expected_facts or reference"),
+        calls="1",
+        source="Databricks built-in judges; mlflow 3 Correctness",
+        differs="One verdict for each fact, contradictions told from omissions; score is the share of facts.",
+    )
+    pack = "databricks_correctness"
+    question = Question(prompt="databricks_correctness", reply=Supports)
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, **strict(settings))
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Look for each fact in the exchange."""
+        answer, facts = answer_in(sample), facts_of(sample, compat=self.compat)
+        data = {"facts": numbered(facts, called="fact"), **question_of(sample), "answer": answer}
+        if self.compat:
+            return (yield from self.overall(sample, data))
+        items = yield from self.standings(sample, data, facts)
+        return self.verdict(
+            share(items), rationale=reasons(items), feedback=self.named(sample, items), items=items
+        )

@@ -1,0 +1,57 @@
+"""Groundedness: does an answer say nothing but what the retrieved documents support?"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Unpack
+
+from pydantic import JsonValue
+
+from judges.asking import ModelSettings, Question
+from judges.catalogue.databricks.built_in import BuiltIn, question_of, strict
+from judges.entry import Entry
+from judges.requests import Deliberation
+from judges.sample import Sample
+from judges.shapes.items import Supports, numbered, reasons, share
+from judges.shapes.needed import answer_in, contexts_in
+from judges.shapes.sentences import sentences
+
+
+class Groundedness(BuiltIn):
+    """Judge whether every sentence of an answer is supported by its contexts, taken together.
+
+    The answer's sentences are numbered, and each is found supported, contradicted or absent, in one call.
+    Score = supported / sentences; it passes at `threshold`, 1.0 unless given, so when all are supported.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.asking.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.groundedness",
+        aliases=("groundedness", "mlflow.retrieval_groundedness", "RetrievalGroundedness"),
+        asks="Does the answer say nothing but what the retrieved contexts support?",
+        needs=("response", "retrieved_contexts"),
+        calls="1",
+        source="Databricks built-in judges; mlflow 3 RetrievalGroundedness",
+        differs="One verdict for each sentence, against all contexts together, so that an answer drawn from two "
+        "retrievals can pass; score is the share of sentences.",
+    )
+    pack = "databricks_groundedness"
+    question = Question(prompt="databricks_groundedness", reply=Supports)
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, **strict(settings))
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Look for each sentence of the answer in the contexts."""
+        answer = answer_in(sample)
+        contexts: list[JsonValue] = [one for one in contexts_in(sample) if one.strip()]
+        data: dict[str, JsonValue] = {**question_of(sample), "contexts": contexts}
+        if self.compat:
+            return (yield from self.overall(sample, {**data, "answer": answer}))
+        said = sentences(answer) or (answer.strip(),)
+        items = yield from self.standings(sample, {**data, "sentences": numbered(said, called="sentence")}, said)
+        return self.verdict(
+            share(items), rationale=reasons(items), feedback=self.named(sample, items), items=items
+        )

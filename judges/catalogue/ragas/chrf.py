@@ -1,0 +1,62 @@
+"""chrF: how many runs of characters answer and reference share."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Unpack
+
+from judges.entry import Entry
+from judges.errors import ConfigurationError
+from judges.metric import Settings
+from judges.shapes.likeness import Likeness, required
+
+
+class ChrfScore(Likeness):
+    """Judge by chrF: the F-score of runs of one to six characters, blanks left out, that both texts have.
+
+    It suits all scripts. `word_order=2` counts runs of words as well (chrF++).
+
+    Args:
+        char_order: Longest run of characters.
+        word_order: Longest run of words; 0 for none.
+        beta: How many times as much recall weighs as precision.
+        lowercase: Whether capital letters are the same as small ones.
+        settings: See `judges.metric.Settings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.chrf_score",
+        aliases=("ChrfScore", "CHRFScore", "chrf_score", "chrf"),
+        asks="How many runs of characters do answer and reference share (chrF)?",
+        needs=("response", "reference"),
+        source="ragas 0.4; sacrebleu; Popovic 2015",
+        differs="A blank answer or reference is unscored.",
+        extra="sacrebleu",
+    )
+
+    def __init__(
+        self,
+        *,
+        char_order: int = 6,
+        word_order: int = 0,
+        beta: int = 2,
+        lowercase: bool = False,
+        **settings: Unpack[Settings],
+    ) -> None:
+        super().__init__(**settings)
+        least = {"char_order": (char_order, 1), "word_order": (word_order, 0), "beta": (beta, 1)}
+        for name, (given, lowest) in least.items():
+            if type(given) is not int or given < lowest:
+                raise ConfigurationError(f"{name} is a whole number from {lowest}, not {given!r}")
+        self._settings = {
+            "char_order": char_order, "word_order": word_order, "beta": beta, "lowercase": lowercase
+        }  # fmt: skip
+        self._chrf: Any = required("sacrebleu.metrics", extra="sacrebleu", judge=self.name).CHRF
+
+    def likeness(self, response: str, reference: str) -> float:
+        """Give chrF, from 0 to 1."""
+        if not response.strip() or not reference.strip():
+            return 0.0
+        return float(self._chrf(**self._settings).corpus_score([response], [[reference]]).score / 100)

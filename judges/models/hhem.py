@@ -1,0 +1,108 @@
+"""A classifier of pairs on this machine: HHEM, or any sequence classifier in the format of Hugging Face."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from judges.errors import ConfigurationError
+
+_SUPPORTING = ("entail", "support", "consistent", "factual", "label_1")
+_OPPOSING = ("no", "un", "in", "dis")
+
+
+class HHEM:
+    """Tell how probable it is that a premise supports a hypothesis, with a model on this machine.
+
+    A judge takes it as its `classifier`.
+
+    The model is that of a folder or of a name on the Hugging Face hub, loaded here and kept; by a name it is
+    downloaded unless the hub's cache has it. Vectara's HHEM 2.1 needs `trust_remote_code=True`, which runs Python
+    that comes with the model: read it first, and keep to a folder whose content you know.
+
+    A model that has a method `predict` of its own is asked by it, as HHEM is. Of any other, the probability is the
+    softmax over its labels, at `label`, or the sigmoid where it has one label alone. One object serves any number
+    of threads, one batch at a time.
+
+    Args:
+        model: Folder or name of the model.
+        device: Where it runs, as torch names it.
+        trust_remote_code: Whether Python code that comes with the model may run.
+        label: Name or number of the label that means "supported"; None takes the one whose name says so.
+        most_tokens: Length to which a pair is cut, at the end of its longer text.
+
+    Raises:
+        ConfigurationError: If the extra is missing, the model cannot be loaded, or no label means "supported".
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        device: str = "cpu",
+        trust_remote_code: bool = False,
+        label: str | int | None = None,
+        most_tokens: int = 512,
+    ) -> None:
+        try:
+            self._torch = import_module("torch")
+            transformers = import_module("transformers")
+        except ImportError as error:
+            raise ConfigurationError(
+                "a classifier of your own machine needs the extra: selfrefine[hhem]"
+            ) from error
+        named: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+        try:
+            loaded = transformers.AutoModelForSequenceClassification.from_pretrained(str(model), **named)
+            own = callable(getattr(loaded, "predict", None))
+            self._tokenizer: Any = None if own else transformers.AutoTokenizer.from_pretrained(str(model), **named)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"the classifier {str(model)!r} cannot be loaded: {error}") from error
+        self._model = loaded.to(device).eval()
+        self._device = device
+        self._most_tokens = most_tokens
+        self._label = None if own else _supporting(loaded.config.id2label, label)
+        self._lock = threading.Lock()
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Give the probability for each pair (premise, hypothesis), 0 to 1."""
+        if not pairs:
+            return []
+        with self._lock, self._torch.no_grad():
+            if self._tokenizer is None:
+                found = self._model.predict([tuple(pair) for pair in pairs])
+            else:
+                found = self._probabilities(pairs)
+        return [float(one) for one in found.flatten().tolist()]
+
+    def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        tokens = self._tokenizer(
+            [premise for premise, _ in pairs],
+            [hypothesis for _, hypothesis in pairs],
+            padding=True,
+            truncation=True,
+            max_length=self._most_tokens,
+            return_tensors="pt",
+        ).to(self._device)
+        logits = self._model(**tokens).logits.float()
+        return logits.sigmoid() if logits.shape[-1] == 1 else logits.softmax(dim=-1)[:, self._label]
+
+
+def _supporting(labels: Mapping[int, str], wanted: str | int | None) -> int:
+    """Find the label that means "supported"."""
+    if wanted is None:
+        found = [number for number, name in labels.items() if len(labels) == 1 or _says_so(name)]
+    else:
+        found = [number for number, name in labels.items() if wanted in (number, name)]
+    if len(found) != 1:
+        raise ConfigurationError(f"label is the one that means 'supported', one of {dict(labels)}, not {wanted!r}")
+    return found[0]
+
+
+def _says_so(name: str) -> bool:
+    """Tell whether a label's name, such as `entailment`, means "supported"; `not_entailment` does not."""
+    lowered = name.lower()
+    return any(one in lowered for one in _SUPPORTING) and not lowered.startswith(_OPPOSING)

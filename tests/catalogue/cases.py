@@ -1,0 +1,172 @@
+"""A working setting and a full sample, good and bad, in three languages, for every judge of the catalogue."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from judges import Judge
+from judges.registry import known
+from judges.testing import ScriptedEmbeddings
+from tests.catalogue.filling import BAD, FillingModel
+
+Fields = Mapping[str, Any]
+
+SIZES = {"n": 3, "t": 2, "k": 1}
+"""What the letters of a formula for calls stand for: contexts and topics of the sample, and repeats."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a judge is tried.
+
+    Args:
+        settings: What it needs to be made, beside a model.
+        good: Fields of the good sample that are special to it.
+        bad: Fields of the bad sample that are.
+        compat: What it needs besides to give the reference's numbers.
+    """
+
+    settings: Fields = field(default_factory=dict)
+    good: Fields = field(default_factory=dict)
+    bad: Fields = field(default_factory=dict)
+    compat: Fields = field(default_factory=dict)
+
+
+def supported(pairs: Sequence[tuple[str, str]]) -> list[float]:
+    """Classify pairs of premise and hypothesis: whatever has the mark of badness in it is not supported."""
+    return [float(BAD not in "".join(pair)) for pair in pairs]
+
+
+EMBEDDINGS = ScriptedEmbeddings(lambda text: [0.0, 1.0] if BAD in text else [1.0, 0.0])
+"""Vectors that tell good texts from bad ones."""
+
+CRITERION = "Does the answer say where the tower stands?"
+LEVELS = {1: "no", 2: "hardly", 3: "nearly", 4: "yes"}
+CSV = "id,name\n1,Ann\n2,Bob\n"
+
+CASES: Mapping[str, Case] = {
+    "json": Case(good={"response": '{"a": 1}'}, bad={"response": "no"}),
+    "length": Case({"at_most": 200}, bad={"response": "x" * 201}),
+    "numeric_range": Case({"at_least": 10, "at_most": 2000}, bad={"response": "5"}),
+    "pattern": Case({"required": "1889"}),
+    "rubric": Case({"criteria": CRITERION, "levels": LEVELS}),
+    "databricks.custom": Case({"criteria": CRITERION}),
+    "databricks.global_guideline_adherence": Case({"guidelines": ["Name the city.", "Be brief."]}),
+    "ragas.answer_correctness": Case({"embeddings": EMBEDDINGS}),
+    "ragas.answer_relevancy": Case(compat={"embeddings": EMBEDDINGS}),
+    "ragas.aspect_critic": Case({"definition": CRITERION}),
+    "ragas.simple_criteria_score": Case({"definition": CRITERION}),
+    "ragas.faithfulness_with_hhem": Case({"classifier": supported}),
+    "ragas.semantic_similarity": Case({"embeddings": EMBEDDINGS}),
+    "ragas.data_compy_score": Case(
+        good={"response": CSV, "reference": CSV},
+        bad={"response": "id,name\n1,Zoe\n3,Eve\n", "reference": CSV},
+    ),
+    "ragas.llm_sql_equivalence": Case(
+        good={"response": "SELECT 1 FROM a", "reference": "SELECT 2 - 1 FROM a"},
+        bad={"response": "SELECT 2 FROM a"},
+    ),
+}
+"""What is special to some judges; all others are made with a model, or with nothing."""
+
+_TEXTS: Mapping[str, Fields] = {
+    "en": {
+        "user_input": "Where does the Eiffel Tower stand, and when was it built?",
+        "good": 'The Eiffel Tower stands in Paris. The guide says "it was built in 1889".',
+        "bad": f'I think "it was put up in {BAD} by nobody", somewhere in London.',
+        "contexts": [
+            "The Eiffel Tower stands in Paris, and it was built in 1889.",
+            "The company of Gustave Eiffel designed the tower.",
+            "The tower is made of iron and has three levels.",
+        ],
+        "facts": ["The Eiffel Tower stands in Paris.", "The Eiffel Tower was built in 1889."],
+        "topics": ["famous towers", "travelling"],
+        "guidelines": ["Name the city.", "Be brief."],
+    },
+    "zh": {
+        "user_input": "埃菲尔铁塔在哪里，是什么时候建的？",
+        "good": "埃菲尔铁塔位于巴黎。指南说：“它建于1889年”。",
+        "bad": f"我想“它由无名者在{BAD}年建成”，大概位于伦敦。",
+        "contexts": [
+            "埃菲尔铁塔位于巴黎，它建于1889年。",
+            "铁塔由古斯塔夫·埃菲尔的公司设计。",
+            "铁塔由铁制成，分为三层。",
+        ],
+        "facts": ["埃菲尔铁塔位于巴黎。", "埃菲尔铁塔建于1889年。"],
+        "topics": ["著名的塔", "旅行"],
+        "guidelines": ["说出城市的名字。", "要简短。"],
+    },
+    "ru": {
+        "user_input": "Где стоит Эйфелева башня и когда она построена?",
+        "good": "Эйфелева башня стоит в Париже. В путеводителе сказано: «она построена в 1889 году».",
+        "bad": f"Думаю, «её никто не строил до {BAD} года», где-то в Лондоне.",
+        "contexts": [
+            "Эйфелева башня стоит в Париже, она построена в 1889 году.",
+            "Башню спроектировала компания Гюстава Эйфеля.",
+            "Башня сделана из железа, у неё три уровня.",
+        ],
+        "facts": ["Эйфелева башня стоит в Париже.", "Эйфелева башня построена в 1889 году."],
+        "topics": ["знаменитые башни", "путешествия"],
+        "guidelines": ["Назови город.", "Пиши кратко."],
+    },
+}
+LANGUAGES = tuple(_TEXTS)
+
+
+def sample_for(name: str, *, good: bool = True, language: str = "en") -> dict[str, Any]:
+    """Give the fields of a sample with everything in it that a judge may need."""
+    texts, case = _TEXTS[language], CASES.get(name, Case())
+    contexts = texts["contexts"]
+    call = {"name": "search", "args": {"place": "tower"}, "id": "1"}
+    made = call if good else {"name": "translate", "args": {"place": BAD}, "id": "1"}
+    fields = {
+        "user_input": texts["user_input"],
+        "response": texts["good"] if good else texts["bad"],
+        "trajectory": [
+            {"role": "assistant", "tool_calls": [made]},
+            {"role": "tool", "name": made["name"], "content": contexts[0], "tool_call_id": "1"},
+        ],
+        "retrieved_contexts": contexts if good else [f"{BAD} {number}" for number in range(len(contexts))],
+        "retrieved_context_ids": ["a", "b", "c"] if good else ["x", "y", "z"],
+        "reference": texts["good"],
+        "reference_contexts": contexts,
+        "reference_context_ids": ["a", "b", "c"],
+        "expected_facts": texts["facts"],
+        "guidelines": texts["guidelines"],
+        "rubrics": {"1": "bad", "2": "poor", "3": "fair", "4": "good"},
+        "reference_tool_calls": [{"name": "search", "args": {"place": "tower"}}],
+        "reference_topics": texts["topics"],
+    }
+    return {**fields, **(case.good if good else {**case.good, **case.bad})}
+
+
+def asks_a_model(name: str) -> bool:
+    """Tell whether a judge takes a model."""
+    return "model" in inspect.signature(known()._makers[name]).parameters
+
+
+def takes(name: str, setting: str) -> bool:
+    """Tell whether a judge has one of the settings that all judges of the catalogue but the first few have."""
+    parameters = inspect.signature(known()._makers[name]).parameters
+    return setting in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+def made(name: str, model: FillingModel | None = None, **settings: Any) -> Judge:
+    """Make a judge by its name, with what it needs."""
+    given = {"model": model or FillingModel()} if asks_a_model(name) else {}
+    case = CASES.get(name, Case())
+    if settings.get("variant") == "compat":
+        given |= case.compat
+    return known().load(name, **given, **case.settings, **settings)
+
+
+def calls_in(formula: str) -> int:
+    """Count the calls of a formula, such as `"3 + 2n"`, for the sample; a remark behind it does not count."""
+    terms = re.split("[,;]", formula)[0].replace(" ", "").split("+")
+    parts = [re.fullmatch(r"(\d*)([a-z]?)", term) for term in terms]
+    assert all(parts), f"{formula!r} is no formula of numbers and letters"
+    return sum(int(one[1] or 1) * (SIZES[one[2]] if one[2] else 1) for one in parts if one)
