@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from judges.adapting import Pack, atranslate, translate
 from judges.asking import Asking
 from judges.errors import ConfigurationError
-from judges.judge import Judge
 from judges.metric import Metric
 from judges.models import as_model
 from judges.models.embeddings import as_embeddings
@@ -74,13 +74,24 @@ class RAGResult(dict[str, list[float | None]]):
         return {name: cells for name, cells in found.items() if cells}
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What is to be judged, by what; `wanting` are the files of packs that must be translated first."""
+
+    names: tuple[str, ...]
+    columns: Columns
+    language: Language | None
+    folder: Path | None
+    wanting: tuple[Pack, ...] = ()
+
+
 class RAGEvaluator:
     """Evaluate retrieval-augmented answers by the metrics of Ascend's RAGEvaluator.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        embeddings: A LangChain `Embeddings` object or an `EmbeddingModel`; the metrics on answers, but for
-            `nv_accuracy`, `faithfulness` and `nv_response_groundedness`, compare vectors.
+        embeddings: A LangChain `Embeddings` object or an `EmbeddingModel`; `answer_correctness`,
+            `answer_relevancy` and `answer_similarity` need it.
         max_concurrency: How many rows are judged at once.
 
     Raises:
@@ -122,15 +133,12 @@ class RAGEvaluator:
             ConfigurationError: Before anything is spent, if an argument is wrong; the message says which.
             AskFailed: If prompts are to be translated, and the model cannot.
         """
-        names, columns, spoken = _checked_names(metrics), checked_columns(dataset), _spoken(language)
-        folder = checked_folder(prompts_path, may_be_new=adapt)
-        if wanting := self._wanting(names, spoken, folder, adapt=adapt):
-            translate(wanting, spoken or "", self._given["model"], folder=folder or "")
-        judges = self._judges(names, spoken, folder, columns)
-        with _progress(len(columns.rows), shown=show_progress) as advance:
-            return RAGResult(
-                evaluate(columns.rows, judges, max_concurrency=self._max_concurrency, on_result=advance)
-            )
+        plan = self._plan(metrics, dataset, language, prompts_path, adapt=adapt)
+        if plan.wanting:
+            translate(plan.wanting, plan.language or "", self._given["model"], folder=plan.folder or "")
+        judges, rows = self._judges(plan), plan.columns.rows
+        with _progress(len(rows), shown=show_progress) as advance:
+            return RAGResult(evaluate(rows, judges, max_concurrency=self._max_concurrency, on_result=advance))
 
     async def aevaluate(
         self,
@@ -143,38 +151,41 @@ class RAGEvaluator:
         show_progress: bool = False,
     ) -> RAGResult:
         """Judge without blocking; otherwise as `evaluate`."""
-        names, columns, spoken = _checked_names(metrics), checked_columns(dataset), _spoken(language)
-        folder = checked_folder(prompts_path, may_be_new=adapt)
-        if wanting := self._wanting(names, spoken, folder, adapt=adapt):
-            await atranslate(wanting, spoken or "", self._given["model"], folder=folder or "")
-        judges = self._judges(names, spoken, folder, columns)
-        with _progress(len(columns.rows), shown=show_progress) as advance:
+        plan = self._plan(metrics, dataset, language, prompts_path, adapt=adapt)
+        if plan.wanting:
+            await atranslate(plan.wanting, plan.language or "", self._given["model"], folder=plan.folder or "")
+        judges, rows = self._judges(plan), plan.columns.rows
+        with _progress(len(rows), shown=show_progress) as advance:
             return RAGResult(
-                await aevaluate(columns.rows, judges, max_concurrency=self._max_concurrency, on_result=advance)
+                await aevaluate(rows, judges, max_concurrency=self._max_concurrency, on_result=advance)
             )
 
-    def _wanting(
-        self, names: Sequence[str], language: Language | None, folder: Path | None, *, adapt: bool
-    ) -> list[Pack]:
-        """List the files of packs that must be translated first, each once."""
-        if not adapt or language is None or language in LANGUAGES:
-            return []
-        if folder is None:
+    def _plan(
+        self, metrics: object, dataset: object, language: object, prompts_path: str | Path | None, *, adapt: bool
+    ) -> _Plan:
+        """Check what was given, and find out what must be translated."""
+        plan = _Plan(
+            names=_checked_names(metrics),
+            columns=checked_columns(dataset),
+            language=_spoken(language),
+            folder=checked_folder(prompts_path, may_be_new=adapt),
+        )
+        if not adapt or plan.language in (None, *LANGUAGES):
+            return plan
+        if plan.folder is None:
             raise ConfigurationError("adapt=True needs prompts_path=..., the folder that prompts are written to")
-        packs = (pack for name in names for pack in _packs(self._judge(name, language="en", prompts=None)))
-        return list({pack.name: pack for pack in packs}.values())
+        english = self._judges(replace(plan, language="en", folder=None))
+        packs = {pack.name: pack for judge in english.values() for pack in _packs(judge)}
+        return replace(plan, wanting=tuple(packs.values()))
 
-    def _judges(
-        self, names: Sequence[str], language: Language | None, folder: Path | None, columns: Columns
-    ) -> dict[str, Judge]:
-        judges = {name: self._judge(name, language=language, prompts=folder) for name in names}
+    def _judges(self, plan: _Plan) -> dict[str, Metric]:
+        judges = {name: self._judge(name, language=plan.language, prompts=plan.folder) for name in plan.names}
         for name, judge in judges.items():
             for need in judge.needs:
-                if not columns.have(need):
-                    raise ConfigurationError(
-                        f"{name} needs the column {need!r}; the dataset has {', '.join(columns.names)}"
-                    )
-        return dict(judges)
+                if not plan.columns.have(need):
+                    told = ", ".join(plan.columns.names)
+                    raise ConfigurationError(f"{name} needs the column {need!r}; the dataset has {told}")
+        return judges
 
     def _judge(self, name: str, *, language: Language | None, prompts: Path | None) -> Metric:
         given = {asked: self._given[asked] for asked in METRICS[name]}

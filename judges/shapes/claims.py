@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
-from judges.asking import Asking, Question, Reply
+from judges.asking import Asking, Question, Reply, all_of
 from judges.sample import Sample
 from judges.shapes.needed import question_in
 
@@ -29,6 +29,21 @@ def claims_in(judge: Asking, sample: Sample, text: str) -> Generator[Any, Any, t
     """
     if not text.strip():
         return ()
-    asked = {"question": question_in(sample)} if sample.question.strip() else {}
-    reply = yield from judge.put(CLAIMS, sample, {**asked, "text": text})
+    return _stripped((yield from judge.put(CLAIMS, sample, _shown(sample, text))))
+
+
+def claims_in_each(judge: Asking, sample: Sample, *texts: str) -> Generator[Any, Any, tuple[tuple[str, ...], ...]]:
+    """Break several texts into their claims at once, with `yield from`; otherwise as `claims_in`."""
+    requests = {one: judge.asking(CLAIMS, sample, _shown(sample, one)) for one in texts if one.strip()}
+    replies = yield from judge.put_all(list(requests.values()))
+    found = dict(zip(requests, map(_stripped, all_of(replies)), strict=True))
+    return tuple(found.get(one, ()) for one in texts)
+
+
+def _shown(sample: Sample, text: str) -> dict[str, JsonValue]:
+    asked: dict[str, JsonValue] = {"question": question_in(sample)} if sample.question.strip() else {}
+    return {**asked, "text": text}
+
+
+def _stripped(reply: Claims) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.strip() for one in reply.claims if one.strip()))

@@ -78,11 +78,6 @@ class _Numbered(Protocol):
     def number(self) -> int: ...
 
 
-class _Listing(Protocol):
-    @property
-    def items(self) -> Sequence[_Numbered]: ...
-
-
 def numbered(texts: Iterable[str], *, called: str) -> list[JsonValue]:
     """Number texts from 1, as objects of `number` and `called`."""
     return [{"number": number, called: text} for number, text in enumerate(texts, 1)]
@@ -92,14 +87,14 @@ def one_each(count: int) -> Check:
     """Check that a list has exactly one item for each number from 1 to `count`."""
 
     def check(reply: Any) -> str | None:
-        return fault_in(reply, count)
+        return fault_in(reply.items, count)
 
     return check
 
 
-def fault_in(reply: _Listing, count: int, *, called: str = "items") -> str | None:
+def fault_in(items: Sequence[_Numbered], count: int, *, called: str = "items") -> str | None:
     """Name what is wrong with the numbers of a list; None if each from 1 to `count` is there once."""
-    found = [one.number for one in reply.items]
+    found = [one.number for one in items]
     known = set(found)
     missing = [str(number) for number in range(1, count + 1) if number not in known]
     if missing:

@@ -14,24 +14,16 @@ from tests.catalogue.scripts import shown
 
 Schema = Mapping[str, Any]
 
-BEST = (
-    "supported",
-    "full",
-    "kept",
-    "safe",
-    "achieved",
-    "tp",
-    "useful",
-    "relevant",
-    "sufficient",
-    "same",
-    "good",
-    "yes",
-)
-"""Words of closed sets that are good, where they are not the first of their set."""
+BEST = ("supported", "full", "kept", "safe", "achieved", "useful", "relevant", "sufficient", "good", "yes")
+"""Words of closed sets that are good, where they are not the first of their set; the first of these counts."""
 
-WORST = ("contradicted", "none", "broken", "missing", "bad", "no")
-"""Words that are bad, where they are not the last of their set."""
+WORST = ("unresolved", "open", "contradicted", "none", "broken", "missing", "bad", "no")
+"""Words that are bad, where they are not the last of their set; the first of these counts."""
+
+FIXED: Mapping[frozenset[str], Mapping[str, object]] = {
+    frozenset({"conversation", "topics"}): {"verdict": False},  # whether a topic was declined
+}
+"""Fields that are neither good nor bad, by the names of the data that is shown."""
 
 UNWANTED = {"noncommittal", "refused", "refusal", "trivial", "toxic", "harmful"}
 """Fields whose yes is bad."""
@@ -80,11 +72,14 @@ class Filling:
     def __init__(self, data: Mapping[str, Any], *, good: bool, language: str) -> None:
         self._lists = {name: numbers for name, one in data.items() if (numbers := numbers_in(one))}
         self._counts = [one for one in data.values() if type(one) is int]
+        self._fixed = FIXED.get(frozenset(data), {})
         self._good = good
         self._words = WORDS[language]
 
     def of(self, schema: Schema, name: str = "") -> Any:
         """Fill a schema; `name` is that of the field."""
+        if name in self._fixed:
+            return self._fixed[name]
         if "anyOf" in schema:
             return self.of(next(one for one in schema["anyOf"] if one.get("type") != "null"), name)
         if "const" in schema:
@@ -124,7 +119,7 @@ class Filling:
     def _choice(self, offered: list[Any]) -> Any:
         if all(isinstance(one, int) for one in offered):
             return max(offered) if self._good else min(offered)
-        known = [one for one in offered if str(one).lower() in (BEST if self._good else WORST)]
+        known = [one for one in (BEST if self._good else WORST) if one in offered]
         return (known or [offered[0] if self._good else offered[-1]])[0]
 
     def _number(self, schema: Schema, name: str) -> int:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import judges
-from judges import ConfigurationError, Helpfulness, JsonValid, Judge, Length, NumericRange, Pattern, Rubric, load
-from judges.testing import ScriptedModel
+from judges import (
+    ConfigurationError,
+    Entry,
+    Helpfulness,
+    JsonValid,
+    Judge,
+    Length,
+    NumericRange,
+    Pattern,
+    Rubric,
+    load,
+)
+from judges.registry import Registry, catalogue, known
+from judges.testing import ScriptedJudge, ScriptedModel
 
 LEVELS = {"1": "no", "2": "yes"}
 
@@ -40,7 +55,7 @@ def test_settings_reach_the_judge() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "told"),
     [
-        ("poetry", {}, "there is no judge 'poetry'; known are helpfulness, json, length"),
+        ("xyzzy", {}, "there is no judge 'xyzzy'; known are alibaba."),
         ("length", {"colour": 1}, "the judge 'length' got an unexpected keyword argument 'colour'"),
         ("rubric", {"model": "a:b"}, "the judge 'rubric' missing 2 required keyword-only arguments"),
         ("helpfulness", {}, "a judge needs a model to ask"),
@@ -71,3 +86,124 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     """A misspelt name fails as in any module."""
     with pytest.raises(AttributeError, match="has no attribute 'Jury'"):
         judges.Jury  # noqa: B018
+
+
+def called(name: str, *aliases: str) -> type[Judge]:
+    """Make a judge's class that is called by these names."""
+
+    class Named(ScriptedJudge):
+        entry = Entry(name=name, aliases=aliases, asks="Is it?", needs=("response",))
+
+        def __init__(self) -> None:
+            super().__init__([])
+
+    return Named
+
+
+def test_a_judge_answers_to_its_name_and_its_aliases() -> None:
+    """Any of them makes the same kind of judge; the list holds each once, by its name, sorted."""
+    b, a = called("b.judge", "b", "BJudge"), called("a.judge")
+    registry = Registry((b, a))
+    assert {type(registry.load(name)) for name in ("b.judge", "b", "BJudge")} == {b}
+    assert list(registry.entries) == ["a.judge", "b.judge"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "name"),
+    [
+        ((called("a"), called("a")), "a"),
+        ((called("a", "x"), called("b", "x")), "x"),
+        ((called("a"), called("b", "a")), "a"),
+        ((called("b", "a"), called("a")), "a"),
+    ],
+)
+def test_two_judges_of_one_name_are_refused(classes: tuple[type[Judge], ...], name: str) -> None:
+    """Names and aliases alike: the error names both classes, so that one can be renamed."""
+    with pytest.raises(ConfigurationError, match=f"called '{name}': .*Named and .*Named; rename one"):
+        Registry(classes)
+
+
+def test_a_judge_may_repeat_its_own_name() -> None:
+    """An alias that is the name, or another alias, does no harm."""
+    assert Registry((called("a", "a", "b", "b"),)).load("b").name == "scripted"
+
+
+def test_what_has_no_entry_is_refused() -> None:
+    """The error says what is wanting."""
+    with pytest.raises(ConfigurationError, match="Length has no entry"):
+        Registry((type("Length", (Judge,), {}),))
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("faithfullness", "faithfulness"),
+        ("ragas.faithfull", "ragas.faithfulness"),
+        ("helpfullness", "helpfulness"),
+        ("Faithfulnes", "Faithfulness"),
+    ],
+)
+def test_a_misspelt_name_is_told_the_right_one(name: str, near: str) -> None:
+    """The error lists what may have been meant, the likeliest first."""
+    with pytest.raises(ConfigurationError, match=re.escape(f"there is no judge {name!r}; did you mean {near}")):
+        load(name, model="a:b")
+
+
+def test_the_catalogue_can_be_listed_again_and_again() -> None:
+    """Loading the judges does not put a module in the place of the function."""
+    assert judges.catalogue() == judges.catalogue() == catalogue()
+
+
+def test_every_name_and_alias_of_the_catalogue_is_its_own() -> None:
+    """No two judges share a name, and each name leads to the judge whose entry lists it."""
+    names = [name for entry in catalogue() for name in (entry.name, *entry.aliases)]
+    assert len(names) == len(set(names))
+    assert [entry.name for entry in catalogue()] == sorted(entry.name for entry in catalogue())
+
+
+@pytest.fixture
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Make a folder in which distributions count as installed."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    known.cache_clear()
+    yield tmp_path
+    known.cache_clear()
+
+
+def install(folder: Path, name: str, code: str) -> None:
+    """Install a distribution that offers one judge."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[selfrefine.judges]\nmine = {name}:Mine\n", encoding="utf-8")
+    (folder / f"{name}.py").write_text(code, encoding="utf-8")
+
+
+MINE = """
+from judges import Entry, Length
+
+class Mine(Length):
+    entry = Entry(name="mine.length", aliases=("my_length",), asks="Short?", needs=("response",))
+"""
+
+
+def test_another_distribution_offers_judges(distribution: Path) -> None:
+    """What it names as an entry point is listed and loaded like the package's own."""
+    install(distribution, "judges_of_mine", MINE)
+    assert "mine.length" in [entry.name for entry in catalogue()]
+    assert load("my_length", at_most=1)(answer="abc").passed is False
+
+
+def test_a_broken_distribution_is_told_of_and_left_out(distribution: Path) -> None:
+    """It costs nobody the other judges."""
+    install(distribution, "judges_that_break", "raise RuntimeError('no')")
+    with pytest.warns(UserWarning, match="judges_that_break:Mine of an installed package cannot be loaded"):
+        names = [entry.name for entry in catalogue()]
+    assert "helpfulness" in names
+
+
+def test_a_distribution_that_takes_a_known_name_is_refused(distribution: Path) -> None:
+    """Which of the two was meant cannot be known."""
+    install(distribution, "judges_that_clash", MINE.replace("my_length", "faithfulness"))
+    with pytest.raises(ConfigurationError, match="two judges are called 'faithfulness'"):
+        catalogue()
