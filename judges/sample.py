@@ -260,8 +260,7 @@ class Sample(BaseModel):
         """What came between the last question and the answer: tool calls and tool results."""
         given = self._given_messages
         since = given[_after_last_question(given) :]
-        ends_with_answer = bool(since) and _speaks(since[-1]) and since[-1].content == self.answer
-        return (*(since[:-1] if ends_with_answer else since), *self.trajectory)
+        return (*_before(self.answer, since), *_before(self.answer, self.trajectory))
 
     @property
     def _given_messages(self) -> Conversation:
@@ -324,6 +323,12 @@ def _read_openai_request(row: dict[str, Any]) -> None:
 
 def _first_given(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return next((name for name in names if row.get(name) is not None), names[0])
+
+
+def _before(answer: str | None, messages: Conversation) -> Conversation:
+    """Leave the answer out where messages end with it."""
+    ends_with_it = bool(messages) and _speaks(messages[-1]) and messages[-1].content == answer
+    return messages[:-1] if ends_with_it else messages
 
 
 def _speaks(message: Message) -> bool:

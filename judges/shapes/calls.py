@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from judges.errors import CannotJudge
 from judges.sample import Sample, ToolCall
-from judges.shapes.exchange import cut
+from judges.shapes.items import cut
 
 
 def made_in(sample: Sample) -> tuple[ToolCall, ...]:

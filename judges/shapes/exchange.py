@@ -47,11 +47,5 @@ def with_numbers(messages: Iterable[Message], *, on: Role) -> list[JsonValue]:
     return shown
 
 
-def cut(text: str, *, most: int = 240) -> str:
-    """Write a text in one line of at most `most` characters, in scripts with and without blanks."""
-    line = " ".join(text[: 4 * most].split())
-    return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 4]} ..."
-
-
 def _speaks(message: Message, role: Role) -> bool:
     return message.role == role and bool(message.content.strip())

@@ -132,5 +132,11 @@ def reasons(verdicts: Iterable[Verdict]) -> str:
 def bullets(texts: Iterable[str], *, most: int = 20, longest: int = 300) -> str:
     """List texts one a line, each cut to `longest` characters; more than `most` are counted."""
     told = list(texts)
-    lines = [f"- {shorten(one, longest, placeholder=' ...')}" for one in told[:most]]
+    lines = [f"- {cut(one, most=longest)}" for one in told[:most]]
     return "\n".join(lines + ([f"- ... (+{len(told) - most})"] if len(told) > most else []))
+
+
+def cut(text: str, *, most: int = 240) -> str:
+    """Write a text in one line of at most `most` characters, in scripts with and without blanks."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 4]} ..."

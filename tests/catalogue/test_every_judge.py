@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from judges import Judge, Sample, Verdict, as_judge
+from judges import Judge, Panel, Sample, Verdict, as_judge
 from judges.asking import Asking
 from judges.metric import Metric
 from judges.prompts import LANGUAGES, language_of, prompt
@@ -50,19 +50,17 @@ CALLS: Mapping[str, str] = {
 }
 """The most calls that a judge may need; one for all other judges that ask a model."""
 
-FIRST = re.compile(r"\[\[examples\]\]")
 ESCAPE = re.compile(r"\\u[0-9a-f]{4}")
+
+
+def said(verdict: Verdict) -> dict[str, Any]:
+    """Give what a verdict says, without what it took."""
+    return verdict.model_dump(exclude={"latency_s", "usage"})
 
 
 def told(verdict: Verdict) -> dict[str, Any]:
     """Give what a verdict says, without how long it took."""
     return verdict.model_dump(exclude={"latency_s"})
-
-
-def bodies(messages: list[BaseMessage]) -> str:
-    """Give the last message's data, as text."""
-    text = next(one.text for one in reversed(messages) if "\n<<<" in one.text)
-    return text[text.index("\n{\n") : text.rindex("\n}\n") + 2]
 
 
 @every
@@ -275,6 +273,20 @@ def test_the_calls_are_those_told(name: str) -> None:
     formula = judge.calls if isinstance(judge, Metric) else ENTRIES[name].calls
     assert verdict.usage.calls == len(model.prompts) == calls_in(formula)
     assert calls_in(formula) <= calls_in(CALLS.get(name, "1" if name in ASKING else "0"))
+
+
+@pytest.mark.parametrize("good", [True, False])
+async def test_all_judges_together_say_what_each_says_alone(good: bool) -> None:  # noqa: FBT001 - pytest gives it
+    """A panel of the whole catalogue, which shares work, changes no verdict, and asks less."""
+    model = FillingModel(good=good)
+    usual = [name for name in ENTRIES if not (name in CASES and (CASES[name].good or CASES[name].bad))]
+    judges = {name: made(name, model) for name in usual if name in ASKING}
+    sample = sample_for("helpfulness", good=good)
+    alone = {name: said(judge(sample)) for name, judge in judges.items()}
+    spent = len(model.prompts)
+    together = await Panel(judges).acall(sample)
+    assert {one.judge: said(one) for one in together.items} == alone
+    assert len(model.prompts) - spent == together.usage.calls < spent
 
 
 @every

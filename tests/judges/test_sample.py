@@ -354,3 +354,11 @@ def test_what_is_no_row_is_refused(given_: object, told: str) -> None:
     """Only a sample, a mapping or keywords can be read."""
     with pytest.raises(BadSample, match=told):
         Sample.read(given_)
+
+
+def test_an_answer_that_ends_the_trajectory_is_told_once() -> None:
+    """A trajectory may end with the answer itself; it is no step, and stands once among the messages."""
+    steps = [("assistant", "Let me look."), ("assistant", "It is 15 C.")]
+    sample = Sample(user_input="How warm is it?", response="It is 15 C.", trajectory=steps)  # type: ignore[arg-type]
+    assert [one.content for one in sample.steps] == ["Let me look."]
+    assert [one.content for one in sample.messages] == ["How warm is it?", "Let me look.", "It is 15 C."]

@@ -29,7 +29,9 @@ def answering(replies: Replies) -> Any:
     return Given()
 
 
-async def reference_score(metric: str, row: Mapping[str, Any], replies: Replies | None = None, **settings: Any) -> float:
+async def reference_score(
+    metric: str, row: Mapping[str, Any], replies: Replies | None = None, **settings: Any
+) -> float:
     """Score a row with a metric of ragas, by the name of its class."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -37,8 +39,7 @@ async def reference_score(metric: str, row: Mapping[str, Any], replies: Replies 
         from ragas.dataset_schema import MultiTurnSample, SingleTurnSample  # noqa: PLC0415
 
         made = getattr(reference, metric)(**settings)
-        if replies is not None:
-            made.llm = answering(replies)
+        made.llm = answering(replies)
         if isinstance(row.get("user_input"), list):
             return float(await made.multi_turn_ascore(MultiTurnSample(**row)))
         return float(await made.single_turn_ascore(SingleTurnSample(**row)))

@@ -10,8 +10,8 @@ from pydantic import JsonValue
 from judges.asking import Asking, ModelSettings, Question
 from judges.requests import Deliberation
 from judges.sample import Conversation, Role, Sample
-from judges.shapes.exchange import cut, exchange_in, turns_of, with_numbers
-from judges.shapes.items import YesNos, bullets, one_each, reasons, share
+from judges.shapes.exchange import exchange_in, turns_of, with_numbers
+from judges.shapes.items import YesNos, bullets, cut, one_each, reasons, share
 from judges.verdict import Verdict
 
 
