@@ -21,7 +21,7 @@ from judges.shapes.one_question import finding, worded
 from judges.verdict import Unscored, Usage, Verdict
 
 Against = Literal["rival", "reference"]
-Outcome = Literal["win", "tie", "loss"]
+Winner = Literal["a", "b", "tie"]
 
 CHOICES = ("first", "second", "tie")
 """What the model chooses from in one order."""
@@ -29,8 +29,8 @@ CHOICES = ("first", "second", "tie")
 _ORDERS = (("answer first", "first"), ("rival first", "second"))
 """What each order is called, and where the answer stands in it."""
 
-_OUTCOMES: Mapping[float, Outcome] = {1.0: "win", 0.5: "tie", 0.0: "loss"}
-_WINNERS: Mapping[Outcome, Literal["a", "b", "tie"]] = {"win": "a", "tie": "tie", "loss": "b"}
+_OUTCOMES: Mapping[float, Literal["win", "tie", "loss"]] = {1.0: "win", 0.5: "tie", 0.0: "loss"}
+_WINNERS: Mapping[float, Winner] = {1.0: "a", 0.5: "tie", 0.0: "b"}
 
 
 class Preference(BaseModel):
@@ -48,7 +48,7 @@ class Preference(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    winner: Literal["a", "b", "tie"] | None
+    winner: Winner | None
     consistent: bool = False
     rationales: tuple[str, str] = ("", "")
     feedback: str = ""
@@ -59,27 +59,23 @@ class Preference(BaseModel):
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
         """Read the verdict of a `Pairwise` on the first answer as a preference between the two."""
-        told = {"detail": verdict.detail, "unscored": verdict.unscored, "usage": verdict.usage}
-        if len(verdict.items) != len(_ORDERS):
-            return cls(winner=None, **told)
-        one, other = verdict.items
-        rationales = one.rationale, other.rationale
-        if verdict.unscored is not None:
-            return cls(winner=None, rationales=rationales, **told)
-        agreed = one.score == other.score
+        one, other = verdict.items or (Verdict.without_score("judge_failed"),) * 2
+        agreed = verdict.score is not None and one.score == other.score
         return cls(
-            winner=_WINNERS[_OUTCOMES[verdict.score or 0.0]],
+            winner=None if verdict.score is None else _WINNERS[verdict.score],
             consistent=agreed,
-            rationales=rationales,
-            feedback=_merged(verdict.items) if agreed else "",
-            **told,
+            rationales=(one.rationale, other.rationale),
+            feedback=_merged((one, other)) if agreed else "",
+            detail=verdict.detail,
+            unscored=verdict.unscored,
+            usage=verdict.usage,
         )
 
 
 class Pairwise(Asking):
     """Judge whether an answer is better than a rival, in both orders, so that being shown first earns nothing.
 
-    Two calls, at once: one shows the answer first, one the rival. Both must prefer the same answer, or it is a tie,
+    Two calls, at once: one shows the answer first, one the rival. Both must prefer the same one, or it is a tie,
     and `detail` says how they differ. A win scores 1, a tie 0.5, a loss 0; by default a tie passes, and with
     `threshold=1` the rival must be beaten. If one of the orders fails, the verdict is unscored. `items` holds both
     orders: the choice as made (`"first"`, `"second"`, `"tie"`), the reasons, and the advice to the worse answer.

@@ -52,6 +52,7 @@ CASES: Mapping[str, Case] = {
     "json": Case(good={"response": '{"a": 1}'}, bad={"response": "no"}),
     "length": Case({"at_most": 200}, bad={"response": "x" * 201}),
     "numeric_range": Case({"at_least": 10, "at_most": 2000}, bad={"response": "5"}),
+    "pairwise": Case({"threshold": 1}),
     "pattern": Case({"required": "1889"}),
     "rubric": Case({"criteria": CRITERION, "levels": LEVELS}),
     "databricks.custom": Case({"criteria": CRITERION}),
@@ -141,6 +142,7 @@ def sample_for(name: str, *, good: bool = True, language: str = "en") -> dict[st
         "rubrics": {"1": "bad", "2": "poor", "3": "fair", "4": "good"},
         "reference_tool_calls": [{"name": "search", "args": {"place": "tower"}}],
         "reference_topics": texts["topics"],
+        "rival": texts["bad"] if good else texts["good"],
     }
     return {**fields, **(case.good if good else {**case.good, **case.bad})}
 

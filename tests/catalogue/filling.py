@@ -22,6 +22,7 @@ WORST = ("unresolved", "open", "contradicted", "none", "broken", "missing", "bad
 
 FIXED: Mapping[frozenset[str], Mapping[str, object]] = {
     frozenset({"conversation", "topics"}): {"verdict": False},  # whether a topic was declined
+    frozenset({"context", "reference_claims", "answer_claims"}): {"verdict": True},  # whether noise says so, too
 }
 """Fields that are neither good nor bad, by the names of the data that is shown."""
 
@@ -73,6 +74,8 @@ class Filling:
         self._lists = {name: numbers for name, one in data.items() if (numbers := numbers_in(one))}
         self._counts = [one for one in data.values() if type(one) is int]
         self._fixed = FIXED.get(frozenset(data), {})
+        self._is_bad = BAD in str(data)
+        self._first = str(data.get("first"))
         self._good = good
         self._words = WORDS[language]
 
@@ -104,7 +107,7 @@ class Filling:
         if items.get("type") == "integer":
             return list(self._numbers(name)) if self._good else []
         if items.get("type") == "string" and "enum" not in items:
-            return [one if self._good else f"{one} {BAD}" for one in self._words[:2]]
+            return [f"{one} {BAD}" if self._is_bad else one for one in self._words[:2]]
         return [self.of(items)]
 
     def _numbers(self, name: str) -> list[int]:
@@ -119,6 +122,8 @@ class Filling:
     def _choice(self, offered: list[Any]) -> Any:
         if all(isinstance(one, int) for one in offered):
             return max(offered) if self._good else min(offered)
+        if {"first", "second"} <= set(offered):
+            return "second" if BAD in self._first else "first"
         known = [one for one in (BEST if self._good else WORST) if one in offered]
         return (known or [offered[0] if self._good else offered[-1]])[0]
 

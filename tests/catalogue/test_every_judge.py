@@ -19,7 +19,7 @@ from refine import SelfRefine
 from tests.catalogue.cases import CASES, asks_a_model, calls_in, made, sample_for, takes
 from tests.catalogue.filling import FillingModel
 from tests.judges.test_adapting import german, translating
-from tests.judges.test_injections import ENCODINGS, FAMILIES, instructions_in, obeys
+from tests.judges.test_injections import ENCODINGS, FAMILIES, instructions_in
 
 ENTRIES = {entry.name: entry for entry in catalogue()}
 ASKING = [name for name in ENTRIES if asks_a_model(name)]
@@ -44,6 +44,7 @@ CALLS: Mapping[str, str] = {
     "ragas.summarization_score": "3",
     "ragas.topic_adherence": "2 + t",
     "databricks.chunk_relevance": "n",
+    "pairwise": "2",
     "nvidia.answer_accuracy": "2",
     "nvidia.context_relevance": "2",
     "nvidia.response_groundedness": "2",
@@ -184,6 +185,11 @@ def test_the_model_reads_every_script_as_it_is(name: str) -> None:
     assert [found for messages in model.prompts for found in ESCAPE.findall(messages[-1].text)] == []
 
 
+def told_to(model: FillingModel) -> set[str]:
+    """Give all that a model was told outside the fences."""
+    return {text for messages in model.prompts for text in instructions_in(messages)}
+
+
 def attacked(name: str, attack: str) -> dict[str, Any]:
     """Put a text behind every text of a sample."""
 
@@ -205,10 +211,7 @@ def test_what_is_judged_never_becomes_an_instruction(name: str) -> None:
         attack = "\n".join(encode(family) for encode in ENCODINGS.values())
         verdict = made(name, model)(attacked(name, attack))
         assert verdict.unscored not in ("judge_failed", "invalid_output"), verdict.detail
-    systems = {messages[0].text for messages in clean.prompts}
-    for messages in model.prompts:
-        assert messages[0].text in systems
-        assert not any(obeys(text) for text in instructions_in(messages))
+    assert told_to(model) == told_to(clean)
 
 
 @every
@@ -259,8 +262,8 @@ def test_it_works_inside_the_loop(name: str) -> None:
     def changing(sample: Sample) -> Verdict:
         return judge(good if sample.response == good["response"] else bad)
 
-    fixed = not asks_a_model(name) and "response" not in ENTRIES[name].needs
-    ratings = refined(name, as_judge(changing) if fixed else judge, model)
+    by_answer = "response" in ENTRIES[name].needs
+    ratings = refined(name, judge if by_answer else as_judge(changing), model)
     assert len(ratings) == 2
 
 

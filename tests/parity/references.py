@@ -29,9 +29,7 @@ def answering(replies: Replies) -> Any:
     return Given()
 
 
-async def reference_score(
-    metric: str, row: Mapping[str, Any], replies: Replies | None = None, **settings: Any
-) -> float:
+async def reference_score(metric: str, row: Mapping[str, Any], replies: Replies, **settings: Any) -> float:
     """Score a row with a metric of ragas, by the name of its class."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
