@@ -83,7 +83,8 @@ def rank(
     wins 1 / (1 + 10 ** (-d / 400)) of the games, ties shared.
 
     The intervals are percentiles over resampled games, each taken for independent of the others. They tell how
-    sure the order is among these systems and these questions, and nothing of the judge's own leanings.
+    sure the order is among these systems and these questions, and nothing of the judge's own leanings. Where all
+    games end alike, so do all that are resampled: an interval without width calls for more questions.
 
     Args:
         outcomes: Games as `(system, system, winner)`, or what `compare` gave, with the names told there.

@@ -132,6 +132,7 @@ def test_more_games_make_surer() -> None:
     assert (few[1] - few[0]) / (many[1] - many[0]) == pytest.approx(2, rel=0.15)
 
 
+LINKS: list[Game] = [("a", "b", "tie"), ("b", "c", "tie"), ("c", "d", "tie")]
 names = st.sampled_from("abcd")
 winners: st.SearchStrategy[Winner] = st.sampled_from(["a", "b", "tie"])
 
@@ -140,7 +141,7 @@ winners: st.SearchStrategy[Winner] = st.sampled_from(["a", "b", "tie"])
 @given(st.lists(st.tuples(names, names, winners), min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_neither_order_nor_side_matters(drawn_games: list[Game], chance: random.Random) -> None:
     """The same games, shuffled and some told the other way round, give the very same ranking and intervals."""
-    games = [("a", "b", "tie"), ("b", "c", "tie"), ("c", "d", "tie"), *drawn_games]
+    games = [*LINKS, *drawn_games]
     assume(all(a != b for a, b, _ in games))
     told = [(b, a, OTHER[winner]) if chance.random() < 0.5 else (a, b, winner) for a, b, winner in games]
     chance.shuffle(told)
@@ -151,7 +152,7 @@ def test_neither_order_nor_side_matters(drawn_games: list[Game], chance: random.
 @given(st.lists(st.tuples(names, names, winners), min_size=1, max_size=30))
 def test_a_mirrored_world_has_mirrored_ratings(drawn_games: list[Game]) -> None:
     """If every winner had lost, the ratings would lie on the other side of 1000."""
-    games = [("a", "b", "tie"), ("b", "c", "tie"), ("c", "d", "tie"), *drawn_games]
+    games = [*LINKS, *drawn_games]
     assume(all(a != b for a, b, _ in games))
     found = ratings_of(rank(games, bootstrap=2))
     mirrored = ratings_of(rank([(a, b, OTHER[winner]) for a, b, winner in games], bootstrap=2))
@@ -189,7 +190,7 @@ def test_a_system_that_always_wins_has_a_finite_rating() -> None:
 
 def test_systems_that_never_met_are_ranked_by_those_between() -> None:
     """If x beats y and y beats z, x stands above z."""
-    games = [*duel(8, losses=2), *[("y", "z", OTHER[OTHER[winner]]) for _, _, winner in duel(8, losses=2)]]
+    games = [*duel(8, losses=2), *[("y", "z", winner) for _, _, winner in duel(8, losses=2)]]
     ranking = rank(games)
     assert [one.name for one in ranking.systems] == ["x", "y", "z"]
     x, y, z = (one.rating for one in ranking.systems)
