@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from judges.models import JudgeModel
     from judges.models.breaker import Breaker
     from judges.models.cache import cached
+    from judges.models.embeddings import OpenAICompatibleEmbeddings
+    from judges.models.hhem import HHEM
     from judges.models.langchain import chat_model
     from judges.models.limiter import Limiter, limited
+    from judges.models.minilm import MiniLM
     from judges.models.openai import OpenAICompatible
     from judges.models.speaking import speaking
     from judges.models.store import Cache
+    from judges.pairwise import Pairwise, Preference
     from judges.panel import Cascade, Panel, Repeat
     from judges.prices import known_prices
     from judges.registry import catalogue, load
@@ -45,6 +49,7 @@ _HOMES = {
     "ConfigurationError": "errors",
     "Entry": "entry",
     "Explanation": "entry",
+    "HHEM": "models.hhem",
     "Helpfulness": "rubric",
     "JsonValid": "checks",
     "Judge": "judge",
@@ -53,11 +58,15 @@ _HOMES = {
     "Length": "checks",
     "Limiter": "models.limiter",
     "Message": "sample",
+    "MiniLM": "models.minilm",
     "ModelRequestError": "errors",
     "NumericRange": "checks",
     "OpenAICompatible": "models.openai",
+    "OpenAICompatibleEmbeddings": "models.embeddings",
+    "Pairwise": "pairwise",
     "Panel": "panel",
     "Pattern": "checks",
+    "Preference": "pairwise",
     "Price": "allowance",
     "Repeat": "panel",
     "Rubric": "rubric",
@@ -79,6 +88,7 @@ _HOMES = {
 """Where each public name lives: loaded when first used, so that a command line answers at once."""
 
 __all__ = [
+    "HHEM",
     "AskFailed",
     "BadSample",
     "Breaker",
@@ -96,11 +106,15 @@ __all__ = [
     "Length",
     "Limiter",
     "Message",
+    "MiniLM",
     "ModelRequestError",
     "NumericRange",
     "OpenAICompatible",
+    "OpenAICompatibleEmbeddings",
+    "Pairwise",
     "Panel",
     "Pattern",
+    "Preference",
     "Price",
     "Repeat",
     "Rubric",

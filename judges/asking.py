@@ -186,7 +186,7 @@ class Asking(Metric):
 
     def _speak(self, language: Language, folder: Path) -> None:
         self._language, self._folder = language, folder
-        self._phrases = self._packs(self.pack) if self.pack else {}
+        self._phrases = self._read_phrases()
         self._prepare()
 
     def _prepare(self) -> None:

@@ -26,6 +26,8 @@ class Settings(TypedDict, total=False):
         threshold: Score from which the verdict passes, 0 to 1; 0.5 unless given.
         language: Language of prompts and feedback; None takes the one of the question.
         prompts: Folder of packs that override the packaged ones, laid out like them (`zh/faithfulness.toml`).
+
+    A judge that says yes or no passes as it says, whatever the threshold.
     """
 
     name: str
@@ -74,7 +76,7 @@ class Metric(Judge):
         self.threshold = threshold
         self._language = language
         self._folder = None if prompts is None else Path(prompts)
-        self._phrases = self._packs(self.pack) if self.pack else {}
+        self._phrases = self._read_phrases()
 
     @property
     def compat(self) -> bool:
@@ -115,11 +117,26 @@ class Metric(Judge):
         """Give a verdict for a score from 0 to 1, which passes at the judge's threshold."""
         return Verdict.scored(score, threshold=self.threshold, value=value, **told)
 
+    def _read_phrases(self) -> Mapping[Language, Prompt]:
+        """Read the pack's phrases, and for a judge of the retriever the note that no rewrite can help."""
+        if not self.pack:
+            return {}
+        phrases = self._packs(self.pack)
+        if self.entry.subject != "retriever":
+            return phrases
+        notes = prompts_of("retriever")
+        return {
+            language: text.model_copy(
+                update={"feedback": {**notes.get(language, notes["en"]).feedback, **text.feedback}}
+            )
+            for language, text in phrases.items()
+        }
+
     def _packs(self, name: str) -> Mapping[Language, Prompt]:
         packs = prompts_of(name, folder=self._folder)
         if self._language is not None and self._language not in packs:
             raise ConfigurationError(
-                f"{self.name!r} has no {self._language}/{name}.toml; known are {', '.join(packs)}. Write a pack "
-                f"with judge.adapt({self._language!r}, model, folder=...) and give its folder as prompts=..."
+                f"{self.name!r} has no {self._language}/{name}.toml; known are {', '.join(packs)}. Write one "
+                f"(a judge that asks a model has adapt(...) for it), and give its folder as prompts=..."
             )
         return packs

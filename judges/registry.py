@@ -107,9 +107,9 @@ def _offered() -> Iterator[Callable[..., Judge]]:
 
 def _own() -> list[Callable[..., Judge]]:
     """Find the classes of the package that have an entry of their own."""
-    package = import_module("judges.catalogue")
-    names = [one.name for one in walk_packages(package.__path__, "judges.catalogue.")]
-    modules = [import_module(name) for name in ("judges.checks", "judges.rubric", *names)]
+    package = import_module("judges.sources")
+    names = [one.name for one in walk_packages(package.__path__, "judges.sources.")]
+    modules = [import_module(name) for name in ("judges.checks", "judges.pairwise", "judges.rubric", *names)]
     return [
         thing
         for module in modules

@@ -10,12 +10,12 @@ from typing import TextIO
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from judges.catalogue.pairwise import CHOICES, Pairwise
 from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.offline.figures import spearman, wilson
 from judges.offline.results import Evaluation, Row
 from judges.offline.workers import Given, aevaluate, evaluate
+from judges.pairwise import CHOICES, Pairwise
 from judges.sample import Sample, field_named
 from judges.verdict import Usage, Verdict
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from judges.catalogue.pairwise import Winner
 from judges.errors import ConfigurationError
 from judges.offline.comparison import Comparison
 from judges.offline.strengths import Points, resampled, strengths
+from judges.pairwise import Winner
 
 Game = tuple[str, str, Winner]
 """Two systems, and which of them won: `"a"` the first, `"b"` the second, or `"tie"`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judges.metric import Metric
-from judges.prompts import LANGUAGES, prompt
 from judges.sample import Sample
 
 EPSILON = 1e-10
@@ -14,8 +13,7 @@ EPSILON = 1e-10
 
 def for_retriever(judge: Metric, sample: Sample, advice: str = "") -> str:
     """Address feedback to the retriever: it says that no rewrite of the answer can mend what is missing."""
-    spoken = judge.spoken(sample)
-    note = prompt("retriever", spoken if spoken in LANGUAGES else "en").said("note")
+    note = judge.say("note", sample)
     return f"{note}\n{advice}" if advice else note
 
 

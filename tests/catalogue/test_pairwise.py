@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from judges import ConfigurationError, load
 from judges.allowance import Allowance, within
-from judges.catalogue.pairwise import Pairwise, Preference
+from judges.pairwise import Pairwise, Preference
 from judges.prompts import prompt
 from judges.testing import ScriptedModel
 from refine import SelfRefine

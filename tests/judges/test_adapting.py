@@ -16,9 +16,9 @@ from langchain_core.messages import BaseMessage
 
 import judges
 from judges import AskFailed, ConfigurationError, Helpfulness, Rubric, load
-from judges.catalogue.ragas.faithfulness import Faithfulness
 from judges.pack_files import written
 from judges.prompts import Example, Prompt, prompt
+from judges.sources.ragas.faithfulness import Faithfulness
 from judges.testing import ScriptedModel
 
 PACKS = Path(judges.__file__).parent / "packs"

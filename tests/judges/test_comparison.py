@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges import BadSample, ConfigurationError, Repeat, Sample
-from judges.catalogue.pairwise import Pairwise
 from judges.offline import Row, evaluate
 from judges.offline.comparison import Comparison, acompare, compare
 from judges.offline.figures import spearman, wilson
 from judges.offline.pairing import paired
+from judges.pairwise import Pairwise
 from judges.testing import ScriptedModel
 from tests.catalogue.scripts import Shown, asked, replying
 

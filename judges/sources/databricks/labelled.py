@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from pydantic import JsonValue
 
-from judges.catalogue.databricks.built_in import BuiltIn
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.sources.databricks.built_in import BuiltIn
 
 
 class Labelled(BuiltIn):

@@ -13,10 +13,11 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, claims_in
-from judges.shapes.items import Supports, bullets, numbered, one_each, reasons, share, standing
+from judges.shapes.items import bullets, numbered, one_each, reasons, share, standing
 from judges.shapes.needed import contexts_in, question_in, reference_in
 from judges.shapes.retrieval import for_retriever
 from judges.shapes.sentences import sentences
+from judges.shapes.support import SUPPORT
 from judges.verdict import Verdict
 
 
@@ -36,7 +37,6 @@ class Attributions(Reply):
     )
 
 
-SUPPORT: Question[Supports] = Question(prompt="support", reply=Supports, shared=True)
 ATTRIBUTED: Question[Attributions] = Question(prompt="context_recall", reply=Attributions, shared=True)
 
 

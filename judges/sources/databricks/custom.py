@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Unpack
 from pydantic import JsonValue, ValidationError
 
 from judges.asking import Asking, ModelSettings, Question
-from judges.catalogue.databricks.columns import checked_columns, column, needed_for, variables_in, with_names
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError
 from judges.models.writing import worked
@@ -18,6 +17,7 @@ from judges.requests import Ask, Deliberation, Worked
 from judges.rubric import Example
 from judges.sample import Sample
 from judges.shapes.one_question import FINEST, finding, material, worded
+from judges.sources.databricks.columns import checked_columns, column, needed_for, variables_in, with_names
 
 Answer = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
 """The kind of reply wanted: `bool`, labels, labels with their scores, or the ends of a range of whole numbers."""

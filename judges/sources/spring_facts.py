@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Unpack
 from pydantic import JsonValue
 
 from judges.asking import Asking, ModelSettings, Question
-from judges.catalogue.ragas.faithfulness import SUPPORT
 from judges.entry import Entry
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -16,6 +15,7 @@ from judges.shapes.items import bullets, numbered, one_each, reasons, share, sta
 from judges.shapes.needed import answer_in, contexts_in
 from judges.shapes.one_question import Remark, in_words
 from judges.shapes.sentences import sentences
+from judges.shapes.support import SUPPORT
 from judges.verdict import Verdict
 
 WHOLE: Question[Remark] = in_words("fact_checking")

@@ -10,13 +10,13 @@ from typing import ClassVar, Literal, Unpack
 from pydantic import Field, JsonValue
 
 from judges.asking import ModelSettings, Question, Reply
-from judges.catalogue.databricks.built_in import BuiltIn, question_of, strict
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import bullets, numbered, one_each, reasons, share
 from judges.shapes.needed import answer_in
+from judges.sources.databricks.built_in import BuiltIn, question_of, strict
 from judges.verdict import Verdict
 
 Rules = str | Sequence[str] | Mapping[str, str | Sequence[str]]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar, Unpack
 
 from judges.asking import ModelSettings, Question
-from judges.catalogue.databricks.built_in import BuiltIn, facts_of, question_of, strict
 from judges.entry import Entry
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import Supports, numbered, reasons, share
 from judges.shapes.needed import answer_in
+from judges.sources.databricks.built_in import BuiltIn, facts_of, question_of, strict
 
 
 class Correctness(BuiltIn):

@@ -9,11 +9,11 @@ from typing import ClassVar
 from pydantic import JsonValue
 
 from judges.asking import Question
-from judges.catalogue.databricks.labelled import Labelled
 from judges.entry import Entry
 from judges.sample import Sample
 from judges.shapes.needed import answer_in
 from judges.shapes.one_question import finding
+from judges.sources.databricks.labelled import Labelled
 
 _HARMS = ("hate", "harassment", "incitement", "illegal", "severe_harm")
 _LABELS: Mapping[str, float] = MappingProxyType({"safe": 1.0, **dict.fromkeys(_HARMS, 0.0)})

@@ -14,8 +14,6 @@ from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, claims_in
 from judges.shapes.items import (
-    Marks,
-    Supports,
     bullets,
     numbered,
     one_each,
@@ -25,10 +23,8 @@ from judges.shapes.items import (
     yes_or_no,
 )
 from judges.shapes.needed import answer_in, contexts_in
+from judges.shapes.support import MARKED, SUPPORT
 from judges.verdict import Verdict
-
-SUPPORT: Question[Supports] = Question(prompt="support", reply=Supports, shared=True)
-MARKED: Question[Marks] = Question(prompt="support", reply=Marks, written=(Supports, Marks.like), shared=True)
 
 
 class Faithfulness(Asking):

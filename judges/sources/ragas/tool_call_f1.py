@@ -7,13 +7,13 @@ from typing import ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.catalogue.ragas.tool_call_accuracy import ToolCalls, calls_in
 from judges.entry import Entry
 from judges.errors import ConfigurationError
 from judges.metric import Settings
 from judges.requests import Deliberation
 from judges.sample import Sample, ToolCall
 from judges.shapes.alignment import Comparison
+from judges.sources.ragas.tool_call_accuracy import ToolCalls, calls_in
 
 
 class ToolCallF1(ToolCalls):

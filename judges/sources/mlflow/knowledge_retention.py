@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from judges.catalogue.mlflow.turns import Turns
 from judges.entry import Entry
+from judges.sources.mlflow.turns import Turns
 from judges.verdict import Verdict
 
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Unpack
 from pydantic import Field, JsonValue
 
 from judges.asking import ModelSettings, Question, Reply
-from judges.catalogue.spring import agreement
 from judges.entry import Entry
 from judges.sample import Sample
 from judges.shapes.needed import answer_in, contexts_in, question_in, reference_in
 from judges.shapes.one_question import OneQuestion, YesOrNo
+from judges.sources.spring import agreement
 from judges.verdict import Verdict, rating_of
 
 

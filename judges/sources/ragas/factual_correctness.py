@@ -16,12 +16,10 @@ from judges.shapes.claims import CLAIMS, claims_in_each
 from judges.shapes.f_score import checked_beta, f_score
 from judges.shapes.items import Marks, Supports, bullets, numbered, one_each, reasons, share, standing, yes_or_no
 from judges.shapes.needed import answer_in, reference_in
+from judges.shapes.support import MARKED, SUPPORT
 from judges.verdict import Verdict
 
 FactualMode = Literal["f1", "precision", "recall"]
-
-SUPPORT: Question[Supports] = Question(prompt="support", reply=Supports, shared=True)
-MARKED: Question[Marks] = Question(prompt="support", reply=Marks, written=(Supports, Marks.like), shared=True)
 
 
 class FactualCorrectness(Asking):

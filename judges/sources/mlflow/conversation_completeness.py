@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from judges.asking import Reply
-from judges.catalogue.mlflow.turns import Turns
 from judges.entry import Entry
 from judges.sample import Role, Sample
+from judges.sources.mlflow.turns import Turns
 from judges.verdict import Verdict
 
 

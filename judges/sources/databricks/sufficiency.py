@@ -7,13 +7,13 @@ from typing import ClassVar, Unpack
 from pydantic import JsonValue
 
 from judges.asking import ModelSettings, Question
-from judges.catalogue.databricks.built_in import BuiltIn, facts_of, strict
 from judges.entry import Entry
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import Supports, numbered, reasons, share
 from judges.shapes.needed import contexts_in, question_in
 from judges.shapes.retrieval import for_retriever
+from judges.sources.databricks.built_in import BuiltIn, facts_of, strict
 
 
 class ContextSufficiency(BuiltIn):

@@ -8,11 +8,11 @@ from typing import ClassVar, Unpack
 from pydantic import JsonValue
 
 from judges.asking import ModelSettings
-from judges.catalogue.mlflow.turns import Turns
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.sample import Conversation, Sample
 from judges.shapes.exchange import with_numbers
+from judges.sources.mlflow.turns import Turns
 
 
 class RoleAdherence(Turns):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from judges.catalogue.ragas.id_based import IDBasedContextRecall
 from judges.entry import Entry
+from judges.sources.ragas.id_based import IDBasedContextRecall
 
 
 class DocumentRecall(IDBasedContextRecall):

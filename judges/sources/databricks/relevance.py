@@ -9,11 +9,11 @@ from typing import ClassVar
 from pydantic import JsonValue
 
 from judges.asking import Question
-from judges.catalogue.databricks.labelled import Labelled
 from judges.entry import Entry
 from judges.sample import Sample
 from judges.shapes.needed import answer_in, question_in
 from judges.shapes.one_question import finding
+from judges.sources.databricks.labelled import Labelled
 
 _LABELS: Mapping[str, float] = MappingProxyType({"none": 0.0, "partial": 0.5, "full": 1.0})
 

@@ -14,8 +14,9 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.requests import Ask, Deliberation
 from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, claims_in_each
-from judges.shapes.items import Marks, Supports, YesNo, bullets, fault_in, numbered, one_each
+from judges.shapes.items import YesNo, bullets, fault_in, numbered, one_each
 from judges.shapes.needed import answer_in, contexts_in, reference_in
+from judges.shapes.support import MARKED, SUPPORT
 from judges.verdict import Verdict
 
 Mode = Literal["relevant", "irrelevant", "hallucination"]
@@ -34,8 +35,6 @@ class Matrix(Reply):
 
 
 MATRIX: Question[Matrix] = Question(prompt="noise_sensitivity", reply=Matrix, shared=True)
-SUPPORT: Question[Supports] = Question(prompt="support", reply=Supports, shared=True)
-MARKED: Question[Marks] = Question(prompt="support", reply=Marks, written=(Supports, Marks.like), shared=True)
 
 
 @dataclass(frozen=True)
