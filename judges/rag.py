@@ -109,11 +109,11 @@ class RAGEvaluator:
         self,
         metrics: Sequence[str],
         dataset: Mapping[str, Sequence[object]],
-        *,
         language: str | None = None,
         prompts_path: str | Path | None = None,
+        show_progress: bool = False,  # noqa: FBT001, FBT002 - the order of the reference's arguments
+        *,
         adapt: bool = False,
-        show_progress: bool = False,
     ) -> RAGResult:
         """Judge every row by every metric.
 
@@ -144,11 +144,11 @@ class RAGEvaluator:
         self,
         metrics: Sequence[str],
         dataset: Mapping[str, Sequence[object]],
-        *,
         language: str | None = None,
         prompts_path: str | Path | None = None,
+        show_progress: bool = False,  # noqa: FBT001, FBT002 - the order of the reference's arguments
+        *,
         adapt: bool = False,
-        show_progress: bool = False,
     ) -> RAGResult:
         """Judge without blocking; otherwise as `evaluate`."""
         plan = self._plan(metrics, dataset, language, prompts_path, adapt=adapt)

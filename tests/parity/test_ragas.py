@@ -203,6 +203,25 @@ def noise_sensitivity(draw: random.Random) -> Trial:
     return Trial(single(retrieved_contexts=named("context", wanted)), ours, theirs)
 
 
+def summarization_score(draw: random.Random) -> Trial:
+    """Draw answers to questions about a source, and the length of both texts."""
+    answers = [draw.choice(["1", "0", "1", "yes"]) for _ in range(draw.randint(1, 8))]
+    source, summary = ("x" * draw.randint(1, 300) for _ in range(2))
+    replies = {
+        "ExtractedKeyphrases": {"keyphrases": ["k"]},
+        "QuestionsGenerated": {"questions": named("question", answers)},
+        "AnswersGenerated": {"answers": answers},
+    }
+
+    def ours(data: Shown) -> Mapping[str, Any]:
+        if "summary" in data:
+            return replies["AnswersGenerated"]
+        return replies["QuestionsGenerated" if "keyphrases" in data else "ExtractedKeyphrases"]
+
+    row = {"response": summary, "reference_contexts": [source]}
+    return Trial(row, ours, lambda schema, prompt: replies[schema])
+
+
 JUDGES: Mapping[str, tuple[str, Callable[[random.Random], Trial], Mapping[str, Any]]] = {
     "faithfulness": ("Faithfulness", faithfulness, {}),
     "context_precision": ("LLMContextPrecisionWithReference", context_precision, {}),
@@ -215,6 +234,7 @@ JUDGES: Mapping[str, tuple[str, Callable[[random.Random], Trial], Mapping[str, A
     "context_entity_recall": ("ContextEntityRecall", context_entity_recall, {}),
     "noise_sensitivity-relevant": ("NoiseSensitivity", noise_sensitivity, {"mode": "relevant"}),
     "noise_sensitivity-irrelevant": ("NoiseSensitivity", noise_sensitivity, {"mode": "irrelevant"}),
+    "summarization_score": ("SummarizationScore", summarization_score, {}),
     "topic_adherence-f1": ("TopicAdherenceScore", topic_adherence, {"mode": "f1"}),
     "topic_adherence-precision": ("TopicAdherenceScore", topic_adherence, {"mode": "precision"}),
     "topic_adherence-recall": ("TopicAdherenceScore", topic_adherence, {"mode": "recall"}),
