@@ -48,12 +48,11 @@ def _searched(entry: Entry) -> str:
 
 def _table(entries: Sequence[Entry]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
-    table.add_column("judge", overflow="fold", style="cyan")
-    table.add_column("asks")
-    table.add_column("needs", overflow="fold")
-    table.add_column("calls", overflow="fold")
+    table.add_column("judge", no_wrap=True, style="cyan")
+    table.add_column("asks", ratio=1)
+    table.add_column("calls", max_width=12)
     for one in entries:
-        table.add_row(one.name, Text(one.asks), ", ".join(one.needs), one.calls)
+        table.add_row(one.name, Text(one.asks), one.calls)
     return table
 
 
