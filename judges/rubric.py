@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -86,7 +86,11 @@ class Rubric(Asking):
         self._gate = gate
         self._instructions = instructions
         self._criteria = criteria
-        self._question: Question[Any] = Question(prompt=self._prompt_name, reply=_reply_schema(self._scale))
+        self._question: Question[Any] = Question(
+            prompt=self._prompt_name,
+            reply=_reply_schema(self._scale),
+            written=(_Worked, partial(_on_scale, self._scale)),
+        )
         self._own_examples = None if examples is None else self._written(examples)
         super().__init__(
             model,
@@ -119,7 +123,7 @@ class Rubric(Asking):
     def _written(self, examples: Iterable[Example]) -> tuple[Worked, ...]:
         try:
             return tuple(
-                worked(evidence(Sample.read(sample)), self._question.model_reply(reply))
+                worked(evidence(Sample.read(sample)), self._question.reply.model_validate(reply))
                 for sample, reply in examples
             )
         except BadSample as error:
@@ -245,6 +249,21 @@ def _checked_success(given: int | None, scale: tuple[int, ...]) -> int:
     if type(given) is not int or given not in scale:
         raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {given!r}")
     return given
+
+
+class _Worked(BaseModel):
+    """The reply of an example in a pack, whose rating may be the lowest of whatever scale."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rationale: str
+    rating: int | Literal["lowest"]
+    feedback: str
+
+
+def _on_scale(scale: tuple[int, ...], reply: _Worked) -> BaseModel:
+    rating = scale[0] if reply.rating == "lowest" else reply.rating
+    return _reply_schema(scale).model_validate({**reply.model_dump(), "rating": rating})
 
 
 @lru_cache(maxsize=256)

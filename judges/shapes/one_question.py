@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Unpack
@@ -113,6 +113,19 @@ class Grade(Reply):
     rationale: str = Field(description=_RATIONALE)
     verdict: int = Field(description="whole number")
     feedback: str = Field(description=_FEEDBACK)
+
+
+class Lowest(Reply):
+    """What is found of an answer that says nothing, by whatever criterion: the lowest there is on its scale."""
+
+    rationale: str
+    verdict: Literal["lowest"]
+    feedback: str
+
+
+def lowest_is(reply: type[Reply], lowest: object) -> tuple[type[Reply], Callable[[Lowest], Reply]]:
+    """Read a pack's examples for a scale of the user's own, of which `lowest` is the worst."""
+    return Lowest, lambda example: reply.model_validate({**example.model_dump(), "verdict": lowest})
 
 
 def asked(prompt: str) -> Question[Any]:

@@ -95,17 +95,17 @@ def test_no_contexts_are_0_in_compat() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "score"),
-    [({}, 2 / 3), ({"k": 2}, 1.0), ({"k": 9}, 2 / 3), ({"k": 4, "strict_k": True}, 0.5)],
+    [({}, 2 / 3), ({"k": 2}, 1.0), ({"k": 4}, 0.5), ({"k": 4, "strict_k": False}, 2 / 3)],
 )
 def test_plain_precision(settings: dict[str, Any], score: float) -> None:
-    """Useful / contexts, of the first k, or divided by k itself."""
+    """Useful / contexts, or of the first k: divided by k, or by those there are."""
     judge = load(REFERENCE, model=finding([True, True, False]), metric="precision", **settings)
     assert judge(row(3)).score == score
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"metric": "ap"}, {"k": 0}, {"k": True}, {"strict_k": True}, {"k": 2, "strict_k": True}],
+    [{"metric": "ap"}, {"k": 0}, {"k": True}, {"strict_k": False}, {"k": 2, "strict_k": False}],
 )
 def test_a_wrong_setting_is_refused(settings: dict[str, Any]) -> None:
     """One line says so."""

@@ -94,11 +94,11 @@ def test_no_blank_stands_inside_chinese(file: Path) -> None:
 
 @every_file
 def test_a_file_asks_or_says_something(file: Path) -> None:
-    """A file holds a task with its reminder and, but for the user's own criteria, examples; or phrases."""
+    """A file holds a task with its reminder and examples, or phrases of feedback, or both."""
     text = Prompt.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     assert bool(text.task) == bool(text.reminder)
     assert text.task or text.feedback
-    assert text.examples or not text.task or "$criteria" in text.task
+    assert text.examples or not text.task or file.stem == "databricks_overall"  # a question of any judge's own
 
 
 def test_placeholders_are_filled_and_the_rest_stays() -> None:

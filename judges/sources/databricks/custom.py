@@ -16,7 +16,7 @@ from judges.prompts import Language, Prompt
 from judges.requests import Ask, Deliberation, Worked
 from judges.rubric import Example
 from judges.sample import Sample
-from judges.shapes.one_question import FINEST, finding, material, worded
+from judges.shapes.one_question import FINEST, finding, lowest_is, material, worded
 from judges.sources.databricks.columns import checked_columns, column, needed_for, variables_in, with_names
 
 Answer = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
@@ -70,8 +70,12 @@ class Custom(Asking):
         self._columns = checked_columns(columns, variables_in(criteria))
         self._scores = _scores(answer)
         choices = () if answer in _YES_OR_NO else tuple(self._scores)
+        reply = finding(choices)
         self._question: Question[Any] = Question(
-            prompt=self.pack, reply=finding(choices), fills={"criteria": with_names(criteria)}
+            prompt=self.pack,
+            reply=reply,
+            fills={"criteria": with_names(criteria)},
+            written=lowest_is(reply, min(self._scores, key=self._scores.__getitem__)),
         )
         self._examples = tuple(self._written(examples))
         super().__init__(model, questions=(self._question,), **settings)
@@ -92,7 +96,8 @@ class Custom(Asking):
         return {name: column(name, sample) for name in self._columns} or material(sample)
 
     def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
-        return replace(super()._template(question, language, text), examples=self._examples)
+        template = super()._template(question, language, text)
+        return replace(template, examples=self._examples) if self._examples else template
 
     def _written(self, examples: Iterable[Example]) -> Iterable[Worked]:
         for fields, reply in examples:

@@ -55,15 +55,15 @@ class _ContextPrecision(Asking):
         *,
         metric: PrecisionMetric = "average_precision",
         k: int | None = None,
-        strict_k: bool = False,
+        strict_k: bool = True,
         **settings: Unpack[ModelSettings],
     ) -> None:
         if metric not in ("average_precision", "precision"):
             raise ConfigurationError(f"metric is 'average_precision' or 'precision', not {metric!r}")
         if k is not None and (type(k) is not int or k < 1):
             raise ConfigurationError(f"k is a whole number from 1, or None for all contexts, not {k!r}")
-        if strict_k and (k is None or metric != "precision"):
-            raise ConfigurationError("strict_k divides a precision by k; give metric='precision' and k=...")
+        if not strict_k and (k is None or metric != "precision"):
+            raise ConfigurationError("strict_k is for metric='precision' with k=...; leave it out otherwise")
         self._metric, self._k, self._strict_k = metric, k, strict_k
         chosen: Question[Any] = MARKED if settings.get("variant") == "compat" else USEFUL
         self._question = chosen
@@ -115,7 +115,8 @@ class ContextPrecision(_ContextPrecision):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         metric: `"average_precision"`, or `"precision"`: useful / contexts, whatever their order.
         k: How many of the first contexts are judged; None takes all.
-        strict_k: With `metric="precision"`: divide by k even where there are fewer contexts.
+        strict_k: With `metric="precision"`: divide by k even where there are fewer contexts, as precision@k is
+            defined; False divides by the contexts there are.
         settings: See `judges.asking.ModelSettings`.
     """
 

@@ -11,7 +11,7 @@ from judges.asking import ModelSettings, Question
 from judges.entry import Entry
 from judges.errors import ConfigurationError
 from judges.sample import Sample
-from judges.shapes.one_question import FINEST, Grade, OneQuestion, finding, graded, material, worded
+from judges.shapes.one_question import FINEST, Grade, OneQuestion, finding, graded, lowest_is, material, worded
 from judges.verdict import Verdict
 
 
@@ -60,7 +60,8 @@ class SimpleCriteriaScore(OneQuestion):
         reply = Grade if compat else finding(tuple(range(min_score, max_score + 1)))
         told = worded(definition, setting="definition")
         fills = {"criteria": told, "lowest": str(min_score), "highest": str(max_score)}
-        question: Question[Any] = Question(prompt=self.pack, reply=reply, fills=fills)
+        examples = lowest_is(reply, min_score)
+        question: Question[Any] = Question(prompt=self.pack, reply=reply, fills=fills, written=examples)
         super().__init__(model, question=question, **settings)
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
