@@ -14,7 +14,9 @@ from pydantic import SecretStr
 from judges import Helpfulness, OpenAICompatible, Rubric, Verdict
 from judges.models.langchain import LangChainModel
 from judges.models.methods import Method
+from judges.registry import catalogue
 from refine import Outcome, SelfRefine
+from tests.catalogue.cases import asks_a_model, made, sample_for
 from tests.tiny_llama import CONTEXT, serving_llama
 
 pytest.importorskip("xllamacpp", reason="llama.cpp has no wheel for this platform")
@@ -192,3 +194,16 @@ def assert_typed(verdict: Verdict) -> None:
         assert verdict.rating in {1, 2, 3, 4}
         assert verdict.rated_natively
         assert verdict.unscored is None
+
+
+async def test_a_real_server_takes_the_schema_of_every_judge(address: str) -> None:
+    """Whatever it then replies by chance, no question of the catalogue is refused, and every verdict is typed."""
+    names = [entry.name for entry in catalogue() if asks_a_model(entry.name)]
+    async with OpenAICompatible(address, model="tiny", api_key="none", temperature=1.0, max_tokens=300) as model:
+        judged = [made(name, model).acall(sample_for(name)) for name in names]
+        verdicts = dict(zip(names, await asyncio.gather(*judged), strict=True))
+
+    for name, verdict in verdicts.items():
+        told = [verdict, *verdict.items]
+        assert "judge_failed" not in [one.unscored for one in told], (name, [one.detail for one in told])
+        assert verdict.usage.calls >= 1

@@ -158,7 +158,7 @@ def takes(name: str, setting: str) -> bool:
     return setting in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
 
-def made(name: str, model: FillingModel | None = None, **settings: Any) -> Judge:
+def made(name: str, model: object = None, **settings: Any) -> Judge:
     """Make a judge by its name, with what it needs."""
     given = {"model": model or FillingModel()} if asks_a_model(name) else {}
     case = CASES.get(name, Case())
