@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
-from typing import Literal
+from typing import Any, Literal
 
 Better = Literal["high", "low"]
 Subject = Literal["answer", "retriever", "agent", "conversation"]
@@ -70,6 +70,15 @@ class Explanation:
     prompts: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[Explanation, ...] = ()
 
+    @classmethod
+    def of_parts(cls, judge: str, parts: Sequence[Explanation], **told: Any) -> Explanation:
+        """Explain a judge made of judges: it needs what they need, and makes the calls that they make."""
+        calls = [one.calls for one in parts if one.calls != "0"]
+        needs = tuple(dict.fromkeys(need for one in parts for need in one.needs))
+        models = tuple(dict.fromkeys(model for one in parts for model in one.models))
+        given = {"needs": needs, "calls": " + ".join(calls) or "0", "models": models, **told}
+        return cls(judge=judge, parts=tuple(parts), **given)
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -84,6 +93,6 @@ class Explanation:
         }
         yield from (f"  {name:<8} {text}" for name, text in told.items() if text)
         for name, text in self.prompts.items():
-            yield f"  prompt {name!r}:\n{indent(text, '    | ')}"
+            yield f"  prompt {name!r}:\n{indent(text, '    | ', lambda _: True)}"
         for part in self.parts:
             yield indent(str(part), "  ")

@@ -38,7 +38,8 @@ class Judge(ABC):
 
     def explain(self) -> Explanation:
         """Tell what it needs, asks and costs, before anything is spent."""
-        return Explanation(judge=self.name, models=tuple(model.name for model in self.models))
+        asked = tuple(model.name for model in self.models)
+        return Explanation(judge=self.name, models=asked, calls="not told" if asked else "0")
 
     def __call__(self, sample: object = None, /, **fields: object) -> Verdict:
         """Judge a sample, a mapping, or keyword fields such as `user_input=..., response=...`.

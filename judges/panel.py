@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from judges.coerce import as_judge
@@ -84,7 +83,8 @@ class Panel(Judge):
 
     def explain(self) -> Explanation:
         """Tell what each of its judges needs, asks and costs."""
-        return replace(super().explain(), parts=tuple(one.explain() for one in self.judges.values()))
+        parts = [one.explain() for one in self.judges.values()]
+        return Explanation.of_parts(self.name, parts, asks="What do several judges say together?", scale="1 to 4")
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult all members at once and combine their verdicts."""
@@ -157,7 +157,8 @@ class Cascade(Judge):
 
     def explain(self) -> Explanation:
         """Tell what each of its judges needs, asks and costs."""
-        return replace(super().explain(), parts=tuple(one.explain() for one in self.judges.values()))
+        parts = [one.explain() for one in self.judges.values()]
+        return Explanation.of_parts(self.name, parts, asks="Does it pass judge after judge?", scale="1 to 4")
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult level after level until one decides."""
@@ -207,7 +208,10 @@ class Repeat(Judge):
 
     def explain(self) -> Explanation:
         """Tell what each of its judges needs, asks and costs."""
-        return replace(super().explain(), parts=(self.judge.explain(),))
+        part = self.judge.explain()
+        asks = f"What does {part.judge} say most often, asked {self._n} times?"
+        calls = "0" if part.calls == "0" else f"{self._n} x ({part.calls})"
+        return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, scale=part.scale)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult the judge n times at once and count what it says."""

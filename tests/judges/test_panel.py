@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges import AskFailed, ConfigurationError, Helpfulness, Length, Panel, Repeat, Usage, Verdict
+from judges import (
+    AskFailed,
+    Cascade,
+    ConfigurationError,
+    Helpfulness,
+    Length,
+    Panel,
+    Repeat,
+    Usage,
+    Verdict,
+    load,
+)
 from judges.testing import ScriptedJudge, ScriptedModel
 
 ROW = {"question": "Why?", "answer": "Because."}
@@ -279,3 +290,16 @@ def test_a_panel_set_up_wrongly_is_refused(
     """A setting that cannot work is an error at once, showing it and what is expected."""
     with pytest.raises(ConfigurationError, match=told):
         Panel(judges, **settings)
+
+
+def test_a_panel_explains_what_its_members_need_and_cost() -> None:
+    """The needs of all, the sum of the calls, and each member by itself; runs of a judge are multiplied."""
+    model = ScriptedModel([])
+    faithful = load("faithfulness", model=model)
+    told = Panel([faithful, Length(at_most=9), Repeat(Helpfulness(model), 3)]).explain()
+
+    assert told.needs == ("response", "retrieved_contexts", "user_input")
+    assert (told.calls, told.models) == ("2 + 3 x (1)", ("scripted",))
+    assert [one.judge for one in told.parts] == ["ragas.faithfulness", "length", "helpfulness"]
+    assert "prompt 'claims':\n      | You break a text into claims." in str(told)
+    assert Cascade([Length(at_most=9)]).explain().calls == "0"
