@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from judges.guard import no_model_requests
     from judges.judge import Judge
+    from judges.messages import Message, ToolCall
     from judges.models import JudgeModel
     from judges.models.breaker import Breaker
     from judges.models.cache import cached
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from judges.prices import known_prices
     from judges.registry import catalogue, load
     from judges.rubric import Helpfulness, Rubric
-    from judges.sample import Message, Sample, ToolCall
+    from judges.sample import Sample
     from judges.verdict import Unscored, Usage, Verdict
 
 _HOMES = {
@@ -57,7 +58,7 @@ _HOMES = {
     "JudgesError": "errors",
     "Length": "checks",
     "Limiter": "models.limiter",
-    "Message": "sample",
+    "Message": "messages",
     "MiniLM": "models.minilm",
     "ModelRequestError": "errors",
     "NumericRange": "checks",
@@ -71,7 +72,7 @@ _HOMES = {
     "Repeat": "panel",
     "Rubric": "rubric",
     "Sample": "sample",
-    "ToolCall": "sample",
+    "ToolCall": "messages",
     "Unscored": "verdict",
     "Usage": "verdict",
     "Verdict": "verdict",

@@ -15,10 +15,11 @@ from judges.asking import Asking, Question
 from judges.entry import Entry
 from judges.errors import BadSample, ConfigurationError
 from judges.gate import explained, hold
+from judges.messages import Message
 from judges.models.writing import worked
 from judges.prompts import Language, Prompt, prompt
 from judges.requests import Ask, Deliberation, Worked
-from judges.sample import Message, Sample
+from judges.sample import Sample
 from judges.verdict import Verdict, only_an_integer
 
 Example = tuple[Mapping[str, Any], Mapping[str, JsonValue]]

@@ -25,9 +25,10 @@ from judges.coerce import verdict_of
 from judges.errors import ConfigurationError
 from judges.guard import no_model_requests
 from judges.judge import Judge
+from judges.messages import ToolCall
 from judges.models.retrying import pause
 from judges.requests import Deliberation
-from judges.sample import Sample, ToolCall
+from judges.sample import Sample
 
 __all__ = ["ScriptedEmbeddings", "ScriptedJudge", "ScriptedModel", "no_model_requests", "no_waiting"]
 

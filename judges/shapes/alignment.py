@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from judges.errors import CannotJudge
-from judges.sample import ToolCall
+from judges.messages import ToolCall
 from judges.shapes.calls import key_of
 from judges.shapes.pairing import common, matching
 

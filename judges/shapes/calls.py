@@ -8,7 +8,8 @@ from collections.abc import Hashable
 from pydantic import JsonValue
 
 from judges.errors import CannotJudge
-from judges.sample import Sample, ToolCall
+from judges.messages import ToolCall
+from judges.sample import Sample
 from judges.shapes.items import cut
 
 

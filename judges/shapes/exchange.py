@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from pydantic import JsonValue
 
 from judges.errors import CannotJudge
+from judges.messages import Conversation, Message, Role
 from judges.rubric import spoken
-from judges.sample import Conversation, Message, Role, Sample
+from judges.sample import Sample
 from judges.shapes.needed import answer_in
 
 

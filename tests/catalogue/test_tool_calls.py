@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, Verdict, load
-from judges.sample import ToolCall
+from judges.messages import ToolCall
 from judges.shapes.alignment import Comparison
 from judges.shapes.calls import same, written
 from judges.shapes.pairing import common, matching

@@ -19,7 +19,7 @@ from langgraph.types import Command, interrupt
 
 from graphs import DraftError, Policy, self_refine
 from judges import ConfigurationError, Sample
-from judges.sample import ToolCall
+from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 

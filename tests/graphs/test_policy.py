@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from graphs import JudgeFailed, NotAccepted, Override, Policy, Refinement, Unanswered, last_drafts
 from graphs.policy import Policy as SamePolicy
 from judges import ConfigurationError, Helpfulness, Price, Verdict
-from judges.sample import ToolCall
+from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 

@@ -19,7 +19,7 @@ from langgraph.types import StreamMode
 
 from graphs import Policy, self_refine
 from judges import Sample, Verdict
-from judges.sample import ToolCall
+from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]

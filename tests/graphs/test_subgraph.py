@@ -16,7 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StreamMode, interrupt
 
 from graphs import NotAccepted, Policy, self_refine
-from judges.sample import ToolCall
+from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 

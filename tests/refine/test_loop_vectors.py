@@ -14,8 +14,8 @@ from langchain_core.messages import BaseMessage
 
 from graphs import Policy, self_refine
 from judges import Helpfulness, Judge, Sample, Verdict
+from judges.messages import ToolCall
 from judges.offline import evaluate
-from judges.sample import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 

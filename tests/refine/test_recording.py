@@ -12,9 +12,9 @@ import pytest
 
 from graphs import GeneratorFailed, JudgeFailed, NotAccepted, Outcome, Unanswered
 from judges import ConfigurationError, Sample
+from judges.messages import ToolCall
 from judges.offline import evaluate
 from judges.offline.rows import read_rows
-from judges.sample import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.recording import Record

@@ -25,8 +25,8 @@ from langgraph.types import Command
 
 from graphs import InputError, NotAccepted, Unanswered
 from judges import ConfigurationError, Sample, Verdict
+from judges.messages import ToolCall
 from judges.offline import evaluate
-from judges.sample import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import Attempt, Outcome, Policy, SelfRefine
 

@@ -19,7 +19,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import StreamMode
 
 from judges import Sample, Verdict
-from judges.sample import ToolCall
+from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from judges.asking import Reply
 from judges.entry import Entry
-from judges.sample import Role, Sample
+from judges.messages import Role
+from judges.sample import Sample
 from judges.sources.mlflow.turns import Turns
 from judges.verdict import Verdict
 

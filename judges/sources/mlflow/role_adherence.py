@@ -10,7 +10,8 @@ from pydantic import JsonValue
 from judges.asking import ModelSettings
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.sample import Conversation, Sample
+from judges.messages import Conversation
+from judges.sample import Sample
 from judges.shapes.exchange import with_numbers
 from judges.sources.mlflow.turns import Turns
 

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Unpack
 from pydantic import JsonValue
 
 from judges.asking import Asking, ModelSettings, Question
+from judges.messages import Conversation, Role
 from judges.requests import Deliberation
-from judges.sample import Conversation, Role, Sample
+from judges.sample import Sample
 from judges.shapes.exchange import exchange_in, turns_of, with_numbers
 from judges.shapes.items import YesNos, bullets, cut, one_each, reasons, share
 from judges.verdict import Verdict

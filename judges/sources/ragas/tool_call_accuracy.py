@@ -9,9 +9,10 @@ from typing import ClassVar, Literal, Unpack, get_args
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.judge import Judge
+from judges.messages import ToolCall
 from judges.metric import Metric, Settings
 from judges.requests import Deliberation
-from judges.sample import Sample, ToolCall
+from judges.sample import Sample
 from judges.shapes.alignment import Alignment, Comparison, Extra, Matchers, Pair
 from judges.shapes.calls import made_in, wanted_in, written, written_value
 from judges.shapes.items import bullets

@@ -9,9 +9,10 @@ from pydantic import JsonValue
 
 from judges.entry import Entry
 from judges.errors import ConfigurationError
+from judges.messages import ToolCall
 from judges.metric import Settings
 from judges.requests import Deliberation
-from judges.sample import Sample, ToolCall
+from judges.sample import Sample
 from judges.shapes.alignment import Comparison
 from judges.sources.ragas.tool_call_accuracy import ToolCalls, calls_in
 

@@ -1,0 +1,125 @@
+"""What is said in a conversation: `Message`, and the `ToolCall` that an assistant's message may hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+class ToolCall(BaseModel):
+    """A call of a tool that the assistant asked for: its name, its JSON arguments and the call's id."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    args: dict[str, JsonValue] = Field(default_factory=dict)
+    id: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_openai(cls, given: Any) -> Any:
+        function = given.get("function") if isinstance(given, Mapping) else None
+        if not isinstance(function, Mapping):
+            return given
+        return {"name": function.get("name"), "args": _arguments(function.get("arguments")), "id": given.get("id")}
+
+
+def _arguments(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given or {}
+    try:
+        return json.loads(given or "{}")
+    except ValueError:
+        raise ValueError("tool arguments are JSON") from None
+
+
+class Message(BaseModel):
+    """One message of a conversation.
+
+    Args:
+        role: Who speaks.
+        content: The text; parts that are not text (images, audio) are named by their type in brackets.
+        tool_calls: Calls the assistant asks for.
+        tool_call_id: On a tool's message, the call it answers.
+        name: On a tool's message, the tool.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    role: Role
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        fields = _fields_of(given)
+        if fields is None:
+            return given
+        role = fields.get("role", fields.get("type"))
+        known = _ROLES.get(str(role))
+        if known is None:
+            raise ValueError(f"unknown role {role!r}; known are system, user, assistant and tool")
+        return {
+            "role": known,
+            "content": _text(fields.get("content")),
+            "tool_calls": fields.get("tool_calls") or (),
+            "tool_call_id": fields.get("tool_call_id"),
+            "name": fields.get("name"),
+        }
+
+
+def _fields_of(given: object) -> Mapping[str, Any] | None:
+    """Read a dict, or a LangChain message by its attributes, so that LangChain need not be imported."""
+    if isinstance(given, Mapping):
+        return given
+    if isinstance(given, tuple) and len(given) == 2:  # noqa: PLR2004 - LangChain's (role, text)
+        return {"role": given[0], "content": given[1]}
+    if hasattr(given, "type") and hasattr(given, "content"):
+        names = ("type", "content", "tool_calls", "tool_call_id", "name")
+        return {name: getattr(given, name, None) for name in names}
+    return None
+
+
+def _text(content: object) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        raise ValueError(f"message content is text or a list of parts, not {type(content).__name__}")  # noqa: TRY004
+    return "".join(_part(part) for part in content)
+
+
+def _part(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping):
+        raise ValueError(f"a message part is text or a mapping, not {type(part).__name__}")  # noqa: TRY004
+    if isinstance(part.get("text"), str):
+        return str(part["text"])
+    kind = part.get("type", "part")
+    return "" if kind in {"tool_use", "tool_call", "reasoning", "thinking"} else f"[{kind}]"
+
+
+Conversation = tuple[Message, ...]
+"""Messages in the order they were said."""
