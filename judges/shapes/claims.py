@@ -32,9 +32,11 @@ def claims_in(judge: Asking, sample: Sample, text: str) -> Generator[Any, Any, t
     return _stripped((yield from judge.put(CLAIMS, sample, _shown(sample, text))))
 
 
-def claims_in_each(judge: Asking, sample: Sample, *texts: str) -> Generator[Any, Any, tuple[tuple[str, ...], ...]]:
+def claims_in_each(
+    judge: Asking, sample: Sample, *texts: str, question: Question[Claims] = CLAIMS
+) -> Generator[Any, Any, tuple[tuple[str, ...], ...]]:
     """Break several texts into their claims at once, with `yield from`; otherwise as `claims_in`."""
-    requests = {one: judge.asking(CLAIMS, sample, _shown(sample, one)) for one in texts if one.strip()}
+    requests = {one: judge.asking(question, sample, _shown(sample, one)) for one in texts if one.strip()}
     replies = yield from judge.put_all(list(requests.values()))
     found = dict(zip(requests, map(_stripped, all_of(replies)), strict=True))
     return tuple(found.get(one, ()) for one in texts)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack
+from collections.abc import Generator, Sequence
+from typing import Any, ClassVar, Literal, Unpack, get_args
 
 from pydantic import JsonValue
 
-from judges.asking import Asking, ModelSettings, Question
+from judges.asking import Asking, ModelSettings, Question, all_of
 from judges.entry import Entry
+from judges.errors import ConfigurationError
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.shapes.items import bullets, numbered, one_each, reasons, share, standing
+from judges.shapes.items import Support, bullets, numbered, one_each, reasons, share, standing
 from judges.shapes.needed import answer_in, contexts_in
-from judges.shapes.one_question import Remark, in_words
+from judges.shapes.one_question import asked, in_words
 from judges.shapes.sentences import sentences
 from judges.shapes.support import SUPPORT
 from judges.verdict import Verdict
 
-WHOLE: Question[Remark] = in_words("fact_checking")
+FactPrompt = Literal["general", "minicheck"]
+
+WHOLE: Question[Any] = in_words("fact_checking")
+CLAIM: Question[Any] = asked("fact_checking")
 
 
 class FactCheckingEvaluator(Asking):
@@ -33,7 +37,13 @@ class FactCheckingEvaluator(Asking):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        prompt: `"general"`, or `"minicheck"` for a model that judges one claim at a time, such as
+            `judges.models.speaking.speaking(..., "minicheck")`: a call for each sentence, and a sentence is
+            supported or not, never contradicted.
         settings: See `judges.asking.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If there is no such prompt.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -48,27 +58,55 @@ class FactCheckingEvaluator(Asking):
     )
     pack = "fact_checking"
 
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        asked: Question[Any] = WHOLE if settings.get("variant") == "compat" else SUPPORT
+    def __init__(
+        self, model: object = None, *, prompt: FactPrompt = "general", **settings: Unpack[ModelSettings]
+    ) -> None:
+        if prompt not in get_args(FactPrompt):
+            raise ConfigurationError(f"prompt is one of {', '.join(get_args(FactPrompt))}, not {prompt!r}")
+        self._one_by_one = prompt == "minicheck"
+        whole_or_all = WHOLE if settings.get("variant") == "compat" else SUPPORT
+        self._question: Question[Any] = CLAIM if self._one_by_one else whole_or_all
         strict: ModelSettings = {"threshold": 1.0, **settings}
-        super().__init__(model, questions=(asked,), **strict)
+        super().__init__(model, questions=(self._question,), **strict)
+
+    @property
+    def calls(self) -> str:
+        """One, or n for n sentences that are checked one by one."""
+        return "n" if self._one_by_one and not self.compat else self.entry.calls
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Check each sentence, or the answer as a whole."""
         answer = answer_in(sample)
         contexts: list[JsonValue] = [one for one in contexts_in(sample) if one.strip()]
         if self.compat:
-            return _passing((yield from self.put(WHOLE, sample, {"contexts": contexts, "answer": answer})))
+            return _passing((yield from self.put(self._question, sample, _shown(contexts, answer))))
         said = tuple(dict.fromkeys(sentences(answer)))
         if not said:
             return Verdict.without_score("no_claims", "the answer says nothing in words")
-        data: dict[str, JsonValue] = {"contexts": contexts, "claims": numbered(said, called="claim")}
-        found = yield from self.put(SUPPORT, sample, data, check=one_each(len(said)))
-        by_number = {one.number: one for one in found.items}
+        check = self._one_at_a_time if self._one_by_one else self._at_once
+        found = yield from check(sample, contexts, said)
+        by_number = {one.number: one for one in found}
         items = [standing(sentence, by_number[number]) for number, sentence in enumerate(said, 1)]
         return self.verdict(
             share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=tuple(items)
         )
+
+    def _at_once(
+        self, sample: Sample, contexts: list[JsonValue], said: Sequence[str]
+    ) -> Generator[Any, Any, Sequence[Support]]:
+        data: dict[str, JsonValue] = {"contexts": contexts, "claims": numbered(said, called="claim")}
+        return (yield from self.put(SUPPORT, sample, data, check=one_each(len(said)))).items
+
+    def _one_at_a_time(
+        self, sample: Sample, contexts: list[JsonValue], said: Sequence[str]
+    ) -> Generator[Any, Any, Sequence[Support]]:
+        """Check sentences apart; all replies are needed, for one unsupported sentence fails the answer."""
+        asking = [self.asking(CLAIM, sample, _shown(contexts, one)) for one in said]
+        replies = all_of((yield from self.put_all(asking)))
+        return [
+            Support(number=number, reason=one.rationale, verdict="supported" if one.verdict else "absent")
+            for number, one in enumerate(replies, 1)
+        ]
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
         """Name the contradicted sentences first, then the unsupported ones."""
@@ -79,8 +117,12 @@ class FactCheckingEvaluator(Asking):
         return "\n".join(self.say(name, sample, sentences=bullets(found)) for name, found in told.items() if found)
 
 
-def _passing(found: Remark) -> Verdict:
-    """Take nothing but the word itself for a yes, and leave the score at 0."""
-    yes = found.verdict.strip().lower() == "yes"
+def _shown(contexts: list[JsonValue], answer: str) -> dict[str, JsonValue]:
+    return {"contexts": contexts, "answer": answer}
+
+
+def _passing(found: Any) -> Verdict:
+    """Take nothing but the word itself for a yes, or a plain yes, and leave the score at 0."""
+    yes = found.verdict is True or str(found.verdict).strip().lower() == "yes"
     feedback = "" if yes else found.feedback
     return Verdict(value=0.0, score=0.0, rating=1, passed=yes, rationale=found.rationale, feedback=feedback)

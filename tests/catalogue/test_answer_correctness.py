@@ -155,3 +155,18 @@ async def test_claims_are_paid_once_in_a_panel() -> None:
     for verdict in (panel(ROW), await panel.acall(ROW)):
         assert (verdict.rating, verdict.usage.calls, verdict.usage.cached) == (4, 5, 2)
     assert len(model.prompts) == 10
+
+
+@pytest.mark.parametrize("number", [-5, 0, 9])
+def test_a_number_that_stands_for_no_claim_names_none_in_compat(number: int) -> None:
+    """What ragas counts is counted; no claim is blamed for it."""
+
+    def reply(data: Shown) -> dict[str, Any]:
+        if "text" in data:
+            return {"claims": ["x", "y"]}
+        wrong = {"number": number, "reason": "r", "verdict": False}
+        return {"answer_claims": [wrong], "reference_claims": marked([True, True]), "feedback": ""}
+
+    verdict = load(NAME, model=replying(reply), weights=(1, 0), variant="compat")(ROW)
+    assert (verdict.score, verdict.feedback) == (0.0, "")
+    assert [one.judge for one in verdict.items] == ["reference", "reference"]

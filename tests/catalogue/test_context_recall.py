@@ -60,6 +60,14 @@ def test_every_sentence_needs_a_verdict() -> None:
     assert (verdict.unscored, verdict.usage.calls) == ("invalid_output", 2)
 
 
+def test_a_sentence_judged_twice_is_asked_for_again() -> None:
+    """A list with one verdict too many is no valid reply."""
+    twice = items(*["supported"] * 4)["items"]
+    model = replying(lambda data: {"items": [*twice, twice[0]]})
+    verdict = load(NAME, model=model)(ROW)
+    assert (verdict.unscored, verdict.usage.calls) == ("invalid_output", 2)
+
+
 def test_a_mark_of_2_is_no_verdict() -> None:
     """Corrected takes none but the three words."""
     assert load(NAME, model=verifying(2, 2, 2, 2))(ROW).unscored == "invalid_output"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from judges import load
+from judges import ConfigurationError, load
+from judges.models.speaking import speaking
 from judges.testing import ScriptedModel
 from tests.catalogue.scripts import asked, items, replying
 
@@ -142,3 +143,49 @@ def test_a_lower_threshold_lets_some_sentences_pass() -> None:
     """The pass mark is 1.0 unless given."""
     judge = load("spring.fact_checking", model=checking("supported", "supported", "absent"), threshold=0.6)
     assert judge(THREE).passed
+
+
+def minicheck(*unsupported: str) -> ScriptedModel:
+    """Make a Bespoke-MiniCheck that says no to claims with these words."""
+    return ScriptedModel(
+        lambda messages: "No" if any(f"{one}." in messages[-1].text for one in unsupported) else "Yes"
+    )
+
+
+async def test_minicheck_checks_a_sentence_at_a_time() -> None:
+    """One call for each, so that a model trained on single claims can be used; sync and async."""
+    model = minicheck("fourth planet")
+    judge = load("spring.fact_checking", model=speaking(model, "minicheck"), prompt="minicheck")
+    for verdict in (judge(THREE), await judge.acall(THREE)):
+        assert (verdict.score, verdict.passed, verdict.usage.calls) == (2 / 3, False, 3)
+        assert [one.value for one in verdict.items] == ["absent", "supported", "supported"]
+        assert verdict.feedback.splitlines()[1:] == ["- Earth is the fourth planet."]
+    assert judge.explain().calls == "n"
+
+
+@pytest.mark.parametrize(("unsupported", "passed"), [(["one moon"], False), ([], True)])
+def test_minicheck_in_compat_checks_the_answer_as_a_whole(
+    unsupported: list[str],
+    passed: bool,  # noqa: FBT001 - a case
+) -> None:
+    """One call, and the score stays 0."""
+    model = speaking(minicheck(*unsupported), "minicheck")
+    judge = load("spring.fact_checking", model=model, prompt="minicheck", variant="compat")
+    verdict = judge(THREE)
+    assert (verdict.passed, verdict.score, verdict.usage.calls) == (passed, 0.0, 1)
+    assert judge.explain().calls == "1"
+
+
+def test_a_sentence_that_is_not_checked_leaves_the_answer_unscored() -> None:
+    """It might be the one that is not supported."""
+    model = ScriptedModel(
+        lambda messages: "Perhaps" if any("one moon." in one.text for one in messages) else "Yes"
+    )
+    judge = load("spring.fact_checking", model=speaking(model, "minicheck"), prompt="minicheck")
+    assert (judge(THREE).score, judge(THREE).unscored) == (None, "invalid_output")
+
+
+def test_an_unknown_prompt_is_refused() -> None:
+    """The error lists those there are."""
+    with pytest.raises(ConfigurationError, match="prompt is one of general, minicheck, not 'bespoke'"):
+        load("spring.fact_checking", model=checking(), prompt="bespoke")

@@ -55,6 +55,18 @@ async def test_the_score(given: list[int], wanted: list[int], mode: str, compat:
     assert old.score == pytest.approx(compat, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "left_out", "beta", "score"),
+    [(5, 2, 4, 1, 0.63), (3, 2, 8, 1, 0.37), (7, 1, 5, 2, 0.63), (1, 19, 4, 2, 0.13), (3, 34, 40, 1, 0.08)],
+)
+def test_compat_rounds_halves_as_ragas_does(
+    right: int, wrong: int, left_out: int, beta: float, score: float
+) -> None:
+    """The order of the formula and numpy's rounding decide on which side a half falls."""
+    model = verifying([1] * right + [0] * wrong, [0] * left_out)
+    assert load(NAME, model=model, beta=beta, variant="compat")(ROW).score == score
+
+
 def test_beta_weighs_recall() -> None:
     """F_2 of P = 1 and R = 0.5."""
     verdict = load(NAME, model=verifying(["supported"], words([1, 0])), beta=2)(ROW)
@@ -90,7 +102,22 @@ def test_the_feedback_names_wrong_claims_and_counts_missing_ones() -> None:
     ]
 
 
-@pytest.mark.parametrize("settings", [{"mode": "f2"}, {"beta": -1}, {"beta": "1"}])
+def test_claims_are_broken_down_as_wanted() -> None:
+    """How finely and how fully stands in the task, in the language of the question."""
+    model = verifying(["supported"], ["supported"])
+    judge = load(NAME, model=model, atomicity="low", coverage="high")
+    assert judge(ROW).score == 1.0
+    judge({**ROW, "question": "是什么？"})
+    first, last = model.prompts[0][0].text, model.prompts[4][0].text
+    assert "a claim may hold several facts" in first
+    assert "details and asides included" in first
+    assert "一个论断可以包含几个相关的事实" in last
+    assert set(judge.explain().prompts) == {"factual_claims", "support"}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"atomicity": "middle"}, {"coverage": True}, {"mode": "f2"}, {"beta": -1}, {"beta": "1"}]
+)
 def test_a_wrong_setting_is_refused(settings: dict[str, Any]) -> None:
     """One line says so."""
     with pytest.raises(ConfigurationError):

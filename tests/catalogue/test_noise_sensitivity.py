@@ -32,9 +32,10 @@ class Support:
 
     def model(self) -> ScriptedModel:
         """Make a model that finds just this."""
-        return replying(self._reply)
+        return replying(self.found)
 
-    def _reply(self, data: Shown) -> dict[str, Any]:
+    def found(self, data: Shown) -> dict[str, Any]:
+        """Reply to one question."""
         if "text" in data:
             answers = data["text"] == ANSWER
             return {"claims": [f"{'a' if answers else 'r'}{n}" for n in range(len(self._side(answers=answers)))]}
@@ -52,18 +53,18 @@ class Support:
 
     def compat_model(self) -> ScriptedModel:
         """Make a model that marks one list at a time."""
+        return replying(self.marked)
 
-        def reply(data: Shown) -> dict[str, Any]:
-            if "text" in data:
-                return self._reply(data)
-            (premise,) = data["contexts"]
-            if premise == REFERENCE:
-                return items(*self.right)
-            number = int(premise.split()[-1])
-            of_answer = data["claims"] and data["claims"][0]["claim"].startswith("a")
-            return items(*(self.given if of_answer else self.wanted)[number])
-
-        return replying(reply)
+    def marked(self, data: Shown) -> dict[str, Any]:
+        """Reply as ragas' prompts ask for it."""
+        if "text" in data:
+            return self.found(data)
+        (premise,) = data["contexts"]
+        if premise == REFERENCE:
+            return items(*self.right)
+        number = int(premise.split()[-1])
+        of_answer = data["claims"] and data["claims"][0]["claim"].startswith("a")
+        return items(*(self.given if of_answer else self.wanted)[number])
 
 
 LIC = Support(
@@ -143,6 +144,47 @@ def test_a_missing_verdict_is_asked_for_again() -> None:
     short = Support(wanted=[(1, 1)], given=[(1,)], right=(1, 0))
     verdict = load(NAME, model=short.model())(short.row)
     assert (verdict.unscored, verdict.detail) == ("invalid_output", "answer_claims: no verdict for number 2")
+
+
+@pytest.mark.parametrize("mode", ["relevant", "irrelevant", "hallucination"])
+@pytest.mark.parametrize("variant", ["corrected", "compat"])
+def test_a_reference_without_claims_is_unscored(variant: str, mode: str) -> None:
+    """Where ragas raises; no context would be relevant, so that noise would look perfect. Two calls are made."""
+    empty = Support(wanted=[(), ()], given=[(1, 0), (0, 0)], right=(0, 0))
+    model = empty.model() if variant == "corrected" else empty.compat_model()
+    verdict = load(NAME, model=model, variant=variant, mode=mode)(empty.row)
+    assert (verdict.unscored, verdict.detail) == ("no_claims", "the reference makes no claim")
+    assert verdict.usage.calls == 2
+
+
+@pytest.mark.parametrize(
+    "support",
+    [
+        Support(wanted=[()], given=[(1,)], right=(0,)),
+        Support(wanted=[(1,)], given=[()], right=()),
+    ],
+)
+def test_compat_without_marks_is_unscored(support: Support) -> None:
+    """Where ragas gives NaN or raises, although there are claims."""
+
+    def reply(data: Shown) -> dict[str, Any]:
+        return {"claims": ["a0" if data["text"] == ANSWER else "r0"]} if "text" in data else support.marked(data)
+
+    verdict = load(NAME, model=replying(reply), variant="compat")(support.row)
+    assert (verdict.unscored, verdict.detail) == ("no_claims", "no claim was verified")
+
+
+def test_a_number_twice_is_asked_for_again() -> None:
+    """A matrix with two verdicts on one claim is no valid reply."""
+    right = Support(wanted=[(1,)], given=[(1,)], right=(1,))
+
+    def reply(data: Shown) -> dict[str, Any]:
+        found = right.found(data)
+        return {**found, "reference_claims": found["reference_claims"] * 2} if "context" in data else found
+
+    verdict = load(NAME, model=replying(reply))(right.row)
+    assert verdict.unscored == "invalid_output"
+    assert verdict.detail == "reference_claims: 2 verdicts for 1 numbers; exactly one for each is wanted"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ class AnswerCorrectness(Asking):
             min(max(value, 0.0), 1.0),
             value=value,
             rationale=reasons(items),
-            feedback=self._advice(sample, found, given, wanted),
+            feedback=self._advice(sample, found, items, of=len(wanted)),
             items=items,
         )
 
@@ -143,14 +143,12 @@ class AnswerCorrectness(Asking):
         left_out = sum(not one.verdict for one in found.reference_claims)
         return f_of_counts(right, wrong, left_out, self._beta)
 
-    def _advice(self, sample: Sample, found: Classified, given: Sequence[str], wanted: Sequence[str]) -> str:
-        wrong = [
-            given[one.number - 1] for one in found.answer_claims if not one.verdict and one.number <= len(given)
-        ]
+    def _advice(self, sample: Sample, found: Classified, items: Sequence[Verdict], *, of: int) -> str:
+        wrong = [one.subject for one in items if one.judge == "answer" and not one.passed]
         lacking = sum(not one.verdict for one in found.reference_claims)
         told = [self.say("wrong", sample, claims=bullets(wrong))] if wrong else []
         if lacking:
-            told.append(self.say("lacking", sample, count=lacking, of=len(wanted)))
+            told.append(self.say("lacking", sample, count=lacking, of=of))
         return "\n".join([*told, found.feedback.strip()] if told and found.feedback.strip() else told)
 
 

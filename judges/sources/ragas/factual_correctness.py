@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import JsonValue
@@ -10,9 +11,10 @@ from pydantic import JsonValue
 from judges.asking import Asking, ModelSettings, Question, all_of
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.requests import Deliberation
+from judges.prompts import Language, Prompt
+from judges.requests import Ask, Deliberation
 from judges.sample import Sample
-from judges.shapes.claims import CLAIMS, claims_in_each
+from judges.shapes.claims import CLAIMS, Claims, claims_in_each
 from judges.shapes.f_score import checked_beta, f_score
 from judges.shapes.items import Marks, Supports, bullets, numbered, one_each, reasons, share, standing, yes_or_no
 from judges.shapes.needed import answer_in, reference_in
@@ -20,6 +22,10 @@ from judges.shapes.support import MARKED, SUPPORT
 from judges.verdict import Verdict
 
 FactualMode = Literal["f1", "precision", "recall"]
+Degree = Literal["low", "high"]
+
+BROKEN_DOWN: Question[Claims] = Question(prompt="factual_claims", reply=Claims, shared=True)
+"""Break a text into claims as finely and as fully as is wanted."""
 
 
 class FactualCorrectness(Asking):
@@ -35,6 +41,9 @@ class FactualCorrectness(Asking):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         mode: `"f1"`, `"precision"` or `"recall"`.
         beta: How much more recall counts than precision, in F.
+        atomicity: `"high"`: each claim is a single fact; `"low"`: it may hold several that belong together.
+        coverage: `"high"`: every statement is a claim; `"low"`: the main points alone. With both high the claims
+            are shared with other judges.
         settings: See `judges.asking.ModelSettings`.
     """
 
@@ -46,7 +55,8 @@ class FactualCorrectness(Asking):
         calls="4, or 2 for a precision",
         source="ragas 0.4",
         differs="Recall is over the claims of the reference, where ragas divides the answer's supported claims "
-        "by a sum of both; exact, not rounded; claims that contradict are told from absent ones.",
+        "by a sum of both; exact, not rounded; claims that contradict are told from absent ones; "
+        "every fact is a claim (`atomicity`, `coverage`), where ragas' default is the main points.",
     )
     pack = "factual_correctness"
 
@@ -56,13 +66,20 @@ class FactualCorrectness(Asking):
         *,
         mode: FactualMode = "f1",
         beta: float = 1.0,
+        atomicity: Degree = "high",
+        coverage: Degree = "high",
         **settings: Unpack[ModelSettings],
     ) -> None:
+        for name, degree in (("atomicity", atomicity), ("coverage", coverage)):
+            if degree not in ("low", "high"):
+                raise ConfigurationError(f"{name} is 'low' or 'high', not {degree!r}")
         if mode not in ("f1", "precision", "recall"):
             raise ConfigurationError(f"mode is 'f1', 'precision' or 'recall', not {mode!r}")
         self._mode, self._beta = mode, checked_beta(beta)
         self._verify: Question[Any] = MARKED if settings.get("variant") == "compat" else SUPPORT
-        super().__init__(model, questions=(CLAIMS, self._verify), **settings)
+        self._degrees = {"atomicity": atomicity, "coverage": coverage}
+        self._claims = BROKEN_DOWN if "low" in self._degrees.values() else CLAIMS
+        super().__init__(model, questions=(self._claims, self._verify), **settings)
 
     @property
     def calls(self) -> str:
@@ -73,7 +90,7 @@ class FactualCorrectness(Asking):
         """Break the texts into claims, and verify each against the other text."""
         answer, reference = answer_in(sample), reference_in(sample)
         texts = (answer,) if self._mode == "precision" else (answer, reference)
-        given, *others = yield from claims_in_each(self, sample, *texts)
+        given, *others = yield from claims_in_each(self, sample, *texts, question=self._claims)
         wanted = others[0] if others else ()
         if not self.compat:
             self._need(given, wanted)
@@ -90,6 +107,13 @@ class FactualCorrectness(Asking):
         return self.verdict(
             score, rationale=reasons(items), feedback=self._advice(sample, supported, covered), items=items
         )
+
+    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
+        """Say in the language of the template how finely and how fully to break a text down."""
+        if question is BROKEN_DOWN:
+            fills = {name: text.feedback[f"{name}_{degree}"] for name, degree in self._degrees.items()}
+            question = replace(question, fills=fills)
+        return super()._template(question, language, text)
 
     def _need(self, given: Sequence[str], wanted: Sequence[str]) -> None:
         if not given and self._mode != "recall":
@@ -119,13 +143,14 @@ class FactualCorrectness(Asking):
         wrong = len(supported) - right
         left_out = sum(not one.passed for one in covered)
         if self._mode == "precision":
-            return round(right / (right + wrong + 1e-8), 2)
+            return _rounded(right / (right + wrong + 1e-8))
         if self._mode == "recall":
-            return round(right / (right + left_out + 1e-8), 2)
-        weight = self._beta**2
-        return (
-            round((1 + weight) * right / ((1 + weight) * right + weight * left_out + wrong), 2) if right else 0.0
-        )
+            return _rounded(right / (right + left_out + 1e-8))
+        if not right:
+            return 0.0
+        precision, recall, weight = right / (right + wrong), right / (right + left_out), self._beta**2
+        # In the order of ragas: another one would round some halves, such as 0.625, to the other side.
+        return _rounded((1 + weight) * (precision * recall) / ((weight * precision) + recall))
 
     def _advice(self, sample: Sample, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> str:
         """Name the claims that are wrong; count those left out, which would give the reference away."""
@@ -139,3 +164,8 @@ class FactualCorrectness(Asking):
         return "\n".join(
             [*lines, self.say("lacking", sample, count=lacking, of=len(covered))] if lacking else lines
         )
+
+
+def _rounded(score: float) -> float:
+    """Round to 2 places as numpy does, which can differ from `round(score, 2)`."""
+    return round(100 * score) / 100

@@ -115,6 +115,8 @@ class NoiseSensitivity(Asking):
         given, wanted = yield from claims_in_each(self, sample, answer, reference)
         if not given:
             raise CannotJudge("no_claims", "the answer makes no claim")
+        if not wanted:  # no context could be told to be relevant, and an answer of noise alone would look perfect
+            raise CannotJudge("no_claims", "the reference makes no claim")
         find = self._marked if self.compat else self._found
         support: _Support = yield from find(sample, contexts, reference, (wanted, given))
         origins = support.origins()
@@ -165,7 +167,7 @@ class NoiseSensitivity(Asking):
         wanted, given, right = marks[:-1:2], marks[1:-1:2], marks[-1]
         if {len(one) for one in given} != {len(right)} or len({len(one) for one in wanted}) > 1:
             raise CannotJudge("invalid_output", "the model gave lists of verdicts of different lengths")
-        if not right:
+        if not (right and wanted[0]):
             raise CannotJudge("no_claims", "no claim was verified")
         return _Support(wanted, given, right)
 
