@@ -24,7 +24,8 @@ class Settings(TypedDict, total=False):
         name: What the judge is called; its qualified name unless given.
         variant: `"corrected"`, or `"compat"`, which gives the numbers of the reference.
         threshold: Score from which the verdict passes, 0 to 1; 0.5 unless given.
-        language: Language of prompts and feedback; None takes the one of the question.
+        language: Language of prompts and feedback; None takes the one of the question or, without one,
+            of the first other text there is.
         prompts: Folder of packs that override the packaged ones, laid out like them (`zh/faithfulness.toml`).
 
     A judge that says yes or no passes as it says, whatever the threshold.
@@ -44,7 +45,8 @@ class Metric(Judge):
         name: What the judge is called; None takes its qualified name.
         variant: `"corrected"`, or `"compat"`, which gives the numbers of the reference.
         threshold: Score from which the verdict passes, 0 to 1.
-        language: Language of prompts and feedback; None takes the one of the question.
+        language: Language of prompts and feedback; None takes the one of the question or, without one,
+            of the first other text there is.
         prompts: Folder of packs that override the packaged ones, laid out like them; it is read once, here.
 
     Raises:
@@ -107,7 +109,8 @@ class Metric(Judge):
 
     def spoken(self, sample: Sample) -> Language:
         """Choose the language of prompts and feedback for a sample."""
-        return self._language or language_of(sample.question or sample.answer or "")
+        words = (sample.question, sample.answer, sample.reference, *(sample.retrieved_contexts or ()))
+        return self._language or language_of(next((one for one in words if one and one.strip()), ""))
 
     def say(self, phrase: str, sample: Sample, **values: object) -> str:
         """Say one of the pack's phrases in the language of the sample."""

@@ -113,7 +113,7 @@ def answer_correctness(draw: random.Random) -> Trial:
 
 def factual_correctness(draw: random.Random) -> Trial:
     """Draw verdicts on the claims of the answer and of the reference."""
-    given, wanted = marks(draw), marks(draw)
+    given, wanted = (marks(draw, most=12) for _ in range(2))
     claims = {ANSWER: named("given", given), REFERENCE: named("wanted", wanted)}
 
     def ours(data: Shown) -> Mapping[str, Any]:
@@ -227,7 +227,10 @@ JUDGES: Mapping[str, tuple[str, Callable[[random.Random], Trial], Mapping[str, A
     "context_precision": ("LLMContextPrecisionWithReference", context_precision, {}),
     "context_utilization": ("LLMContextPrecisionWithoutReference", context_precision, {}),
     "answer_correctness": ("AnswerCorrectness", answer_correctness, {"weights": [1.0, 0.0]}),
+    "answer_correctness-f2": ("AnswerCorrectness", answer_correctness, {"weights": [1.0, 0.0], "beta": 2.0}),
     "factual_correctness-f1": ("FactualCorrectness", factual_correctness, {"mode": "f1"}),
+    "factual_correctness-f2": ("FactualCorrectness", factual_correctness, {"mode": "f1", "beta": 2.0}),
+    "factual_correctness-f0.5": ("FactualCorrectness", factual_correctness, {"mode": "f1", "beta": 0.5}),
     "factual_correctness-precision": ("FactualCorrectness", factual_correctness, {"mode": "precision"}),
     "factual_correctness-recall": ("FactualCorrectness", factual_correctness, {"mode": "recall"}),
     "context_recall": ("LLMContextRecall", context_recall, {}),
