@@ -10,8 +10,9 @@ import asyncio
 import contextvars
 import inspect
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from judges.judge import Judge
 
 _MOST_THREADS = 16
+_AT_ONCE_S = 0.05
+"""A request that is settled within this time is settled before the next one begins."""
 
 
 class Observer(Protocol):
@@ -154,33 +157,54 @@ async def arun(judge: Judge, sample: Sample) -> Verdict:
 
 
 def _settle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
+    """Settle requests side by side; while each is settled at once, as by a script or a cache, in their order."""
+    keys = _keys_of(requests)
     if len(requests) < 2:  # noqa: PLR2004 - one request needs no thread
-        return tuple(_settle(request) for request in requests)
+        return tuple(map(_settle, requests, keys))
     with ThreadPoolExecutor(max_workers=min(len(requests), _MOST_THREADS)) as pool:
-        contexts = [contextvars.copy_context() for _ in requests]
-        return tuple(pool.map(lambda context, request: context.run(_settle, request), contexts, requests))
+        settling: list[Future[_Answer]] = []
+        at_once = True
+        for request, key in zip(requests, keys, strict=True):
+            settling.append(pool.submit(contextvars.copy_context().run, _settle, request, key))
+            at_once = at_once and bool(wait(settling[-1:], timeout=_AT_ONCE_S).done)
+        return tuple(one.result() for one in settling)
 
 
 async def _asettle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
+    keys = _keys_of(requests)
     if len(requests) < 2:  # noqa: PLR2004 - one request needs no task
-        return tuple([await _asettle(request) for request in requests])
-    answers = await asyncio.gather(*(_asettle(request) for request in requests), return_exceptions=True)
+        return tuple([await _asettle(*one) for one in zip(requests, keys, strict=True)])
+    answers = await asyncio.gather(*map(_asettle, requests, keys), return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
     return tuple(answer for answer in answers if isinstance(answer, _Answer))
 
 
-def _settle(request: Request) -> _Answer:
-    key, shared = _key_of(request), scope()
+def _keys_of(requests: tuple[Request, ...]) -> list[Hashable | None]:
+    """Tell what makes each request the same as another judge's, where it can be shared.
+
+    Equal ones put together (about two contexts of the same text) stay apart, so that a judge makes as many
+    calls as it says.
+    """
+    seen: Counter[Hashable] = Counter()
+    keys: list[Hashable | None] = []
+    for key in map(_key_of, requests):
+        keys.append(None if key is None else (key, seen[key]))
+        seen[key] += 1
+    return keys
+
+
+def _settle(request: Request, key: Hashable | None) -> _Answer:
+    shared = scope()
     if key is None or shared is None:
         return _fetched(request)
     answer, known = shared.get(key, lambda: _fetched(request))
     return _free(answer) if known else answer
 
 
-async def _asettle(request: Request) -> _Answer:
-    key, shared = _key_of(request), scope()
+async def _asettle(request: Request, key: Hashable | None) -> _Answer:
+    shared = scope()
     if key is None or shared is None:
         return await _afetched(request)
     answer, known = await shared.aget(key, lambda: _afetched(request))
@@ -192,7 +216,8 @@ def _key_of(request: Request) -> Hashable | None:
     match request:
         case Ask(shared=True):
             asked = (request.task, body_of(request.data), request.reminder, request.schema, request.examples)
-            return (handle_of(request.model), repetition.get(), *asked)
+            is_checked = request.check is not None  # a reply that was not is none for a judge that checks
+            return (handle_of(request.model), repetition.get(), is_checked, *asked)
         case Embed():
             who = getattr(request.model, "embeddings", request.model)
             return (id(who), repetition.get(), request.texts)

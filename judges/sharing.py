@@ -25,38 +25,45 @@ class Shared:
     """Answers by question, each fetched once, by any number of threads and tasks."""
 
     def __init__(self) -> None:
-        self._answers: dict[Hashable, Future[Any]] = {}
+        self._answers: dict[Hashable, tuple[Future[Any], int]] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, fetch: Callable[[], T]) -> tuple[T, bool]:
-        """Give the answer, and whether it was there already or on its way."""
+        """Give the answer, and whether it was there already or on its way.
+
+        What a task of this very thread has on its way is fetched again: waiting would keep the task from ending.
+        """
         while True:
-            answer, mine = self._claim(key)
-            if mine:
+            answer, owner = self._claim(key)
+            if owner is None:
                 with self._delivering(key, answer):
                     answer.set_result(fetch())
                 return answer.result(), False
+            if owner == threading.get_ident() and not answer.done():
+                return fetch(), False
             if (there := answer.result()) is not _ABANDONED:
                 return there, True
 
     async def aget(self, key: Hashable, fetch: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
         """Give the answer without blocking."""
         while True:
-            answer, mine = self._claim(key)
-            if mine:
+            answer, owner = self._claim(key)
+            if owner is None:
                 with self._delivering(key, answer):
                     answer.set_result(await fetch())
                 return answer.result(), False
             if (there := await asyncio.shield(asyncio.wrap_future(answer))) is not _ABANDONED:
                 return there, True
 
-    def _claim(self, key: Hashable) -> tuple[Future[Any], bool]:
+    def _claim(self, key: Hashable) -> tuple[Future[Any], int | None]:
+        """Give the answer and the thread that fetches it; None where that is now the caller's to do."""
         with self._lock:
             there = self._answers.get(key)
             if there is not None:
-                return there, False
-            mine = self._answers[key] = Future()
-            return mine, True
+                return there
+            mine: Future[Any] = Future()
+            self._answers[key] = mine, threading.get_ident()
+            return mine, None
 
     @contextmanager
     def _delivering(self, key: Hashable, answer: Future[Any]) -> Iterator[None]:

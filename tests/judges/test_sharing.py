@@ -12,13 +12,14 @@ import pytest
 from langchain_core.outputs import ChatResult
 from pydantic import PrivateAttr
 
-from judges import ConfigurationError, Helpfulness, Judge, Panel, Repeat, Verdict
+from judges import ConfigurationError, Helpfulness, Judge, Panel, Repeat, Sample, Verdict, as_judge
 from judges.offline import aevaluate, evaluate
 from judges.sharing import Shared, scope, shared_work
 from judges.sources.ragas.faithfulness import Faithfulness
 from judges.sources.ragas.semantic_similarity import SemanticSimilarity
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.catalogue.filling import FillingModel
+from tests.catalogue.scripts import Shown, items, replying
 
 SAMPLE: dict[str, Any] = {
     "user_input": "Where is the tower?",
@@ -65,6 +66,37 @@ async def test_a_failure_is_shared_too(how: str) -> None:
     assert len(model.prompts) == 1
     assert [one.unscored for one in verdict.items] == ["judge_failed", "judge_failed"]
     assert verdict.usage.calls == 1
+
+
+@HOW
+@pytest.mark.parametrize("strict_first", [True, False])
+async def test_a_reply_that_nobody_checked_is_not_shared_with_who_checks(
+    how: str,
+    strict_first: bool,  # noqa: FBT001 - a case
+) -> None:
+    """A list that leaves claims out suits one judge, and never becomes the verdict of the other."""
+
+    def reply(data: Shown) -> dict[str, Any]:
+        return {"claims": ["a", "b", "c"]} if "text" in data else items("supported")
+
+    model = replying(reply)
+    lenient = Faithfulness(model, missing="unsupported", name="lenient")
+    strict = Faithfulness(model, name="strict")
+    verdict = await judged(how, Panel([strict, lenient] if strict_first else [lenient, strict]))
+    found = {one.judge: one.unscored or f"{one.score:.3f}" for one in verdict.items}
+    assert found == {"strict": "invalid_output", "lenient": "0.333"}
+
+
+async def test_a_sync_call_from_within_the_loop_waits_for_nobody_on_it() -> None:
+    """A function judge that judges with another one, blocking, asks for itself what that one has on its way."""
+    inner = Faithfulness(FillingModel(), name="inner")
+
+    @as_judge
+    async def outer(sample: Sample) -> bool:
+        return bool(inner(sample).passed)
+
+    verdict = await asyncio.wait_for(Panel([inner, outer]).acall(SAMPLE), 20)
+    assert [one.unscored for one in verdict.items] == [None, None]
 
 
 @HOW
