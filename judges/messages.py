@@ -26,7 +26,7 @@ _ROLES: dict[str, Role] = {
 class ToolCall(BaseModel):
     """A call of a tool that the assistant asked for: its name, its JSON arguments and the call's id."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
     name: str
     args: dict[str, JsonValue] = Field(default_factory=dict)
@@ -34,11 +34,14 @@ class ToolCall(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_openai(cls, given: Any) -> Any:
-        function = given.get("function") if isinstance(given, Mapping) else None
-        if not isinstance(function, Mapping):
+    def _read(cls, given: Any) -> Any:
+        """Read the arguments by whichever name they go: LangChain's, OpenAI's, Anthropic's."""
+        if not isinstance(given, Mapping):
             return given
-        return {"name": function.get("name"), "args": _arguments(function.get("arguments")), "id": given.get("id")}
+        function = given.get("function")
+        call = function if isinstance(function, Mapping) else given
+        named = (call[name] for name in ("args", "arguments", "input", "parameters") if name in call)
+        return {"name": call.get("name"), "args": _arguments(next(named, None)), "id": given.get("id")}
 
 
 def _arguments(given: Any) -> Any:
@@ -79,11 +82,14 @@ class Message(BaseModel):
         known = _ROLES.get(str(role))
         if known is None:
             raise ValueError(f"unknown role {role!r}; known are system, user, assistant and tool")
+        content = fields.get("content")
+        results = [part for part in _parts(content) if part.get("type") == "tool_result"]
+        result = results[0] if results else {}
         return {
-            "role": known,
-            "content": _text(fields.get("content")),
-            "tool_calls": fields.get("tool_calls") or (),
-            "tool_call_id": fields.get("tool_call_id"),
+            "role": "tool" if results else known,
+            "content": "".join(_text(one.get("content")) for one in results) if results else _text(content),
+            "tool_calls": fields.get("tool_calls") or _calls_in(fields),
+            "tool_call_id": fields.get("tool_call_id", result.get("tool_use_id")),
             "name": fields.get("name"),
         }
 
@@ -91,13 +97,26 @@ class Message(BaseModel):
 def _fields_of(given: object) -> Mapping[str, Any] | None:
     """Read a dict, or a LangChain message by its attributes, so that LangChain need not be imported."""
     if isinstance(given, Mapping):
-        return given
+        data = given.get("data")  # as LangChain writes messages to files
+        return {"type": given.get("type"), **data} if isinstance(data, Mapping) else given
     if isinstance(given, tuple) and len(given) == 2:  # noqa: PLR2004 - LangChain's (role, text)
         return {"role": given[0], "content": given[1]}
     if hasattr(given, "type") and hasattr(given, "content"):
         names = ("type", "content", "tool_calls", "tool_call_id", "name")
         return {name: getattr(given, name, None) for name in names}
     return None
+
+
+def _calls_in(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Find calls where others than LangChain and OpenAI's present API keep them."""
+    old = fields.get("function_call")
+    if isinstance(old, Mapping):
+        return (old,)
+    return tuple(part for part in _parts(fields.get("content")) if part.get("type") == "tool_use")
+
+
+def _parts(content: object) -> list[Mapping[str, Any]]:
+    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []
 
 
 def _text(content: object) -> str:

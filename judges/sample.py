@@ -47,7 +47,15 @@ def _levels(given: Any) -> Any:
     return {str(key).removeprefix("score").removesuffix("_description"): text for key, text in given.items()}
 
 
+def _ids(given: Any) -> Any:
+    """Accept ids that are whole numbers."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return given
+    return tuple(str(one) if type(one) is int else one for one in given)
+
+
 Texts = Annotated[tuple[str, ...], BeforeValidator(_contexts)]
+Ids = Annotated[tuple[str, ...], BeforeValidator(_ids)]
 Guidelines = Annotated[tuple[str, ...] | dict[str, tuple[str, ...]] | None, BeforeValidator(_rules)]
 
 
@@ -90,10 +98,10 @@ class Sample(BaseModel):
     retrieved_contexts: Texts | None = _either(
         "retrieved_contexts", "contexts", "context", "retrieved_context", "documents"
     )
-    retrieved_context_ids: tuple[str, ...] | None = None
+    retrieved_context_ids: Ids | None = None
     reference: str | None = _either("reference", "expected_response", "ground_truth", "reference_outputs")
     reference_contexts: Texts | None = None
-    reference_context_ids: tuple[str, ...] | None = None
+    reference_context_ids: Ids | None = None
     expected_facts: tuple[str, ...] | None = None
     guidelines: Guidelines = None
     rubrics: Annotated[dict[str, str] | None, BeforeValidator(_levels)] = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from judges import load
@@ -19,10 +21,12 @@ DOCUMENTS = "databricks.document_recall"
         (DOCUMENTS, ["a", "a"], ["a"], 1.0),
         (PRECISION, ["a", "a", "b"], ["a"], 0.5),
         (RECALL, [], ["a"], 0.0),
+        (RECALL, [1, 2], [1, 3], 0.5),
+        (DOCUMENTS, [7], ["7"], 1.0),
     ],
 )
 @pytest.mark.parametrize("variant", ["corrected", "compat"])
-def test_the_share_of_ids(name: str, found: list[str], wanted: list[str], score: float, variant: str) -> None:
+def test_the_share_of_ids(name: str, found: list[Any], wanted: list[Any], score: float, variant: str) -> None:
     """Hits over what was retrieved or expected, on sets, without a call."""
     verdict = load(name, variant=variant)(retrieved_context_ids=found, reference_context_ids=wanted)
     assert (verdict.score, verdict.usage.calls) == (score, 0)

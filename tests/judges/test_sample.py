@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -115,6 +116,83 @@ def test_guidelines_are_one_or_several(given_: object, read: tuple[str, ...]) ->
 def test_ragas_rubrics_are_read_as_levels(rubrics: object) -> None:
     """Ragas' `score1_description` keys, numbers and digits all name levels."""
     assert Sample.read(rubrics=rubrics).rubrics == {"1": "bad", "2": "good"}
+
+
+@dataclass
+class ForeignCall:
+    """A tool call as an object, such as that of ragas."""
+
+    name: str
+    args: dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"name": "weather", "args": {"city": "Paris"}},
+        {"name": "weather", "args": '{"city": "Paris"}'},
+        {"name": "weather", "arguments": {"city": "Paris"}, "type": "tool_call"},
+        {"name": "weather", "input": {"city": "Paris"}, "type": "tool_use"},
+        {"name": "weather", "parameters": {"city": "Paris"}},
+        {"type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}},
+        ForeignCall("weather", {"city": "Paris"}),
+    ],
+)
+def test_the_arguments_of_a_call_are_read_by_any_name(call: Any) -> None:
+    """None is lost: calls that differ in nothing else would be taken for the same."""
+    turn = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    sample = Sample.read(user_input=turn, reference_tool_calls=[call])
+    wanted = (ToolCall(name="weather", args={"city": "Paris"}),)
+    assert sample.reference_tool_calls == wanted
+    assert sample.messages[1].tool_calls == wanted
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [
+            {"type": "human", "data": {"content": "?"}},
+            {
+                "type": "ai",
+                "data": {"content": "", "tool_calls": [{"name": "now", "args": {"zone": "CET"}, "id": "1"}]},
+            },
+            {"type": "tool", "data": {"content": "12:00", "tool_call_id": "1"}},
+        ],
+        [
+            {"role": "user", "content": "?"},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "1", "name": "now", "input": {"zone": "CET"}}],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "12:00"}]},
+        ],
+        [
+            {"role": "user", "content": "?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "function_call": {"name": "now", "arguments": '{"zone": "CET"}'},
+            },
+            {"role": "function", "name": "now", "content": "12:00"},
+        ],
+    ],
+)
+def test_calls_are_found_where_others_keep_them(turns: list[dict[str, Any]]) -> None:
+    """In LangChain's files, in Anthropic's content, in OpenAI's older field."""
+    sample = Sample.read(user_input=turns, response="At noon.")
+    _, call, result, _ = sample.messages
+    assert [(one.name, one.args) for one in call.tool_calls] == [("now", {"zone": "CET"})]
+    assert (result.role, result.content) == ("tool", "12:00")
+    assert sample.question == "?"
+
+
+def test_a_call_without_arguments_has_none() -> None:
+    """Given as null or left out."""
+    assert (
+        ToolCall.model_validate({"name": "now", "args": None})
+        == ToolCall(name="now")
+        == ToolCall(name="now", args={})
+    )
 
 
 @pytest.mark.parametrize("name", ["messages", "user_input", "request", "inputs", "input"])
