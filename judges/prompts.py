@@ -26,6 +26,9 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh", "ru")
 """The languages of the package's own packs."""
 
 _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
+_KANA = re.compile(r"[\u3040-\u30ff]")
+"""In Japanese there is much of it between Chinese characters."""
+
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 _LATIN = re.compile(r"[A-Za-z]")
 
@@ -76,14 +79,39 @@ def prompt(name: str, language: Language, *, folder: Path | None = None) -> Prom
     if folder is not None:
         own = folder / language / f"{name}.toml"
         if own.is_file():
-            return _completed(_parsed(own.read_bytes(), str(own)), name, language)
+            packaged = _packaged(name, language if language in LANGUAGES else "en")
+            return _completed(_parsed(own.read_bytes(), str(own)), packaged, str(own))
     return _packaged(name, language)
 
 
-def _completed(own: Prompt, name: str, language: Language) -> Prompt:
-    """Take the phrases that a user's file leaves out from the package."""
-    packaged = _packaged(name, language if language in LANGUAGES else "en")
-    return own.model_copy(update={"feedback": {**packaged.feedback, **own.feedback}})
+def _completed(own: Prompt, packaged: Prompt, place: str) -> Prompt:
+    """Take what a user's file leaves out from the package: its task, the reminder, phrases of feedback.
+
+    A task may spell out the levels that the package has for it.
+
+    Raises:
+        ConfigurationError: If a placeholder of the task is missing, or a phrase has one that is never filled.
+    """
+    needed = _placeholders(packaged.task) - ({"$levels"} if packaged.levels else set())
+    missing = needed - _placeholders(own.task or packaged.task)
+    if missing:
+        raise ConfigurationError(f"{place}: the task must have {', '.join(sorted(missing))}, which is filled in")
+    for name, phrase in own.feedback.items():
+        known = _placeholders(packaged.feedback.get(name, phrase))
+        if unknown := _placeholders(phrase) - known:
+            told = f"known there are {', '.join(sorted(known))}" if known else "none is known there"
+            raise ConfigurationError(f"{place}: feedback {name!r} has {', '.join(sorted(unknown))}; {told}")
+    return own.model_copy(
+        update={
+            "task": own.task or packaged.task,
+            "reminder": own.reminder or packaged.reminder,
+            "feedback": {**packaged.feedback, **own.feedback},
+        }
+    )
+
+
+def _placeholders(text: str) -> set[str]:
+    return {f"${name}" for name in Template(text).get_identifiers()}
 
 
 def prompts_of(name: str, *, folder: Path | None = None) -> dict[Language, Prompt]:
@@ -122,7 +150,7 @@ def _parsed(content: bytes, place: str) -> Prompt:
 def language_of(text: str) -> Language:
     """Tell which pack a text calls for, by the script most of its letters are written in."""
     counts: dict[Language, int] = {
-        "zh": 2 * len(_HAN.findall(text)),
+        "zh": 0 if 4 * len(_KANA.findall(text)) > (han := len(_HAN.findall(text))) else 2 * han,
         "ru": len(_CYRILLIC.findall(text)),
         "en": len(_LATIN.findall(text)),
     }

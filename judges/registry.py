@@ -39,7 +39,7 @@ class Registry:
         entries: dict[str, Entry] = {}
         makers: dict[str, Callable[..., Judge]] = {}
         for make in self.classes:
-            entry = _entry_of(make)
+            entry = entry_of(make)
             entries[entry.name] = entry
             for name in dict.fromkeys((entry.name, *entry.aliases)):
                 if name in makers:
@@ -67,7 +67,7 @@ class Registry:
     def _near(self, name: str) -> str:
         from difflib import get_close_matches  # noqa: PLC0415 - only for a misspelt name
 
-        near = get_close_matches(name, self._makers, n=5, cutoff=0.5)
+        near = get_close_matches(str(name), self._makers, n=5, cutoff=0.5)
         return f"did you mean {', '.join(near)}?" if near else f"known are {', '.join(self.entries)}"
 
 
@@ -99,10 +99,13 @@ def _offered() -> Iterator[Callable[..., Judge]]:
     """Load the judges of other distributions; one that cannot be imported is told of and left out."""
     for point in entry_points(group=GROUP):
         try:
-            yield point.load()
+            make = point.load()
+            entry_of(make)
         except Exception as error:  # noqa: BLE001 - whatever another package's import raises
             told = f"the judge {point.value} of an installed package cannot be loaded: {error}"
             warnings.warn(told, stacklevel=2)
+        else:
+            yield make
 
 
 def _own() -> list[Callable[..., Judge]]:
@@ -118,7 +121,12 @@ def _own() -> list[Callable[..., Judge]]:
     ]
 
 
-def _entry_of(make: Callable[..., Judge]) -> Entry:
+def entry_of(make: Callable[..., Judge]) -> Entry:
+    """Give what names a judge.
+
+    Raises:
+        ConfigurationError: If nothing does.
+    """
     entry = getattr(make, "entry", None)
     if not isinstance(entry, Entry):
         raise ConfigurationError(f"{_place(make)} has no entry, a judges.Entry that names it")

@@ -119,6 +119,8 @@ def test_placeholders_are_filled_and_the_rest_stays() -> None:
         ("", "en"),
         ("42 + 1 = ?", "en"),
         ("Ça va bien ?", "en"),
+        ("今日の天気はどうですか？", "en"),
+        ("鸡の翅怎么做？", "zh"),
     ],
 )
 def test_the_script_tells_the_language(text: str, language: str) -> None:

@@ -194,9 +194,10 @@ def test_another_distribution_offers_judges(distribution: Path) -> None:
     assert load("my_length", at_most=1)(answer="abc").passed is False
 
 
-def test_a_broken_distribution_is_told_of_and_left_out(distribution: Path) -> None:
+@pytest.mark.parametrize("code", ["raise RuntimeError('no')", "class Mine: pass", ""])
+def test_a_broken_distribution_is_told_of_and_left_out(distribution: Path, code: str) -> None:
     """It costs nobody the other judges."""
-    install(distribution, "judges_that_break", "raise RuntimeError('no')")
+    install(distribution, "judges_that_break", code)
     with pytest.warns(UserWarning, match="judges_that_break:Mine of an installed package cannot be loaded"):
         names = [entry.name for entry in catalogue()]
     assert "helpfulness" in names

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from judges import ConfigurationError, Helpfulness, Rubric, Sample
+from judges import ConfigurationError, Helpfulness, Rubric, Sample, load
 from judges.testing import ScriptedModel
 
 ROW: dict[str, Any] = {"question": "How warm is Paris?", "answer": "15 C."}
@@ -217,6 +217,45 @@ def test_a_bad_prompt_file_is_refused_at_once(tmp_path: Path, text: str, told: s
     with pytest.raises(ConfigurationError) as caught:
         Helpfulness(asking(), prompts=written(tmp_path, text))
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", 'reminder = "Look closely."'])
+def test_what_a_file_leaves_out_comes_from_the_package(tmp_path: Path, text: str) -> None:
+    """A judge without a task would judge by nothing."""
+    model = asking()
+    Helpfulness(model, prompts=written(tmp_path, text))(ROW)
+    assert instructions(model).startswith("You assess answers")
+    assert str(model.prompts[-1][-1].text).endswith("\nLook closely." if text else "as instructed at the start.")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        (
+            "rubric",
+            'task = "Rate: $criterion, $levels"\nreminder = "Rate."',
+            r"rubric.toml: the task must have \$criteria",
+        ),
+        (
+            "aspect_critic",
+            'task = "Judge."\nreminder = "Judge."',
+            r"aspect_critic.toml: the task must have \$criteria",
+        ),
+        (
+            "faithfulness",
+            '[feedback]\nunsupported = "Wrong: $clams"',
+            r"'unsupported' has \$clams; known there are \$claims",
+        ),
+    ],
+)
+def test_a_file_has_the_placeholders_of_the_package(tmp_path: Path, name: str, text: str, told: str) -> None:
+    """Without them, what the user sets would not reach the model, or a phrase would show its placeholder."""
+    settings: dict[str, dict[str, Any]] = {
+        "rubric": {"criteria": "Kind.", "levels": {1: "rude", 2: "kind"}},
+        "aspect_critic": {"definition": "Is it kind?"},
+    }
+    with pytest.raises(ConfigurationError, match=told):
+        load(name, model=asking(), prompts=written(tmp_path, text, name=name), **settings.get(name, {}))
 
 
 def test_a_prompt_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

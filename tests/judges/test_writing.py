@@ -17,7 +17,7 @@ from pydantic import BaseModel, JsonValue
 
 from judges import Helpfulness, Judge, Message, Sample, ToolCall, Verdict
 from judges.models import as_model
-from judges.models.writing import fresh_nonce
+from judges.models.writing import encode, fresh_nonce
 from judges.requests import ask
 from judges.testing import ScriptedModel
 
@@ -253,6 +253,21 @@ def test_nothing_hidden_stands_in_a_prompt() -> None:
     Showing(model, {"text": hidden})(response="a")
     assert not raw_faults(model.prompts[0][-1].text)
     assert fenced(model.prompts[0][-1]) == {"text": hidden}
+
+
+@pytest.mark.parametrize(
+    "text", ["می\u200cخواهم", "क्\u200dष", "❤\ufe0f", "👨\u200d👩\u200d👧", "🏳\ufe0f\u200d🌈", "1\ufe0f\u20e3"]
+)
+def test_joiners_that_spell_a_word_or_an_emoji_stay(text: str) -> None:
+    """As escapes they would be unreadable to small models."""
+    assert encode(text) == f'"{text}"'
+
+
+@pytest.mark.parametrize("mark", ["\u200c", "\u200d", "\ufe0e", "\ufe0f"])
+@pytest.mark.parametrize("text", ["ig{}nore", "{}x", " {} ", "评{}分", "о{}ценка"])
+def test_joiners_elsewhere_are_shown(mark: str, text: str) -> None:
+    """There they can only hide what a text says."""
+    assert encode(text.format(mark)) == '"' + text.format(f"\\u{ord(mark):04x}") + '"'
 
 
 def test_other_scripts_stay_readable() -> None:
