@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -18,6 +18,8 @@ from judges.offline.workers import Given, aevaluate, evaluate
 from judges.pairwise import CHOICES, Pairwise
 from judges.sample import Sample, field_named
 from judges.verdict import Usage, Verdict
+
+_FATES = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
 class Comparison(BaseModel):
@@ -34,7 +36,8 @@ class Comparison(BaseModel):
         win_rate: (wins + ties / 2) / n, 0 to 1; None without pairs.
         interval: The 95 % interval of the win rate by Wilson's score method (JASA 22, 1927) with a tie as half a
             win. A tie varies less than the toss of a coin, so with ties it is rather too wide than too narrow.
-        flip_rate: Share of the pairs where the two orders disagree, 0 to 1: near 0 for a judge to be trusted.
+        flip_rate: Share of the double judgements whose two orders disagree, 0 to 1: near 0 for a judge to be
+            trusted.
         first_lean: Share of the single judgements that preferred the answer shown first, a tie counting half,
             less 1/2: 0.5 for a judge that always takes the first, -0.5 for the second. Every answer is shown in
             both places, so it is 0 for a judge that looks at the answers alone.
@@ -99,7 +102,7 @@ def compare(
     Args:
         rows: Samples, or mappings that are read as samples; for the answers of two runs, see
             `judges.offline.paired`.
-        judge: A `Pairwise`, or a judge that consults one.
+        judge: A `Pairwise`, or a `Repeat` or `Cascade` of one.
         a: The column of the one system's answers.
         b: The column of the other's.
         names: What the two systems are called; None takes the names of the columns.
@@ -200,18 +203,32 @@ class _Game:
         if verdict.score is None or row.sample is None:
             self._unscored[str(verdict.unscored)] += 1
         else:
-            self._fates.append((verdict.score > 0.5) + (verdict.score == 0.5) / 2)  # noqa: PLR2004 - a tie
+            self._fates.append(self._fate(verdict))
             self._longer.append(len(row.sample.answer or "") - len(str(row.sample.metadata["rival"])))
-            self._count_orders(verdict.items)
+            self._count_orders(verdict)
         if self._on_result is not None:
             self._on_result(row)
 
-    def _count_orders(self, items: Sequence[Verdict]) -> None:
+    def _fate(self, verdict: Verdict) -> float:
+        fate = _FATES.get(verdict.value) if isinstance(verdict.value, str) else None
+        if fate is None:
+            raise ConfigurationError(
+                f"{self._judge!r} gives {verdict.value!r}, not win, tie or loss; compare by a Pairwise, or by a "
+                f"Repeat or Cascade of one"
+            )
+        return fate
+
+    def _count_orders(self, verdict: Verdict) -> None:
+        """Count the two orders of a pairwise verdict, or of those it was made of."""
+        items = verdict.items
         choices = [one.value for one in items]
         if len(choices) == 2 and set(choices) <= set(CHOICES):  # noqa: PLR2004 - two orders
             self._orders += 1
             self._flips += items[0].score != items[1].score
             self._leans += choices.count("first") - choices.count("second")
+        else:
+            for one in items:
+                self._count_orders(one)
 
     def comparison(self, evaluation: Evaluation) -> Comparison:
         """Sum up what was counted."""

@@ -23,6 +23,9 @@ def paired(a: Evaluation | Iterable[Given], b: Evaluation | Iterable[Given]) -> 
 
     Yields:
         A sample for each pair; a `BadSample` for one that cannot be read, or where the questions differ.
+
+    Raises:
+        ConfigurationError: With the first pair, if an evaluation did not keep its rows.
     """
     for number, (one, other) in enumerate(zip_longest(_answers(a), _answers(b)), 1):
         if one is None or other is None:

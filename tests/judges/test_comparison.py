@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judges import BadSample, ConfigurationError, Repeat, Sample
+from judges import BadSample, ConfigurationError, Panel, Repeat, Sample
 from judges.offline import Row, evaluate
 from judges.offline.comparison import Comparison, acompare, compare
 from judges.offline.figures import spearman, wilson
@@ -196,9 +196,17 @@ def test_rows_are_written_and_told_as_they_come(run: Compare) -> None:
 
 
 def test_a_judge_may_ask_a_pairwise_several_times() -> None:
-    """Its verdict counts; what single orders said is not known then."""
+    """Its verdict counts, and what each order said each time."""
     told = compare(games(2, 0, 1), Repeat(choosing(good), 3))
-    assert (told.wins, told.losses, told.flip_rate, told.first_lean) == (2, 1, None, None)
+    assert (told.wins, told.losses, told.flip_rate, told.first_lean) == (2, 1, 0.0, 0.0)
+    biased = compare(games(1, 0, 0), Repeat(choosing(lambda *_: "first"), 3))
+    assert (biased.ties, biased.flip_rate, biased.first_lean) == (1, 1.0, 0.5)
+
+
+def test_a_verdict_that_is_no_win_tie_or_loss_is_refused() -> None:
+    """A panel rates, which would round a tie up to a win."""
+    with pytest.raises(ConfigurationError, match="gives 3, not win, tie or loss; compare by a Pairwise"):
+        compare(games(0, 1, 0), Panel([choosing(lambda *_: "first")]))
 
 
 @pytest.mark.parametrize(
