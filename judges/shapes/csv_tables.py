@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
+from threading import Lock
 
 from judges.errors import CannotJudge
+from judges.shapes.pairing import fullest
 
 Cell = int | float | str | None
 Row = tuple[Cell, ...]
@@ -23,6 +26,16 @@ _NOTHING = frozenset(
      "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 )  # fmt: skip
 """What stands for a missing value, as pandas reads it."""
+
+_END = "\x1e end"
+"""Put behind a table: inside quotes it would not become a row of its own."""
+
+_LIMIT = Lock()
+_SLACK = 1 + 1e-6
+"""By how much of itself a tolerance is exceeded without harm: 1.1 - 1.0 is a little more than 0.1."""
+
+_MOST_LOOKS = 2_000_000
+"""The most pairs of rows that are looked at one by one."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,7 @@ def table_in(text: str, *, called: str) -> Table:
         CannotJudge: `invalid_output`, if it is no CSV, has no rows, or a row has more cells than the header.
     """
     try:
-        lines = [row for row in csv.reader(StringIO(text, newline="")) if len(row) > 1 or "".join(row).strip()]
+        lines = _lines(text)
     except csv.Error as error:
         raise CannotJudge("invalid_output", f"the {called} is no CSV: {error}") from error
     if len(lines) < 2:  # noqa: PLR2004 - header and one row
@@ -56,6 +69,33 @@ def table_in(text: str, *, called: str) -> Table:
         told = f"a row has {longest} cells, the header {len(header)}"
         raise CannotJudge("invalid_output", f"the {called} is no CSV: {told}")
     return Table(_distinct(header), tuple((*row, *[""] * (len(header) - len(row))) for row in rows))
+
+
+def _lines(text: str) -> list[list[str]]:
+    """Read the rows but blank ones; a cell that is quoted and empty is not blank.
+
+    Raises:
+        csv.Error: If the text ends inside quotes.
+    """
+    source = [*StringIO(text, newline=""), "\n", _END]
+    with _cells_of(len(text)):
+        reader = csv.reader(source)
+        rows = [row for row in reader if len(row) > 1 or source[reader.line_num - 1].strip()]
+    if rows.pop() != [_END]:
+        raise csv.Error("it ends inside a quoted cell")
+    return rows
+
+
+@contextmanager
+def _cells_of(length: int) -> Iterator[None]:
+    """Let cells be this long; the limit is one of the whole process, so it is put back."""
+    with _LIMIT:
+        before = csv.field_size_limit()
+        csv.field_size_limit(max(before, length + len(_END) + 1))
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
@@ -94,14 +134,21 @@ def number_in(text: str) -> int | float:
 def same_cell(one: Cell, other: Cell, *, tolerance: float = 0.0) -> bool:
     """Tell whether two cells say the same; numbers may differ by the tolerance."""
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return one == other or math.isclose(one, other, rel_tol=0.0, abs_tol=tolerance)
+        return one == other or _close(one, other, tolerance)
     return one == other
+
+
+def _close(one: float, other: float, tolerance: float) -> bool:
+    try:
+        return abs(one - other) <= tolerance * _SLACK
+    except OverflowError:  # a whole number of hundreds of digits against a fraction
+        return False
 
 
 def matched(rows: Sequence[Row], others: Sequence[Row], *, tolerance: float = 0.0) -> list[Pair]:
     """Pair rows that say the same, each with one, whatever their order.
 
-    With a tolerance, rows whose texts are the same are gone through by the size of their numbers.
+    With a tolerance, as many as can be are paired; where too many could be, they are gone through by size.
     """
     exact = _paired(rows, others)
     if not tolerance:
@@ -138,11 +185,53 @@ def _paired(rows: Sequence[Row], others: Sequence[Row]) -> list[Pair]:
 def _near(
     rows: Sequence[Row], mine: Sequence[int], others: Sequence[Row], theirs: Sequence[int], tolerance: float
 ) -> Iterable[Pair]:
+    """Pair rows of the same texts by their numbers."""
+    candidates = _candidates([rows[one] for one in mine], [others[one] for one in theirs], tolerance)
+    if candidates is None:
+        return _by_size(rows, mine, others, theirs, tolerance)
+    return ((mine[row], theirs[other]) for row, other in fullest(candidates))
+
+
+def _candidates(rows: Sequence[Row], others: Sequence[Row], tolerance: float) -> list[list[int]] | None:
+    """List the rows that each row may be paired with; None if they are too many to be looked at."""
+    places = range(len(rows[0])) if rows else ()
+    sizes = {place: [row[place] for row in others] for place in places if others and _is_size(others[0][place])}
+    if not sizes:
+        return [list(range(len(others))) for _ in rows] if len(rows) * len(others) <= _MOST_LOOKS else None
+    place = max(sizes, key=lambda one: len(set(sizes[one])))  # the column that leaves the fewest
+    ordered = sorted(range(len(others)), key=lambda other: _rank(others[other][place]))
+    ranks = [_rank(others[other][place]) for other in ordered]
+    found: list[list[int]] = []
+    looks = 0
+    for row in rows:
+        least, most = _around(row[place], tolerance * _SLACK)
+        begin, end = bisect_left(ranks, _rank(least)), bisect_right(ranks, _rank(most))
+        looks += end - begin
+        if looks > _MOST_LOOKS:
+            return None
+        found.append([one for one in ordered[begin:end] if _alike(row, others[one], tolerance)])
+    return found
+
+
+def _around(value: Cell, reach: float) -> tuple[Cell, Cell]:
+    try:
+        return (value - reach, value + reach) if isinstance(value, int | float) else (value, value)
+    except OverflowError:  # no fraction makes a difference to so large a number
+        return value, value
+
+
+def _alike(row: Row, other: Row, tolerance: float) -> bool:
+    return all(same_cell(a, b, tolerance=tolerance) for a, b in zip(row, other, strict=True))
+
+
+def _by_size(
+    rows: Sequence[Row], mine: Sequence[int], others: Sequence[Row], theirs: Sequence[int], tolerance: float
+) -> Iterable[Pair]:
     left, right = sorted_by_value(rows, mine), sorted_by_value(others, theirs)
     here = there = 0
     while here < len(left) and there < len(right):
         one, other = rows[left[here]], others[right[there]]
-        if all(same_cell(a, b, tolerance=tolerance) for a, b in zip(one, other, strict=True)):
+        if _alike(one, other, tolerance):
             yield left[here], right[there]
             here, there = here + 1, there + 1
         elif [_rank(a) for a in one] < [_rank(b) for b in other]:

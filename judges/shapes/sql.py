@@ -19,13 +19,18 @@ Database = str | Path | Callable[[], sqlite3.Connection]
 Parser = Callable[[str], Sequence[object]]
 
 _TOKEN = re.compile(
-    r"(?P<blank>\s+|--[^\n]*|/\*.*?\*/)"
-    r"|(?P<quoted>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\])"
-    r"|(?P<word>[\w.]+)|(?P<mark>.)",
+    r"(?P<blank>[ \t\r\n]+|--(?=[ \t\r\n]|\Z)[^\r\n]*(?=\r?\n|\Z)|/\*(?!\w?[!+])(?:(?!/\*).)*?\*/)"
+    r"|(?P<quoted>(?<![\w'\"`])"
+    r"(?:'(?!'')(?:[^'\\]|'')*+'|\"(?!\"\")(?:[^\"\\]|\"\")*+\"|`[^`\\]*+`|\[[^\]\['\"`\\]*+\]))"
+    r"|(?P<word>[\w.]+)"
+    r"|(?P<mark>[(),;]|::|(?:[<>=!+*%|&^~]|-(?!-)|/(?![/*]))+)"
+    r"|(?P<other>.)",
     re.DOTALL,
 )
-_OTHER_QUOTING = re.compile(r"[\\$#]")
-"""Signs by which some dialects escape, quote or comment: such a text is compared as it is."""
+"""What all dialects read alike; other is all else: `5--1`, `/*! */`, `$`, `@`, `#`, a backslash, an open quote."""
+
+_PERHAPS_CODE = re.compile(r"--(?![ \t\r\n]|\Z)|/\*M?!")
+"""What MySQL carries out and sqlglot takes for a comment."""
 
 _LONGEST_PARSED = 20_000
 _MOST_ROWS = 100_000
@@ -38,49 +43,70 @@ _NOT_THERE = re.compile(r"no such (?:column|table)")
 
 
 def same_text(one: str, other: str) -> bool:
-    """Tell whether two queries differ in blanks, comments and capital letters outside of quotes at most."""
-    if _OTHER_QUOTING.search(one + other):
-        return one.strip() == other.strip()
-    return _folded(one) == _folded(other)
+    """Tell whether two queries of standard SQL differ in blanks, comments and capital letters at most.
+
+    What is quoted counts to the letter, and so does a text that dialects read in different ways.
+    """
+    if one.strip() == other.strip():
+        return True
+    tokens = _tokens(one)
+    return bool(tokens) and tokens == _tokens(other)
 
 
-def _folded(query: str) -> list[str]:
-    kept = [found for found in _TOKEN.finditer(query) if found.lastgroup != "blank"]
-    tokens = [found[0] if found.lastgroup == "quoted" else found[0].casefold() for found in kept]
+def _tokens(query: str) -> list[str]:
+    """Give what counts in a query; nothing where dialects read it in different ways."""
+    tokens = []
+    for found in _TOKEN.finditer(query):
+        if found.lastgroup == "other":
+            return []
+        if found.lastgroup != "blank":
+            folds = found.lastgroup == "word" and found[0].isascii()
+            tokens.append(found[0].lower() if folds else found[0])
     while tokens and tokens[-1] == ";":
         tokens.pop()
     return tokens
 
 
 def parser_of(dialect: str, *, judge: str) -> Parser | None:
-    """Give what parses queries, or None where sqlglot is not installed.
+    """Give what parses the queries of a dialect, or None where none is named: no tree is right in all of them.
 
     Raises:
-        ConfigurationError: If a dialect is named, and sqlglot is not installed or does not know it.
+        ConfigurationError: If sqlglot is not installed or does not know the dialect.
     """
-    try:
-        import sqlglot  # noqa: PLC0415 - behind the extra
-        from sqlglot.optimizer.normalize_identifiers import normalize_identifiers  # noqa: PLC0415
-    except ModuleNotFoundError:
-        if dialect:
-            raise ConfigurationError(f"{judge} with a dialect needs the extra: selfrefine[sql]") from None
+    if not dialect:
         return None
     try:
-        sqlglot.Dialect.get_or_raise(dialect)
+        import sqlglot  # noqa: PLC0415 - behind the extra
+    except ModuleNotFoundError:
+        raise ConfigurationError(f"{judge} with a dialect needs the extra: selfrefine[sql]") from None
+    try:
+        known = sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
         raise ConfigurationError(f"dialect: {error}") from error
 
     def parsed(query: str) -> Sequence[object]:
-        """Give the trees of the statements; none where there is nothing to be read."""
-        if len(query) > _LONGEST_PARSED:
+        """Give the trees of the statements; none where there is nothing to be read, or it may be misread."""
+        if len(query) > _LONGEST_PARSED or _PERHAPS_CODE.search(query):
             return ()
         try:
-            trees: list[Any] = list(sqlglot.parse(query, read=dialect))
-            return tuple(normalize_identifiers(one, dialect=dialect) for one in trees if one is not None)
+            return tuple(_exact(tree, known) for tree in sqlglot.parse(query, read=known) if tree is not None)
         except (sqlglot.errors.SqlglotError, RecursionError):
             return ()
 
     return parsed
+
+
+def _exact(tree: Any, dialect: Any) -> tuple[object, str]:
+    """Give a tree and its text: trees alone are equal although constants such as `x'A1'` differ in capitals.
+
+    Names in quotes stay as they are: in SQLite they may be strings.
+    """
+    import sqlglot  # noqa: PLC0415 - behind the extra
+
+    for name in tree.find_all(sqlglot.exp.Identifier):
+        if not name.quoted:
+            dialect.normalize_identifier(name)
+    return tree, tree.sql(dialect=dialect, comments=False, unsupported_level=sqlglot.ErrorLevel.RAISE)
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,16 @@ def test_equal_queries_need_no_model(response: str) -> None:
         ("SELECT $$A$$", "SELECT $$a$$", False),
         ("SELECT ab FROM t", "SELECT a b FROM t", False),
         ("SELECT 1", "SELECT 1;;", True),
+        ("SELECT a FROM t WHERE b='it''s'", "select a from t where b = 'it''s'", True),
+        ("SELECT [A b] FROM t -- it's\nWHERE a<=1", "SELECT [A b] FROM T WHERE a <= 1", True),
+        ("SELECT a < = b", "SELECT a <= b", False),
+        ("SELECT N'x'", "SELECT N 'x'", False),
+        ("SELECT ARRAY['it]', 'A']", "SELECT ARRAY['it]', 'a']", False),
+        ("SELECT 1 // 2\n, 3", "SELECT 1 // 2 , 3", False),
+        ("SELECT /* /* */ A */", "SELECT /* /* */ a */", False),
+        ("SELECT data:Name", "SELECT data:name", False),
+        ("SELECT STRASSE, ſ", "SELECT strasse, s", False),
+        ("-- nothing", "-- to be read", False),
     ],
 )
 def test_texts_are_compared_outside_of_quotes(one: str, other: str, same: bool) -> None:  # noqa: FBT001
@@ -109,8 +119,8 @@ def test_texts_are_compared_outside_of_quotes(one: str, other: str, same: bool) 
 
 def test_syntax_trees_are_compared() -> None:
     """What parses to the same tree is equivalent; what does not parse is left to the model."""
-    judge = load("sql_equivalence", model=saying(equivalent=False))
-    assert judge(response="SELECT o.id FROM orders o", reference="SELECT o.id FROM orders AS o").usage.calls == 0
+    judge = load("sql_equivalence", model=saying(equivalent=False), dialect="postgres")
+    assert judge(response="SELECT o.id FROM orders o", reference="select O.id from Orders AS o").usage.calls == 0
     for broken in ("SELECT ((((", "(" * 3000 + "1" + ")" * 3000, "SELECT 1 " + "+ 1" * 30_000):
         assert judge(response=broken, reference=COUNT).usage.calls == 1
 
@@ -248,3 +258,41 @@ def test_nothing_to_compare_is_unscored(sample: dict[str, str], reason: str) -> 
 def test_it_tells_what_it_costs() -> None:
     """The formula, and when it is less."""
     assert load("sql_equivalence", model=saying(equivalent=True)).explain().calls.startswith("1, or 0 if")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "one", "other"),
+    [
+        ("clickhouse", "SELECT Name FROM t", "SELECT name FROM t"),
+        ("snowflake", "SELECT data:Name FROM t", "SELECT data:name FROM t"),
+        ("mysql", "SELECT 5--1", "SELECT 5--2"),
+        ("mysql", "SELECT /*!50000 b, */ a FROM t", "SELECT a FROM t"),
+        ("mysql", "SELECT a FROM T", "SELECT a FROM t"),
+        ("sqlite", 'SELECT a FROM t WHERE b = "X"', 'SELECT a FROM t WHERE b = "x"'),
+        ("postgres", "SELECT x'A1'", "SELECT x'a1'"),
+        ("", "SELECT 5--1", "SELECT 5--2"),
+        ("", "SELECT /*+ b, */ a FROM t", "SELECT a FROM t"),
+        ("", "SELECT straße FROM t", "SELECT strasse FROM t"),
+        ("", "SELECT VARIANCE(a) FROM t", "SELECT VAR_SAMP(a) FROM t"),
+    ],
+)
+def test_what_may_differ_is_asked_about(dialect: str, one: str, other: str) -> None:
+    """A wrong yes would cost more than the call."""
+    model = saying(equivalent=False)
+    verdict = load("sql_equivalence", model=model, dialect=dialect)(response=one, reference=other)
+    assert (verdict.score, verdict.usage.calls) == (0.0, 1)
+
+
+@pytest.mark.parametrize("opening", ["/* ", "[", "'", '"', "`", "-- ", "''", "$$", "x "])
+def test_a_megabyte_is_compared_in_no_time(opening: str) -> None:
+    """What is opened and never closed is not looked for again and again."""
+    assert not same_text(opening * (1_000_000 // len(opening)), "x")
+
+
+def test_a_no_does_not_pass_whatever_the_threshold() -> None:
+    """Queries are equivalent or not."""
+    model = saying(equivalent=False)
+    assert (
+        load("sql_equivalence", model=model, threshold=0)(response="SELECT 1", reference="SELECT 2").passed
+        is False
+    )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from judges import ConfigurationError, Verdict, load
+from judges.shapes.pairing import fullest
 
 SOURCE = ("id,amount,name\n1,123.45,Ann\n2,5,Bob\n", "id,amount,name\n1,123.4,Ann\n2,5,Bob\n")
 ACCOUNTS = """\
@@ -216,3 +220,74 @@ def test_a_megabyte_is_compared() -> None:
     tables = ("\n".join(["a,b,c", *rows[::-1]]), "\n".join(["a,b,c", *rows]))
     assert judged(tables).score == 1
     assert judged(tables, mode="columns", tolerance=0.001).score == 1
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "response", "reference", "score"),
+    [
+        (0.05, "price,qty\n1.02,3\n1.00,5", "price,qty\n1.00,3\n1.02,5", 1.0),
+        (0.05, "a,b\n1.00,1.00\n1.04,1.04", "a,b\n1.04,1.00\n1.08,1.08", 1.0),
+        (0.1, "a\n1.0", "a\n1.1", 1.0),
+        (0.1, "a\n0.2", "a\n0.3", 1.0),
+        (0.1, "a\n1.0", "a\n1.11", 0.0),
+        (0.1, "a,n\n1.0,x", "a,n\n1.05,y", 0.0),
+        (0.5, f"a\n{10**400}", "a\n1.5", 0.0),
+    ],
+)
+def test_as_many_rows_as_can_be_are_paired(tolerance: float, response: str, reference: str, score: float) -> None:
+    """Each with one within the tolerance in all its numbers, whatever the order; its bound belongs to it."""
+    assert load("data_compy_score", tolerance=tolerance)(response=response, reference=reference).score == score
+
+
+def test_many_rows_within_the_tolerance_are_paired_in_seconds() -> None:
+    """Each of 3,000 rows near each other, in two columns."""
+    rows = "a,b\n" + "\n".join(f"{number * 1e-9},{-number * 1e-9}" for number in range(3_000))
+    assert load("data_compy_score", tolerance=1)(response=rows, reference=rows.replace("e-0", "e-1")).score == 1
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=6))
+def test_the_fullest_pairing_is_found(candidates: list[list[int]]) -> None:
+    """As brute force finds it."""
+    found = fullest(candidates)
+    assert all(other in candidates[row] for row, other in found)
+    assert len({other for _, other in found}) == len(found)
+
+    def most(row: int, taken: frozenset[int]) -> int:
+        if row == len(candidates):
+            return 0
+        choices = (1 + most(row + 1, taken | {other}) for other in set(candidates[row]) - taken)
+        return max(most(row + 1, taken), *choices, 0)
+
+    assert len(found) == most(0, frozenset())
+
+
+@pytest.mark.parametrize("variant", ["corrected", "compat"])
+@pytest.mark.parametrize("cut", ['a,b\n"1,2', 'a,b\n1,"x\n2,y\n3,z'])
+def test_a_table_that_is_cut_off_inside_quotes_is_unscored(cut: str, variant: Any) -> None:
+    """Whatever follows would be read as part of the cell."""
+    verdict = load("data_compy_score", variant=variant)(response=cut, reference="a,b\n1,2")
+    assert verdict.unscored == "invalid_output"
+    assert "ends inside a quoted cell" in verdict.detail
+
+
+@pytest.mark.parametrize("variant", ["corrected", "compat"])
+def test_an_empty_cell_in_quotes_is_a_row(variant: Any) -> None:
+    """Other than a blank line."""
+    judge = load("data_compy_score", metric="recall", variant=variant)
+    assert judge(response="id\n1\n\n", reference='id\n1\n""').score == 0.5
+
+
+@pytest.mark.parametrize("variant", ["corrected", "compat"])
+def test_a_long_cell_is_read(variant: Any) -> None:
+    """Beyond the limit of the csv module, which stays what it was for others."""
+    limit = csv.field_size_limit()
+    table = f"a\n{'x' * 200_000}"
+    assert load("data_compy_score", variant=variant)(response=table, reference=table).score == 1
+    assert csv.field_size_limit() == limit
+
+
+@pytest.mark.parametrize("keys", [5, [1], None])
+def test_key_columns_are_names(keys: Any) -> None:
+    """Anything else is told at once."""
+    with pytest.raises(ConfigurationError, match="key_columns lists names of columns"):
+        load("data_compy_score", key_columns=keys)

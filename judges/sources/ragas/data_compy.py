@@ -7,10 +7,10 @@ from typing import ClassVar, Literal, Unpack, get_args
 
 from judges.entry import Entry
 from judges.errors import ConfigurationError
-from judges.metric import Metric, Settings
-from judges.requests import Deliberation
+from judges.metric import Measured, Settings
 from judges.sample import Sample
 from judges.shapes.csv_tables import table_in, unpaired
+from judges.shapes.f_score import f_score
 from judges.shapes.items import bullets
 from judges.shapes.needed import answer_in, reference_in
 from judges.shapes.tables import Comparison, by_position, by_value
@@ -21,7 +21,7 @@ Mode = Literal["rows", "columns"]
 Measure = Literal["precision", "recall", "f1"]
 
 
-class DataCompyScore(Metric):
+class DataCompyScore(Measured):
     """Judge what share of the rows, or of the columns, of two tables written as CSV is equal.
 
     Precision = equal / those of the answer; recall = equal / those of the reference; f1 = their harmonic mean.
@@ -46,7 +46,7 @@ class DataCompyScore(Metric):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.data_compy_score",
-        aliases=("DataCompyScore", "data_compy_score", "ragas.data_compare_score"),
+        aliases=("DataCompyScore", "data_compy_score", "data_compare_score", "ragas.data_compare_score"),
         asks="What share of the rows or columns of the answer's table is that of the expected table?",
         needs=("response", "reference"),
         source="ragas 0.4; datacompy",
@@ -73,13 +73,14 @@ class DataCompyScore(Metric):
             raise ConfigurationError(f"tolerance is a number from 0, not {tolerance!r}")
         if self.compat and (key_columns or tolerance):
             raise ConfigurationError("variant='compat' knows no key_columns and no tolerance; leave them out")
-        keys = (key_columns,) if isinstance(key_columns, str) else tuple(key_columns)
+        keys = (key_columns,) if isinstance(key_columns, str) else key_columns
+        if not hasattr(keys, "__iter__") or not all(isinstance(one, str) for one in keys):
+            raise ConfigurationError(f"key_columns lists names of columns, not {key_columns!r}")
         self._mode, self._metric, self._tolerance = mode, metric, tolerance
         self._keys = tuple(keys)
 
-    def deliberate(self, sample: Sample) -> Deliberation:
-        """Read both tables and compare them; asks for nothing."""
-        yield from ()
+    def measured(self, sample: Sample) -> Verdict:
+        """Read both tables and compare them."""
         given, wanted = (
             table_in(unfenced(text).lstrip("\ufeff"), called=called)
             for text, called in ((answer_in(sample), "answer"), (reference_in(sample), "reference"))
@@ -102,7 +103,7 @@ class DataCompyScore(Metric):
     def _score(self, equal: int, given: int, wanted: int) -> float:
         precision, recall = equal / given, equal / wanted
         if self._metric == "f1":
-            return 2 * (precision * recall) / (precision + recall) if equal else 0.0
+            return f_score(precision, recall)
         return precision if self._metric == "precision" else recall
 
     def _equal_rows(self, found: Comparison) -> int:

@@ -6,9 +6,10 @@ from typing import ClassVar, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import ConfigurationError
+from judges.questions import Question, Reply
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample
 from judges.shapes.needed import answer_in, reference_in
@@ -32,15 +33,17 @@ EQUIVALENCE: Question[Equivalence] = Question(prompt="sql_equivalence", reply=Eq
 class LLMSQLEquivalence(Asking):
     """Judge whether the answer is a query that is equivalent to the reference, given the schema if there is one.
 
-    Queries whose texts or syntax trees are the same (blanks, comments and capital letters aside) are equivalent,
-    which costs no call. On a database given as an example, rows that differ decide too; the same rows prove
-    nothing, and the model is asked. With `variant="compat"` it always is, and is all there is.
+    Queries that are surely the same are equivalent, which costs no call: in a dialect, those with the same syntax
+    tree; else, those with the same text, blanks, comments and capital letters outside of quotes aside. On a
+    database given as an example, rows that differ decide too; the same rows prove nothing, and the model is asked.
+    With `variant="compat"` it always is, and is all there is.
 
     The schema is `reference_contexts`, joined; it may be missing.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        dialect: Dialect of both queries, as sqlglot calls it (`"postgres"`); needs the extra.
+        dialect: Dialect of both queries, as sqlglot calls it (`"postgres"`); needs the extra. Without one,
+            both are standard SQL, where capital letters tell no names apart.
         database: An SQLite file, or what opens a connection of its own, on which both queries are run. They can
             only read.
         timeout_s: Seconds for each query that is run.
@@ -53,7 +56,8 @@ class LLMSQLEquivalence(Asking):
     entry: ClassVar[Entry] = Entry(
         name="ragas.llm_sql_equivalence",
         aliases=("LLMSQLEquivalence", "SQLSemanticEquivalence", "llm_sql_equivalence", "sql_equivalence",
-                 "ragas.sql_semantic_equivalence"),
+                 "sql_semantic_equivalence", "llm_sql_equivalence_with_reference",
+                 "ragas.sql_semantic_equivalence", "ragas.llm_sql_equivalence_with_reference"),
         asks="Does the answer's query return the same rows as the expected query?",
         needs=("response", "reference"),
         calls="1, or 0 if the queries are the same or an example database tells them apart",
@@ -96,13 +100,16 @@ class LLMSQLEquivalence(Asking):
         return self._decided(rationale=reasons, feedback=feedback, equivalent=found.equivalent)
 
     def _decided(self, *, equivalent: bool, rationale: str, feedback: str = "") -> Verdict:
-        return self.verdict(float(equivalent), value=equivalent, rationale=rationale, feedback=feedback)
+        return Verdict.checked(equivalent, rationale=rationale, feedback=feedback)
 
     def _same(self, response: str, reference: str) -> bool:
-        if same_text(response, reference):
+        """Tell whether the queries are surely the same: a wrong yes costs more than the question."""
+        if response == reference:
             return True
-        trees = self._parsed(response) if self._parsed else ()
-        return bool(trees) and self._parsed is not None and trees == self._parsed(reference)
+        if self._parsed is None:
+            return same_text(response, reference)
+        trees = self._parsed(response)
+        return bool(trees) and trees == self._parsed(reference)
 
     def _told(self, sample: Sample, found: Difference) -> str:
         if found.error:
