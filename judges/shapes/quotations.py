@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import NamedTuple
+from unicodedata import normalize
 
-_PAIRS = ("“”", "„“”", "«»", "‹›", "「」", "『』", "《》", "〝〞", "﹁﹂")
-_KINDS = (
-    *((re.compile(f"[{pair[0]}]"), re.compile(f"[{pair[1:]}]")) for pair in _PAIRS),
-    (re.compile('["＂]'), re.compile('["＂]')),
-    (re.compile(r"(?<![^\W_])[‘'](?=\S)"), re.compile(r"(?<=\S)[’'](?![^\W_])")),  # no apostrophe inside a word
+_LETTER = r"[^\W_]"
+_PARAGRAPH = r"\n[^\S\n]*\n"
+_BEGINS = r"(?=[^\s.,;:!?)\]»›])"
+
+
+class _Kind(NamedTuple):
+    """A kind of quotation: the mark that opens it, and in which ways it may go on, to be tried in turn."""
+
+    opens: re.Pattern[str]
+    goes_on: tuple[re.Pattern[str], ...]
+
+
+def _kind(opens: str, closes: str, *, instead: str = "", ends: str = _PARAGRAPH) -> _Kind:
+    """Make a kind that closes, opens anew or is given up; without its closing mark another may stand `instead`."""
+    ways = (f"(?P<closes>{one})|{opens}|{ends}" for one in (closes, instead) if one)
+    return _Kind(re.compile(opens), tuple(map(re.compile, ways)))
+
+
+_STRAIGHT = _Kind(
+    re.compile(r"(?<!\d)[\"＂]"),  # after a number it stands for inches
+    (re.compile(r"(?P<closes>[\"＂”])|“|\n"), re.compile(r"(?P<closes>[\"＂])|\n")),
 )
-_MARKS = re.compile("[“”„«»‹›「」『』《》〝〞﹁﹂＂\"‘’']")
+_KINDS = (
+    _STRAIGHT,
+    _kind("[“〝]", "[”〞]", instead='"'),
+    _kind("„", "[“”]", instead='"'),
+    _kind(r"(?<!\w)”(?=\S)", r"(?<=\S)”"),  # Swedish and Finnish
+    _kind(rf"(?<!\w)»{_BEGINS}", r"(?<=\S)[«»](?!\w)"),  # German and Danish
+    _kind("«", "»"),
+    _kind(rf"(?<!\w)›{_BEGINS}", r"(?<=\S)[‹›](?!\w)"),
+    _kind("‹", "›"),
+    _kind("「", "」"),
+    _kind("『", "』"),
+    _kind("《", "》"),
+    _kind("﹁", "﹂"),
+    _kind(r"(?<!\w)״(?=\S)", r"(?<=\S)״(?!\w)"),  # Hebrew
+    _kind("‚", rf"[‘’](?!{_LETTER})"),
+    _kind(rf"(?<!{_LETTER})[‘'](?=\S)", rf"(?<=\S)[’'](?!{_LETTER})", ends=r"\n"),  # no apostrophe in a word
+)
+_OPENING = re.compile("|".join(f"({kind.opens.pattern})" for kind in _KINDS))
+_MARKS = re.compile("[“”„«»‹›「」『』《》〝〞﹁﹂״＂\"‘’‚']")
 _OMISSION = re.compile(r" ?[\[(（]? ?(?:\.{3,}|…+) ?[\])）]? ?")
 _ENDS = " .,;:!?。，；：！？、"
 _HAN = r"\u3001-\u303f\u3040-\u30ff\u3400-\u9fff\uff01-\uff65"
@@ -21,35 +56,25 @@ _BLANK_IN_CHINESE = re.compile(rf"(?<=[{_HAN}]) | (?=[{_HAN}])")
 def quotations(text: str) -> tuple[str, ...]:
     """List what stands between quotation marks, outermost ones only.
 
-    Apostrophes inside words are no marks, and no quotation crosses the end of a line.
+    Apostrophes inside words are no marks, nor are inches. No quotation crosses the end of a paragraph, and one in
+    marks that open and close alike not that of a line.
     """
-    spans = [span for kind in _KINDS for span in _between(text, *kind)]
-    found = sorted(spans, key=lambda span: (span[0], -span[1]))
-    outermost: list[str] = []
-    reached = -1
-    for begin, end in found:
-        if begin > reached:
-            outermost.append(text[begin:end].strip())
-            reached = end
-    return tuple(one for one in outermost if one)
-
-
-def _between(text: str, opens: re.Pattern[str], closes: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """Give where each quotation of one kind begins and ends; a mark that opens again begins anew."""
-    begun = -1
-    for mark in re.finditer(f"{opens.pattern}|{closes.pattern}|\n", text):
-        if begun >= 0 and closes.match(text, mark.start()):
-            yield begun, mark.start()
-            begun = -1
-        elif mark.group() == "\n":
-            begun = -1
-        elif opens.match(text, mark.start()):
-            begun = mark.end()
+    found: list[str] = []
+    place = 0
+    while opening := _OPENING.search(text, place):
+        place = opening.end()
+        kind = _KINDS[(opening.lastindex or 1) - 1]
+        closing = next((one for way in kind.goes_on if (one := way.search(text, place)) and one["closes"]), None)
+        if closing is not None:
+            found.append(text[place : closing.start()].strip())
+            place = closing.end()
+    return tuple(one for one in found if one)
 
 
 def plain(text: str, *, casefold: bool = True) -> str:
-    """Write a text without quotation marks, with single blanks, and none beside Chinese characters."""
-    text = _BLANK_IN_CHINESE.sub("", " ".join(_MARKS.sub("", text).split()))
+    """Write a text without quotation marks, in one width, with single blanks; none beside Chinese characters."""
+    text = normalize("NFKC", _MARKS.sub("", text))
+    text = _BLANK_IN_CHINESE.sub("", " ".join(text.split()))
     return text.casefold() if casefold else text
 
 

@@ -26,7 +26,7 @@ def judged(response: str, contexts: list[str] | None = CONTEXTS, **settings: Any
     [
         ('The study says "machine learning models improve accuracy".', 1.0),
         ("The study says “machine learning models improve accuracy,” it seems.", 1.0),
-        ("It says „Machine  learning models“ and »no, it never does that«.", 1.0),
+        ("It says „Machine  learning models“ and »no, it never does that«.", 0.5),
         ('It says "machine learning models" and "they always make it worse".', 0.5),
         ("It says 'it doesn't always help', doesn't it?", 1.0),
         ("It says ‘it doesn’t always help’.", 1.0),
@@ -152,3 +152,41 @@ def test_quotations_are_found_once(text: str, found: tuple[str, ...]) -> None:
 def test_a_megabyte_of_marks_is_read(text: str) -> None:
     """Whatever stands open, no text is gone through again and again."""
     assert judged(text).unscored == "no_claims"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("»the quick fox« says he and then »jumps over it«", ["the quick fox", "jumps over it"]),
+        ("»(the) quick fox« says he and then »… jumps over it«", ["(the) quick fox", "… jumps over it"]),
+        ("«le renard», dit-il, « saute par-dessus »", ["le renard", "saute par-dessus"]),
+        ("”den snabba räven” och ”hoppar över”", ["den snabba räven", "hoppar över"]),
+        ("‚der flinke Fuchs‘ und „springt“", ["der flinke Fuchs", "springt"]),
+        ("‚wie geht’s dem Fuchs‘ und ‚er springt‘", ["wie geht’s dem Fuchs", "er springt"]),
+        ("״השועל המהיר״ של ד״ר כהן", ["השועל המהיר"]),
+        ('“the quick fox" and “jumps over it"', ["the quick fox", "jumps over it"]),
+        ('"the quick fox” and "jumps over it”', ["the quick fox", "jumps over it"]),
+        ('“he said "the quick fox" to me”', ['he said "the quick fox" to me']),
+        ('"he said “the quick fox” to me"', ["he said “the quick fox” to me"]),
+        ("“the quick\nfox”, “but not\n\nthis”", ["the quick\nfox"]),
+        ('"the quick\nfox"', []),
+        ('He is 6\'2" tall, she is 5\'10": "a quick fox"', ["a quick fox"]),
+        ('a 15" screen and a 17" one', []),
+        ("the foxes' den isn't 'the quick fox'", ["the quick fox"]),
+    ],
+)
+def test_quotations_are_found_in_the_marks_of_many_languages(text: str, found: list[str]) -> None:
+    """Also mixed and nested ones; no inches, no apostrophes."""
+    assert list(quotations(text)) == found
+
+
+@pytest.mark.parametrize("marks", ['"', "“", "«", "»", "'", "“«‹„", '"“', '„"', "' "])
+def test_a_megabyte_of_marks_is_gone_through_once(marks: str) -> None:
+    """What is opened and never closed is not looked for again and again."""
+    assert len(quotations(marks * (1_000_000 // len(marks)))) <= 1
+
+
+def test_the_width_of_a_comma_is_no_difference() -> None:
+    """As typed on a Chinese keyboard, or on another."""
+    verdict = load("QuotedSpans")(response="他说“人生苦短,及时行乐”。", contexts=["古人云：人生苦短，及时行乐。"])
+    assert verdict.score == 1

@@ -33,9 +33,8 @@ TALLER = {
         ("rougeL", "recall", TALLER, 7 / 13),
         ("rougeL", "fmeasure", TALLER, 0.7),
         ("rouge1", "fmeasure", {"response": "studies studied", "reference": "studying study"}, 1.0),
-        ("rouge2", "fmeasure", {"response": "one", "reference": "one"}, 0.0),
+        ("rouge2", "fmeasure", {"response": "one", "reference": "two"}, 0.0),
         ("rougeL", "fmeasure", {"response": "the the the", "reference": "the cat"}, 0.4),
-        ("rougeL", "fmeasure", {"response": "...", "reference": "!"}, 0.0),
     ],
 )
 async def test_english_is_counted_as_the_reference_does(
@@ -110,3 +109,17 @@ def test_a_megabyte_against_a_page_is_scored() -> None:
     dense = "".join(chr(0x4E00 + n * n % 3001) for n in range(250_000))
     assert judge(response=dense, reference=dense[::-1] + "。").unscored == "undefined"
     assert judge(response=dense, reference=dense).score == 1
+
+
+@pytest.mark.parametrize(("rouge_type", "text"), [("rougeL", "🙂"), ("rouge1", "!!!"), ("rouge2", "Paris")])
+def test_equal_texts_score_1_also_without_a_run_of_words(rouge_type: str, text: str) -> None:
+    """Else the right answer could never be accepted; compat has nothing to count."""
+    sample = {"response": text, "reference": f"{text} "}
+    assert load("rouge", rouge_type=rouge_type)(sample).score == 1
+    assert load("rouge", rouge_type=rouge_type, variant="compat")(sample).score == 0
+
+
+def test_a_reference_without_a_word_is_unscored() -> None:
+    """There is nothing that an answer could share with it."""
+    assert load("rouge")(response="...", reference="!").unscored == "undefined"
+    assert load("rouge", variant="compat")(response="...", reference="!").score == 0

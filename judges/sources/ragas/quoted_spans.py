@@ -8,8 +8,7 @@ from typing import ClassVar, Unpack
 
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.metric import Metric, Settings
-from judges.requests import Deliberation
+from judges.metric import Measured, Settings
 from judges.sample import Sample
 from judges.shapes.items import bullets, share
 from judges.shapes.needed import answer_in, contexts_in
@@ -21,7 +20,7 @@ _MARK = "[\"\u201c\u201d\u201e\u201f'\u2018\u2019`\u00b4]"
 _BETWEEN_ANY_MARKS = re.compile(f"{_MARK}(.*?){_MARK}")
 
 
-class QuotedSpansAlignment(Metric):
+class QuotedSpansAlignment(Measured):
     """Judge whether what the answer quotes stands in the contexts, word for word.
 
     Score = quotations found / quotations. Only those of at least `min_span_words` words, or of
@@ -67,9 +66,8 @@ class QuotedSpansAlignment(Metric):
                 raise ConfigurationError(f"{name} is a whole number from 1, not {given!r}")
         self._casefold, self._words, self._characters = casefold, min_span_words, min_span_characters
 
-    def deliberate(self, sample: Sample) -> Deliberation:
-        """Look for each quotation; asks for nothing."""
-        yield from ()
+    def measured(self, sample: Sample) -> Verdict:
+        """Look for each quotation."""
         answer = answer_in(sample)
         spans = self._between_any_marks(answer) if self.compat else self._quoted(answer)
         if not spans:

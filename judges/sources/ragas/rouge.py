@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Unpack, get_args
 
 from judges.entry import Entry
-from judges.errors import ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError
 from judges.metric import Settings
+from judges.shapes.f_score import f_score
 from judges.shapes.likeness import Likeness
 from judges.shapes.porter import stem
 from judges.shapes.text import Tokenizer, common_subsequence, known_tokenizer, tokens
@@ -45,7 +46,8 @@ class RougeScore(Likeness):
         asks="How much wording do answer and reference share (ROUGE)?",
         needs=("response", "reference"),
         source="ragas 0.4; rouge_score; Lin 2004",
-        differs="Words of every script count, Chinese by the character; a blank answer or reference is unscored.",
+        differs="Words of every script count, Chinese by the character; equal texts score 1, however short; a "
+        "reference without a word is unscored.",
     )
 
     def __init__(
@@ -69,6 +71,10 @@ class RougeScore(Likeness):
     def likeness(self, response: str, reference: str) -> float:
         """Give ROUGE, from 0 to 1."""
         given, wanted = self._tokens(response), self._tokens(reference)
+        if not self.compat and response.strip() == reference.strip():
+            return 1.0
+        if not self.compat and not wanted:
+            raise CannotJudge("undefined", "the reference has no word to look for")
         if self._type == "rougeL":
             return self._of(common_subsequence(given, wanted), len(given), len(wanted))
         runs, others = (_runs(one, int(self._type[-1])) for one in (given, wanted))
@@ -77,7 +83,7 @@ class RougeScore(Likeness):
     def _of(self, shared: int, given: int, wanted: int) -> float:
         precision, recall = shared / max(given, 1), shared / max(wanted, 1)
         if self._mode == "fmeasure":
-            return 2 * precision * recall / (precision + recall) if shared else 0.0
+            return f_score(precision, recall)
         return precision if self._mode == "precision" else recall
 
     def _tokens(self, text: str) -> list[str]:
