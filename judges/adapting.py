@@ -16,12 +16,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from judges.asking import Question, Reply
 from judges.errors import AskFailed, ConfigurationError
 from judges.models import JudgeModel, as_model, inquiry
 from judges.models.writing import worked
 from judges.pack_files import written
 from judges.prompts import LANGUAGES, Example, Language, Prompt, prompt
+from judges.questions import Question, Reply
 from judges.requests import Ask
 
 _CODE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")

@@ -2,61 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
+from judges.adapting import Pack, atranslate, translate
 from judges.entry import Explanation
 from judges.errors import AskFailed, ConfigurationError
 from judges.metric import Metric, Settings
 from judges.models import JudgeModel, as_model
 from judges.models.writing import worked
 from judges.prompts import Language, Prompt
+from judges.questions import Check, Question
 from judges.requests import Ask, Request, Worked, put
 from judges.sample import Sample
 
-if TYPE_CHECKING:
-    from judges.adapting import Pack
-
 R = TypeVar("R", bound=BaseModel)
-Check = Callable[[Any], str | None]
-
-
-class Reply(BaseModel):
-    """Base of the replies that models are asked for: closed, and read-only."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question(Generic[R]):
-    """What a judge puts to a model.
-
-    Args:
-        prompt: Name of the file in a pack.
-        reply: Schema of the reply: what decides stands after the reasons.
-        fills: Values for the `$name` placeholders of the task.
-        written: Where the pack's examples are written for another schema: that one, and how its replies become
-            replies of this one.
-        shared: Whether judges that ask this about one sample share the reply.
-    """
-
-    prompt: str
-    reply: type[R]
-    fills: Mapping[str, str] = field(default_factory=dict)
-    written: tuple[type[BaseModel], Callable[[Any], R]] | None = None
-    shared: bool = False
-
-    def model_reply(self, reply: Mapping[str, JsonValue]) -> R:
-        """Read the reply of an example."""
-        if self.written is None:
-            return self.reply.model_validate(reply)
-        schema, rewritten = self.written
-        return rewritten(schema.model_validate(reply))
 
 
 class ModelSettings(Settings, total=False):
@@ -91,7 +56,7 @@ class Asking(Metric):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        self._questions = tuple(questions)
+        self._questions = tuple(one.as_compat() if self.compat else one for one in questions)
         self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if questions else ()
         self._prepare()
 
@@ -122,8 +87,6 @@ class Asking(Metric):
             ConfigurationError: If the language is no code, or there is no model.
             AskFailed: If the model does not translate, even when told what was wrong; files done so far stay.
         """
-        from judges.adapting import translate  # noqa: PLC0415 - cycle
-
         translate(self.packs, language, model, folder=folder, overwrite=overwrite)
         return self._in_language(language, Path(folder))
 
@@ -131,16 +94,12 @@ class Asking(Metric):
         self, language: Language, model: object, *, folder: str | Path, overwrite: bool = False
     ) -> Self:
         """Adapt without blocking; otherwise as `adapt`."""
-        from judges.adapting import atranslate  # noqa: PLC0415 - cycle
-
         await atranslate(self.packs, language, model, folder=folder, overwrite=overwrite)
         return self._in_language(language, Path(folder))
 
     @property
     def packs(self) -> tuple[Pack, ...]:
         """The files of a pack it speaks with, in English: its questions, and its phrases of feedback."""
-        from judges.adapting import Pack  # noqa: PLC0415 - cycle
-
         asked = {
             name: Pack(name, texts["en"], tuple(one for one in self._questions if one.prompt == name))
             for name, texts in self._texts.items()
@@ -165,7 +124,8 @@ class Asking(Metric):
         self, question: Question[R], sample: Sample, data: Mapping[str, JsonValue], *, check: Check | None = None
     ) -> Generator[Request | tuple[Request, ...], Any, R]:
         """Ask one question from inside a deliberation, with `yield from`, and return the reply."""
-        return (yield from put(question.reply, self.asking(question, sample, data, check=check)))
+        ask = self.asking(question, sample, data, check=check)
+        return cast("R", (yield from put(ask.schema, ask)))
 
     def put_all(self, requests: Sequence[Ask]) -> Generator[Request | tuple[Request, ...], Any, tuple[Any, ...]]:
         """Ask several questions at once, with `yield from`.
@@ -199,13 +159,16 @@ class Asking(Metric):
         }
 
     def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
+        told = text if question.task is None else text.model_copy(update={"task": question.task})
+        fills = question.fills(text, language) if callable(question.fills) else question.fills
+        examples = question.examples
         return Ask(
             model=self._models[0],
-            task=text.filled(**question.fills),
+            task=told.filled(**fills),
             data={},
             reminder=text.reminder,
             schema=question.reply,
-            examples=tuple(self._worked(question, language, text)),
+            examples=tuple(self._worked(question, language, text)) if examples is None else examples,
             shared=question.shared,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
@@ -10,6 +11,7 @@ from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.prompts import Language, Prompt, language_of, prompts_of
+from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Value, Verdict
 
@@ -23,7 +25,7 @@ class Settings(TypedDict, total=False):
     Attributes:
         name: What the judge is called; its qualified name unless given.
         variant: `"corrected"`, or `"compat"`, which gives the numbers of the reference.
-        threshold: Score from which the verdict passes, 0 to 1; 0.5 unless given.
+        threshold: Score from which the verdict passes, 0 to 1; None takes the judge's own, mostly 0.5.
         language: Language of prompts and feedback; None takes the one of the question or, without one,
             of the first other text there is.
         prompts: Folder of packs that override the packaged ones, laid out like them (`zh/faithfulness.toml`).
@@ -33,7 +35,7 @@ class Settings(TypedDict, total=False):
 
     name: str
     variant: Variant
-    threshold: float
+    threshold: float | None
     language: Language | None
     prompts: str | Path | None
 
@@ -44,7 +46,7 @@ class Metric(Judge):
     Args:
         name: What the judge is called; None takes its qualified name.
         variant: `"corrected"`, or `"compat"`, which gives the numbers of the reference.
-        threshold: Score from which the verdict passes, 0 to 1.
+        threshold: Score from which the verdict passes, 0 to 1; None takes `pass_mark`.
         language: Language of prompts and feedback; None takes the one of the question or, without one,
             of the first other text there is.
         prompts: Folder of packs that override the packaged ones, laid out like them; it is read once, here.
@@ -55,27 +57,30 @@ class Metric(Judge):
     Attributes:
         entry: Its place in the catalogue.
         pack: Name of the file in a pack that holds its phrases of feedback.
+        pass_mark: Score from which the verdict passes unless a threshold is given.
     """
 
     entry: ClassVar[Entry]
     pack: ClassVar[str] = ""
+    pass_mark: ClassVar[float] = 0.5
 
     def __init__(
         self,
         *,
         name: str | None = None,
         variant: Variant = "corrected",
-        threshold: float = 0.5,
+        threshold: float | None = None,
         language: Language | None = None,
         prompts: str | Path | None = None,
     ) -> None:
         if variant not in VARIANTS:
             raise ConfigurationError(f"variant is one of {', '.join(VARIANTS)}, not {variant!r}")
-        if type(threshold) not in (int, float) or not 0 <= threshold <= 1:
+        mark = self.pass_mark if threshold is None else threshold
+        if type(mark) not in (int, float) or not 0 <= mark <= 1:
             raise ConfigurationError(f"threshold is a score from 0 to 1, not {threshold!r}")
         self.name = self.entry.name if name is None else name
         self.variant: Variant = variant
-        self.threshold = threshold
+        self.threshold: float = mark
         self._language = language
         self._folder = None if prompts is None else Path(prompts)
         self._phrases = self._read_phrases()
@@ -143,3 +148,16 @@ class Metric(Judge):
                 f"(a judge that asks a model has adapt(...) for it), and give its folder as prompts=..."
             )
         return packs
+
+
+class Measured(Metric):
+    """A judge of the catalogue that works its verdict out, and asks nobody."""
+
+    @abstractmethod
+    def measured(self, sample: Sample) -> Verdict:
+        """Work the verdict out; raises `CannotJudge` where that cannot be done."""
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Give what was measured; asks for nothing."""
+        yield from ()
+        return self.measured(sample)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from judges.asking import Asking, ModelSettings, Question
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
-from judges.prompts import Language, Prompt
-from judges.requests import Ask, Deliberation
-from judges.rubric import evidence
+from judges.questions import Question
+from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import reasons
 from judges.shapes.needed import answer_in, question_in, reference_in
 from judges.shapes.one_question import finding, worded
+from judges.shapes.shown import evidence
 from judges.verdict import Unscored, Usage, Verdict
 
 Against = Literal["rival", "reference"]
@@ -112,8 +111,13 @@ class Pairwise(Asking):
         if against not in ("rival", "reference"):
             raise ConfigurationError(f"against is 'rival' or 'reference', not {against!r}")
         self.against: Against = against
-        self._criteria = None if criteria is None else worded(criteria, setting="criteria")
-        self._question: Question[Any] = Question(prompt=self.pack, reply=finding(CHOICES))
+        own = None if criteria is None else worded(criteria, setting="criteria")
+        self._question: Question[Any] = Question(
+            prompt=self.pack,
+            reply=finding(CHOICES),
+            fills=lambda text, _: {"criteria": own or text.said("criteria")},
+            examples=() if own else None,  # the packaged ones are for the packaged criteria
+        )
         super().__init__(model, questions=(self._question,), **settings)
 
     @property
@@ -182,12 +186,6 @@ class Pairwise(Asking):
             detail="" if agreed else f"inconsistent: {_difference(items)}",
             items=items,
         )
-
-    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
-        """Put the criteria into the task; the examples are for the packaged ones."""
-        criteria = text.said("criteria") if self._criteria is None else self._criteria
-        template = super()._template(replace(question, fills={"criteria": criteria}), language, text)
-        return template if self._criteria is None else replace(template, examples=())
 
 
 def _in_one_order(order: tuple[str, str], reply: Any) -> Verdict:

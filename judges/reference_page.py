@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from judges.entry import Entry
-from judges.registry import known
+from judges.registry import entry_of, known
 
 PAGE = Path("docs/judges.md")
 """Where the page lies in the repository."""
@@ -20,7 +20,6 @@ _SOURCES = {
     "nvidia": "NVIDIA",
     "ragas": "ragas",
     "spring": "Spring AI",
-    "trulens": "TruLens",
 }
 _OWN = "General"
 _HEAD = """\
@@ -61,12 +60,7 @@ def page(entries: Iterable[Entry] | None = None) -> str:
 
 def _own() -> list[Entry]:
     """List the judges of this package; others may be installed beside it."""
-    theirs = {
-        make.entry.name
-        for make in known().classes
-        if hasattr(make, "entry") and not make.__module__.startswith("judges.")
-    }
-    return [entry for name, entry in known().entries.items() if name not in theirs]
+    return [entry_of(make) for make in known().classes if make.__module__.startswith("judges.")]
 
 
 def _source(entry: Entry) -> str:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, create_model
 
-from judges.asking import Asking, Question
+from judges.asking import Asking
 from judges.entry import Entry
 from judges.errors import BadSample, ConfigurationError
 from judges.gate import explained, hold
-from judges.messages import Message
 from judges.models.writing import worked
 from judges.prompts import Language, Prompt, prompt
-from judges.requests import Ask, Deliberation, Worked
+from judges.questions import Question
+from judges.requests import Deliberation, Worked
 from judges.sample import Sample
+from judges.shapes.shown import evidence
 from judges.verdict import Verdict, only_an_integer
 
 Example = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
@@ -81,18 +81,23 @@ class Rubric(Asking):
         gate: bool = True,
     ) -> None:
         self.name = name
-        self._levels = _checked_levels(levels)
-        self._scale = tuple(sorted(self._levels))
+        own = _checked_levels(levels)
+        self._scale = tuple(sorted(own))
         self._success = _checked_success(success_rating, self._scale)
         self._gate = gate
-        self._instructions = instructions
-        self._criteria = criteria
+
+        def fills(text: Prompt, _: Language) -> dict[str, str]:
+            listed = {**own, **text.levels}
+            return {"criteria": criteria, "levels": "\n".join(f"{one}: {listed[one]}" for one in sorted(listed))}
+
         self._question: Question[Any] = Question(
             prompt=self._prompt_name,
             reply=_reply_schema(self._scale),
+            task=instructions,
+            fills=fills,
+            examples=None if examples is None else self._written(examples),
             written=(_Worked, partial(_on_scale, self._scale)),
         )
-        self._own_examples = None if examples is None else self._written(examples)
         super().__init__(
             model,
             questions=(self._question,),
@@ -113,18 +118,10 @@ class Rubric(Asking):
         reply = yield from self.put(self._question, sample, evidence(sample))
         return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
 
-    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
-        levels = {**self._levels, **text.levels}
-        listed = "\n".join(f"{level}: {levels[level]}" for level in sorted(levels))
-        told = text if self._instructions is None else text.model_copy(update={"task": self._instructions})
-        fills = {"criteria": self._criteria, "levels": listed}
-        template = super()._template(replace(question, fills=fills), language, told)
-        return template if self._own_examples is None else replace(template, examples=self._own_examples)
-
     def _written(self, examples: Iterable[Example]) -> tuple[Worked, ...]:
         try:
             return tuple(
-                worked(evidence(Sample.read(sample)), self._question.reply.model_validate(reply))
+                worked(evidence(Sample.read(sample)), _reply_schema(self._scale).model_validate(reply))
                 for sample, reply in examples
             )
         except BadSample as error:
@@ -206,23 +203,6 @@ class Helpfulness(Rubric):
             prompts=prompts,
             gate=gate,
         )
-
-
-def evidence(sample: Sample) -> dict[str, JsonValue]:
-    """Lay out what a judge is shown of a sample: only what is there."""
-    shown: dict[str, JsonValue] = {
-        "conversation": [spoken(one) for one in sample.conversation],
-        "steps": [spoken(one) for one in sample.steps],
-        "documents": list(sample.retrieved_contexts or ()),
-        "reference": sample.reference,
-        "answer": sample.answer,
-    }
-    return {name: value for name, value in shown.items() if value}
-
-
-def spoken(message: Message) -> JsonValue:
-    """Write a message as a judge is shown it."""
-    return message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id"})
 
 
 def _checked_levels(levels: object) -> dict[int, str]:

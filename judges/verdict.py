@@ -184,10 +184,11 @@ class Verdict(BaseModel):
         )
 
     @classmethod
-    def checked(cls, passed: bool, **fields: Any) -> Self:  # noqa: FBT001 - the one thing a check says
-        """Give the outcome of a yes-or-no check: rating 4 or 1."""
+    def checked(cls, passed: bool, *, value: Value | None = None, **fields: Any) -> Self:  # noqa: FBT001 - what a check says
+        """Give the outcome of a yes-or-no check: rating 4 or 1. `value` is the native scale if it differs."""
+        told = passed if value is None else value
         score = float(passed)
-        return cls(value=passed, score=score, rating=rating_of(score), passed=passed, **fields)
+        return cls(value=told, score=score, rating=rating_of(score), passed=passed, **fields)
 
     @classmethod
     def without_score(cls, reason: Unscored, detail: str = "", **fields: Any) -> Self:

@@ -7,9 +7,11 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Asking, Question, Reply, all_of
+from judges.asking import Asking, all_of
+from judges.questions import Question, Reply
 from judges.sample import Sample
-from judges.shapes.needed import question_in
+from judges.shapes.items import filled
+from judges.shapes.needed import question_of
 
 
 class Claims(Reply):
@@ -29,23 +31,22 @@ def claims_in(judge: Asking, sample: Sample, text: str) -> Generator[Any, Any, t
     """
     if not text.strip():
         return ()
-    return _stripped((yield from judge.put(CLAIMS, sample, _shown(sample, text))))
+    return _claimed(judge, (yield from judge.put(CLAIMS, sample, _shown(sample, text))))
 
 
 def claims_in_each(
     judge: Asking, sample: Sample, *texts: str, question: Question[Claims] = CLAIMS
 ) -> Generator[Any, Any, tuple[tuple[str, ...], ...]]:
     """Break several texts into their claims at once, with `yield from`; otherwise as `claims_in`."""
-    requests = {one: judge.asking(question, sample, _shown(sample, one)) for one in texts if one.strip()}
-    replies = yield from judge.put_all(list(requests.values()))
-    found = dict(zip(requests, map(_stripped, all_of(replies)), strict=True))
-    return tuple(found.get(one, ()) for one in texts)
+    asked = [judge.asking(question, sample, _shown(sample, one)) for one in texts if one.strip()]
+    replies = iter(all_of((yield from judge.put_all(asked))))
+    return tuple(_claimed(judge, next(replies)) if one.strip() else () for one in texts)
 
 
 def _shown(sample: Sample, text: str) -> dict[str, JsonValue]:
-    asked: dict[str, JsonValue] = {"question": question_in(sample)} if sample.question.strip() else {}
-    return {**asked, "text": text}
+    return {**question_of(sample), "text": text}
 
 
-def _stripped(reply: Claims) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.strip() for one in reply.claims if one.strip()))
+def _claimed(judge: Asking, reply: Claims) -> tuple[str, ...]:
+    """Take the claims; in compat blank ones as well."""
+    return tuple(reply.claims) if judge.compat else filled(reply.claims)

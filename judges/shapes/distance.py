@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from judges.errors import ConfigurationError
 from judges.shapes.likeness import required
@@ -20,11 +20,11 @@ def distance_of(measure: DistanceMeasure, *, judge: str) -> Distance:
     Raises:
         ConfigurationError: If there is no measure of this name, or rapidfuzz is not installed.
     """
-    if measure not in get_args(DistanceMeasure):
-        told = ", ".join(get_args(DistanceMeasure))
-        raise ConfigurationError(f"distance_measure is one of {told}, not {measure!r}")
+    name = getattr(measure, "value", measure)  # ragas has an enumeration of the same names
+    if not isinstance(name, str) or name not in _NAMES:
+        raise ConfigurationError(f"distance_measure is one of {', '.join(_NAMES)}, not {measure!r}")
     module = required("rapidfuzz.distance", extra="strings", judge=judge)
-    found: Distance = getattr(module, _NAMES[measure]).normalized_distance
+    found: Distance = getattr(module, _NAMES[name]).normalized_distance
     return found
 
 

@@ -8,9 +8,9 @@ from pydantic import JsonValue
 
 from judges.errors import CannotJudge
 from judges.messages import Conversation, Message, Role
-from judges.rubric import spoken
 from judges.sample import Sample
 from judges.shapes.needed import answer_in
+from judges.shapes.shown import transcript
 
 
 def exchange_in(sample: Sample) -> Conversation:
@@ -35,16 +35,16 @@ def turns_of(role: Role, messages: Iterable[Message]) -> tuple[str, ...]:
     return tuple(one.content for one in messages if _speaks(one, role))
 
 
-def with_numbers(messages: Iterable[Message], *, on: Role) -> list[JsonValue]:
+def with_numbers(messages: Conversation, *, on: Role) -> list[JsonValue]:
     """Show messages to a model, those numbered from 1 that one of the two says; see `turns_of`."""
     shown: list[JsonValue] = []
     number = 0
-    for one in messages:
-        fields = spoken(one)
+    for one, fields in zip(messages, transcript(messages), strict=True):
         if isinstance(fields, dict) and _speaks(one, on):
             number += 1
-            fields = {"number": number, **fields}
-        shown.append(fields)
+            shown.append({"number": number, **fields})
+        else:
+            shown.append(fields)
     return shown
 
 

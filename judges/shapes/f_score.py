@@ -21,12 +21,12 @@ def f_of_counts(right: int, wrong: int, left_out: int, beta: float = 1.0) -> flo
     return (1 + weight) * right / ((1 + weight) * right + weight * left_out + wrong) if right else 0.0
 
 
-def checked_beta(beta: object) -> float:
+def checked_beta(beta: float) -> float:
     """Check how much more recall counts than precision.
 
     Raises:
         ConfigurationError: If it is no finite number above 0.
     """
-    if type(beta) not in (int, float) or not 0 < beta < math.inf:  # type: ignore[operator]  # checked before
+    if type(beta) not in (int, float) or not 0 < beta < math.inf:
         raise ConfigurationError(f"beta is a number above 0, not {beta!r}")
-    return float(beta)  # type: ignore[arg-type]  # checked before
+    return float(beta)

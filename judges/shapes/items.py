@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from textwrap import shorten
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Check, Reply
+from judges.questions import Check, Reply
 from judges.verdict import Verdict
 
 _NUMBER = "whole number of the item"
@@ -63,12 +63,12 @@ class Marks(Reply):
     items: list[Mark] = Field(description="list of objects, exactly one for each number, in their order")
 
     @classmethod
-    def like(cls, reply: YesNos | Supports) -> Marks:
-        """Write verdicts as marks."""
+    def like(cls, other: Any) -> Self:
+        """Write where items stand as marks: 1 for supported."""
         return cls(
             items=[
-                Mark(number=one.number, reason=one.reason, verdict=int(one.verdict in (True, "supported")))
-                for one in reply.items
+                Mark(number=one.number, reason=one.reason, verdict=int(one.verdict == "supported"))
+                for one in other.items
             ]
         )
 
@@ -76,6 +76,9 @@ class Marks(Reply):
 class _Numbered(Protocol):
     @property
     def number(self) -> int: ...
+
+
+N = TypeVar("N", bound=_Numbered)
 
 
 def numbered(texts: Iterable[str], *, called: str) -> list[JsonValue]:
@@ -104,17 +107,19 @@ def fault_in(items: Sequence[_Numbered], count: int, *, called: str = "items") -
     return None
 
 
-def standing(text: str, support: Support) -> Verdict:
-    """Give the verdict on one item, with where it stands as its value."""
-    supported = support.verdict == "supported"
-    return Verdict.checked(supported, subject=text, rationale=support.reason).model_copy(
-        update={"value": support.verdict}
-    )
+def in_order(items: Iterable[N]) -> list[N]:
+    """Put items in the order of their numbers."""
+    return sorted(items, key=lambda one: one.number)
 
 
 def yes_or_no(text: str, said: YesNo | Mark) -> Verdict:
     """Give the verdict on one item; a mark other than 0 is a yes."""
     return Verdict.checked(bool(said.verdict), subject=text, rationale=said.reason)
+
+
+def filled(texts: Iterable[str]) -> tuple[str, ...]:
+    """Leave blank texts out, and blanks around the others."""
+    return tuple(one.strip() for one in texts if one.strip())
 
 
 def share(verdicts: Sequence[Verdict]) -> float:

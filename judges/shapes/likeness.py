@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from judges.errors import CannotJudge, ConfigurationError
-from judges.metric import Metric
-from judges.requests import Deliberation
+from judges.metric import Measured
 from judges.sample import Sample
 from judges.shapes.needed import answer_in, reference_in
 from judges.shapes.text import missing_and_surplus, tokens
+from judges.verdict import Verdict
 
 _LONGER, _SHORTER = 1.25, 0.8
 """How many times as long as the reference an answer is, before its length is spoken of."""
 
 
-class Likeness(Metric):
+class Likeness(Measured):
     """A judge that compares the answer with the reference; its feedback tells how they differ, and no more."""
 
     pack = "similarity"
@@ -26,9 +29,8 @@ class Likeness(Metric):
     def likeness(self, response: str, reference: str) -> float:
         """Give how like the two texts are, 1 where they are the same; raises `CannotJudge` where it cannot."""
 
-    def deliberate(self, sample: Sample) -> Deliberation:
-        """Compare; asks for nothing."""
-        yield from ()
+    def measured(self, sample: Sample) -> Verdict:
+        """Compare."""
         response, reference = self.compared(sample)
         value = self.likeness(response, reference)
         score = min(value, 1.0)
@@ -70,3 +72,17 @@ def required(module: str, *, extra: str, judge: str) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError:
         raise ConfigurationError(f"{judge} needs the extra: selfrefine[{extra}]") from None
+
+
+def settled(score: Callable[..., Any], settings: Mapping[str, object], *, setting: str) -> Callable[..., Any]:
+    """Give a function of sacrebleu with settings, which are tried on a word.
+
+    Raises:
+        ConfigurationError: If it does not know one of them, or not the value.
+    """
+    made = partial(score, **settings)
+    try:
+        made(["word"], [["word"]])
+    except Exception as error:
+        raise ConfigurationError(f"{setting}: {score.__name__} takes no {dict(settings)}: {error}") from error
+    return made

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from judges.errors import CannotJudge
-from judges.rubric import spoken
 from judges.sample import Sample
+from judges.shapes.shown import transcript
 
 
 def answer_in(sample: Sample) -> str:
@@ -44,6 +44,20 @@ def contexts_in(sample: Sample) -> tuple[str, ...]:
     return contexts
 
 
+def filled_contexts_in(sample: Sample) -> list[JsonValue]:
+    """Give the retrieved contexts in rank order, blank ones left out.
+
+    Raises:
+        CannotJudge: `no_contexts`, if there are none, or all are blank.
+    """
+    return [one for one in contexts_in(sample) if one.strip()]
+
+
+def question_of(sample: Sample) -> dict[str, JsonValue]:
+    """Give what was asked under its name, `question`; nothing where nothing was."""
+    return {"question": question_in(sample)} if sample.question.strip() else {}
+
+
 def question_in(sample: Sample) -> JsonValue:
     """Give what was asked as a model is shown it: a text, or the messages of a conversation of several turns.
 
@@ -54,4 +68,4 @@ def question_in(sample: Sample) -> JsonValue:
         raise CannotJudge("no_question", "there is no question")
     if len(sample.conversation) == 1:
         return sample.question
-    return [spoken(one) for one in sample.conversation]
+    return transcript(sample.conversation)

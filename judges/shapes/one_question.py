@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BeforeValidator, Field, JsonValue, create_model
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.errors import ConfigurationError
 from judges.metric import Metric
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
-from judges.rubric import evidence
 from judges.sample import Sample
 from judges.shapes.needed import answer_in
+from judges.shapes.shown import evidence
 from judges.verdict import Verdict, only_an_integer
 
 _RATIONALE = "text: your reasons, before the verdict"
@@ -67,9 +68,7 @@ class OneQuestion(Asking):
         if not self.labels:
             feedback = "" if found.verdict else found.feedback
             return Verdict.checked(found.verdict, rationale=found.rationale, feedback=feedback)
-        score = self.labels[found.verdict]
-        feedback = "" if score == 1 else found.feedback
-        return self.verdict(score, value=found.verdict, rationale=found.rationale, feedback=feedback)
+        return labelled(self, found, self.labels)
 
 
 class YesOrNo(OneQuestion):
@@ -81,8 +80,7 @@ class YesOrNo(OneQuestion):
     """
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        compat = settings.get("variant") == "compat"
-        super().__init__(model, question=in_words(self.pack) if compat else asked(self.pack), **settings)
+        super().__init__(model, question=asked(self.pack), **settings)
 
     @abstractmethod
     def is_yes(self, said: str) -> bool:
@@ -102,9 +100,9 @@ class Remark(Reply):
     feedback: str = Field(description=_FEEDBACK)
 
     @classmethod
-    def like(cls, found: Any) -> Remark:
+    def like(cls, other: Any) -> Self:
         """Write a yes or no as a word."""
-        return cls(rationale=found.rationale, verdict="yes" if found.verdict else "no", feedback=found.feedback)
+        return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no", feedback=other.feedback)
 
 
 class Grade(Reply):
@@ -129,13 +127,8 @@ def lowest_is(reply: type[Reply], lowest: object) -> tuple[type[Reply], Callable
 
 
 def asked(prompt: str) -> Question[Any]:
-    """Ask for yes or no; judges that ask this about one sample share the reply."""
-    return Question(prompt=prompt, reply=finding(), shared=True)
-
-
-def in_words(prompt: str) -> Question[Remark]:
-    """Ask the same, but for a word."""
-    return Question(prompt=prompt, reply=Remark, written=(finding(), Remark.like), shared=True)
+    """Ask for yes or no, in compat for a word; judges that ask this about one sample share the reply."""
+    return Question(prompt=prompt, reply=finding(), compat=Remark, shared=True)
 
 
 def worded(given: object, *, setting: str) -> str:
@@ -162,11 +155,18 @@ def material(sample: Sample) -> dict[str, JsonValue]:
     return shown
 
 
-def graded(judge: Metric, found: Any, lowest: int, highest: int) -> Verdict:
-    """Place a level on a scale; one outside is unscored, with the level as the value."""
-    level = found.verdict
-    if not lowest <= level <= highest:
-        detail = f"{level} is outside the scale from {lowest} to {highest}"
+def labelled(judge: Metric, found: Any, scores: Mapping[Any, float]) -> Verdict:
+    """Give the score of a label; feedback where nothing is to change is dropped."""
+    score = scores[found.verdict]
+    feedback = "" if score == 1 else found.feedback
+    return judge.verdict(score, value=found.verdict, rationale=found.rationale, feedback=feedback)
+
+
+def graded(judge: Metric, found: Any, scale: Sequence[int]) -> Verdict:
+    """Place a level on a scale, from its lowest to its highest; any other is unscored, with it as the value."""
+    level, lowest, highest = found.verdict, scale[0], scale[-1]
+    if level not in scale:
+        detail = f"{level} is no level of the scale from {lowest} to {highest}"
         return Verdict.without_score("invalid_output", detail, value=level, rationale=found.rationale)
     feedback = "" if level == highest else found.feedback
     score = (level - lowest) / (highest - lowest)

@@ -1,12 +1,66 @@
-"""Verifying: does a text support numbered claims? One model call, shared by all judges of a sample."""
+"""Verifying: which numbered claims some texts bear out, contradict, or do not speak of, in one model call."""
 
 from __future__ import annotations
 
-from judges.asking import Question
-from judges.shapes.items import Marks, Supports
+from collections.abc import Generator, Sequence
+from itertools import chain, repeat
+from typing import Any
 
-SUPPORT: Question[Supports] = Question(prompt="support", reply=Supports, shared=True)
-"""Find where each of `claims` stands by `contexts`: supported, contradicted or absent."""
+from pydantic import JsonValue
 
-MARKED: Question[Marks] = Question(prompt="support", reply=Marks, written=(Supports, Marks.like), shared=True)
-"""The same with marks for `variant="compat"`: any number but 0 is a yes."""
+from judges.asking import Asking
+from judges.questions import Question
+from judges.requests import Ask, put
+from judges.sample import Sample
+from judges.shapes.items import Marks, Support, Supports, numbered, one_each, yes_or_no
+from judges.verdict import Verdict
+
+SUPPORT: Question[Any] = Question(prompt="support", reply=Supports, compat=Marks, shared=True)
+"""Find where each of `claims` stands by `contexts`: supported, contradicted or absent; in compat 1 or 0."""
+
+
+def verified(
+    judge: Asking, sample: Sample, premises: Sequence[JsonValue], claims: Sequence[str], *, all_needed: bool = True
+) -> Generator[Any, Any, list[Verdict]]:
+    """Verify claims by some texts, with `yield from`: ask as `verifying`, and read as `standings`."""
+    ask = verifying(judge, sample, premises, claims, all_needed=all_needed)
+    reply: Any = yield from put(ask.schema, ask)
+    return standings(claims, reply)
+
+
+def verifying(
+    judge: Asking, sample: Sample, premises: Sequence[JsonValue], claims: Sequence[str], *, all_needed: bool = True
+) -> Ask:
+    """Write the question where claims stand by some texts.
+
+    The judge must hold the question `SUPPORT`. A reply that leaves a claim out is asked for again if `all_needed`;
+    in compat it never is.
+    """
+    data: dict[str, JsonValue] = {"contexts": list(premises), "claims": numbered(claims, called="claim")}
+    return judge.asking(
+        SUPPORT, sample, data, check=one_each(len(claims)) if all_needed and not judge.compat else None
+    )
+
+
+def standings(texts: Sequence[str], reply: Supports | Marks) -> list[Verdict]:
+    """Give the verdict on each text; one without any is not supported.
+
+    Marks count as they come, as the references count them: those beyond the texts are about none.
+    """
+    if isinstance(reply, Marks):
+        return [yes_or_no(*one) for one in zip(chain(texts, repeat("")), reply.items, strict=False)]
+    found = {one.number: one for one in reply.items}
+    return [_standing(text, found.get(number)) for number, text in enumerate(texts, 1)]
+
+
+def standing(text: str, support: Support) -> Verdict:
+    """Give the verdict on one text, with where it stands as its value."""
+    return Verdict.checked(
+        support.verdict == "supported", value=support.verdict, subject=text, rationale=support.reason
+    )
+
+
+def _standing(text: str, support: Support | None) -> Verdict:
+    if support is None:
+        return Verdict.checked(False, subject=text, detail="no verdict was given")  # noqa: FBT003 - what it says
+    return standing(text, support)

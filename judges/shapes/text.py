@@ -118,11 +118,14 @@ def common_ends(one: Sequence[str], other: Sequence[str]) -> tuple[int, int]:
     return head, tail
 
 
-def too_long(one: Sequence[str], other: Sequence[str]) -> CannotJudge | None:
-    """Tell whether comparing two texts cell by cell would take more than a few seconds."""
-    if len(one) * len(other) <= _CELLS:
-        return None
-    return CannotJudge("undefined", f"texts of {len(one)} and {len(other)} are too long to be compared")
+def check_length(one: Sequence[str], other: Sequence[str]) -> None:
+    """Check that comparing two texts cell by cell takes no more than a few seconds.
+
+    Raises:
+        CannotJudge: `undefined`, if it would.
+    """
+    if len(one) * len(other) > _CELLS:
+        raise CannotJudge("undefined", f"texts of {len(one)} and {len(other)} are too long to be compared")
 
 
 def common_subsequence(one: Sequence[str], other: Sequence[str], *, block: int = 8192) -> int:
@@ -136,8 +139,7 @@ def common_subsequence(one: Sequence[str], other: Sequence[str], *, block: int =
     head, tail = common_ends(one, other)
     shared = set(one) & set(other)
     left, right = ([x for x in text[head : len(text) - tail] if x in shared] for text in (one, other))
-    if fault := too_long(left, right):
-        raise fault
+    check_length(left, right)
     carries = bytearray(len(right))
     found = sum(_common_in(left[begun : begun + block], right, carries) for begun in range(0, len(left), block))
     return head + found + tail

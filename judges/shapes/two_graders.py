@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.errors import AskFailed
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict

@@ -7,10 +7,11 @@ from typing import Annotated, Any, ClassVar, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.asking import ModelSettings, Question, Reply
+from judges.asking import ModelSettings
 from judges.entry import Entry
+from judges.questions import Question, Reply
 from judges.sample import Sample
-from judges.shapes.needed import answer_in, contexts_in, question_in, reference_in
+from judges.shapes.needed import answer_in, filled_contexts_in, question_in, reference_in
 from judges.shapes.one_question import OneQuestion, YesOrNo
 from judges.sources.spring import agreement
 from judges.verdict import Verdict, rating_of
@@ -44,8 +45,7 @@ class Marking(OneQuestion):
     """
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        reply = OpenMark if settings.get("variant") == "compat" else Mark
-        question: Question[Any] = Question(prompt=self.pack, reply=reply)
+        question: Question[Any] = Question(prompt=self.pack, reply=Mark, compat=OpenMark)
         super().__init__(model, question=question, **settings)
 
     def concluded(self, found: Any) -> Verdict:
@@ -118,7 +118,7 @@ class AnswerFaithfulnessEvaluator(Marking):
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Show the facts and the answer."""
         answer = answer_in(sample)
-        return {"facts": [one for one in contexts_in(sample) if one.strip()], "answer": answer}
+        return {"facts": filled_contexts_in(sample), "answer": answer}
 
 
 class AnswerRelevancyEvaluator(Marking):

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from judges.asking import Reply
 from judges.entry import Entry
+from judges.questions import Reply
 from judges.sample import Sample
-from judges.shapes.needed import answer_in, contexts_in, question_in, reference_in
+from judges.shapes.needed import answer_in, filled_contexts_in, question_in, reference_in
 from judges.shapes.retrieval import for_retriever
 from judges.shapes.two_graders import TwoGraders
 from judges.verdict import Verdict, only_an_integer
@@ -84,8 +84,8 @@ class ContextRelevance(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.context_relevance",
-        aliases=("nv_context_relevance", "ContextRelevance", "ragas.context_relevance",
-                 "nvidia.nv_context_relevance"),
+        aliases=("context_relevance", "nv_context_relevance", "ContextRelevance", "ragas.context_relevance",
+                 "ragas.nv_context_relevance", "nvidia.nv_context_relevance"),
         asks="How far do the retrieved contexts help to answer the question?",
         needs=("user_input", "retrieved_contexts"),
         calls="2",
@@ -101,7 +101,7 @@ class ContextRelevance(TwoGraders):
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Show the question and the contexts."""
         question = question_in(sample)
-        return {"question": question, "contexts": _filled(sample)}
+        return {"question": question, "contexts": filled_contexts_in(sample)}
 
     def advice(self, sample: Sample, told: str) -> str:
         """Address the retriever."""
@@ -113,7 +113,8 @@ class ContextRelevance(TwoGraders):
         if question and document and document not in question:
             return None
         advice = self.advice(sample, self.say("nothing", sample))
-        return self.verdict(0.0, rationale="there is nothing that the question does not say", feedback=advice)
+        told = "there is nothing to look at, or nothing that the question does not say"
+        return self.verdict(0.0, rationale=told, feedback=advice)
 
 
 class ResponseGroundedness(TwoGraders):
@@ -129,7 +130,8 @@ class ResponseGroundedness(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.response_groundedness",
-        aliases=("nv_response_groundedness", "ResponseGroundedness", "ragas.response_groundedness",
+        aliases=("response_groundedness", "nv_response_groundedness", "ResponseGroundedness",
+                 "ragas.response_groundedness", "ragas.nv_response_groundedness",
                  "nvidia.nv_response_groundedness"),
         asks="How far do the retrieved contexts bear out the answer?",
         needs=("response", "retrieved_contexts"),
@@ -145,7 +147,7 @@ class ResponseGroundedness(TwoGraders):
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Show the contexts and the answer."""
         answer = answer_in(sample)
-        return {"contexts": _filled(sample), "answer": answer}
+        return {"contexts": filled_contexts_in(sample), "answer": answer}
 
     def shortcut(self, sample: Sample) -> Verdict | None:
         """Give 0 where there is nothing to look at, and 1 where the answer is a quotation."""
@@ -154,10 +156,6 @@ class ResponseGroundedness(TwoGraders):
             told = self.say("nothing", sample)
             return self.verdict(0.0, rationale="there is nothing to look at", feedback=told)
         return self.verdict(1.0, rationale="the contexts contain the answer") if answer in document else None
-
-
-def _filled(sample: Sample) -> list[JsonValue]:
-    return [one for one in contexts_in(sample) if one.strip()]
 
 
 def _joined(sample: Sample) -> str:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from judges.entry import Entry
 from judges.sample import Sample
-from judges.shapes.needed import answer_in, contexts_in, question_in
+from judges.shapes.needed import answer_in, filled_contexts_in, question_in
 from judges.shapes.one_question import YesOrNo
 
 
@@ -48,5 +48,4 @@ class RelevancyEvaluator(YesOrNo):
 def agreement(sample: Sample) -> dict[str, JsonValue]:
     """Lay out an answer with the contexts it is to agree with."""
     answer = answer_in(sample)
-    contexts: list[JsonValue] = [one for one in contexts_in(sample) if one.strip()]
-    return {"question": question_in(sample), "contexts": contexts, "answer": answer}
+    return {"question": question_in(sample), "contexts": filled_contexts_in(sample), "answer": answer}

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
 from pydantic import JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, all_of
+from judges.asking import Asking, ModelSettings, all_of
 from judges.entry import Entry
 from judges.errors import ConfigurationError
+from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.shapes.items import Support, bullets, numbered, one_each, reasons, share, standing
-from judges.shapes.needed import answer_in, contexts_in
-from judges.shapes.one_question import asked, in_words
+from judges.shapes.items import bullets, reasons, share
+from judges.shapes.needed import answer_in, filled_contexts_in
+from judges.shapes.one_question import asked
 from judges.shapes.sentences import sentences
-from judges.shapes.support import SUPPORT
+from judges.shapes.support import SUPPORT, verified
 from judges.verdict import Verdict
 
 FactPrompt = Literal["general", "minicheck"]
 
-WHOLE: Question[Any] = in_words("fact_checking")
-CLAIM: Question[Any] = asked("fact_checking")
+BORNE_OUT: Question[Any] = asked("fact_checking")
+"""Find whether the contexts bear out the answer, or one sentence of it, as a whole."""
 
 
 class FactCheckingEvaluator(Asking):
@@ -51,12 +54,13 @@ class FactCheckingEvaluator(Asking):
         aliases=("spring.fact_checking", "FactCheckingEvaluator"),
         asks="Does the document support every sentence of the answer?",
         needs=("response", "retrieved_contexts"),
-        calls="1",
+        calls="1, or s for s sentences with a MiniCheck model",
         source="Spring AI",
         differs="One verdict for each sentence, with reasons; the score is the share of supported ones, not "
         "always 0; no document is unscored.",
     )
     pack = "fact_checking"
+    pass_mark = 1.0
 
     def __init__(
         self, model: object = None, *, prompt: FactPrompt = "general", **settings: Unpack[ModelSettings]
@@ -64,48 +68,48 @@ class FactCheckingEvaluator(Asking):
         if prompt not in get_args(FactPrompt):
             raise ConfigurationError(f"prompt is one of {', '.join(get_args(FactPrompt))}, not {prompt!r}")
         self._one_by_one = prompt == "minicheck"
-        whole_or_all = WHOLE if settings.get("variant") == "compat" else SUPPORT
-        self._question: Question[Any] = CLAIM if self._one_by_one else whole_or_all
-        strict: ModelSettings = {"threshold": 1.0, **settings}
-        super().__init__(model, questions=(self._question,), **strict)
+        if self._one_by_one:
+            asked: Question[Any] = replace(
+                BORNE_OUT, compat=None
+            )  # such a model replies in its own way, not in words
+        else:
+            asked = BORNE_OUT if settings.get("variant") == "compat" else SUPPORT
+        super().__init__(model, questions=(asked,), **settings)
 
     @property
     def calls(self) -> str:
-        """One, or n for n sentences that are checked one by one."""
-        return "n" if self._one_by_one and not self.compat else self.entry.calls
+        """One, or s for s sentences that are checked one by one."""
+        return "s" if self._one_by_one and not self.compat else "1"
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Check each sentence, or the answer as a whole."""
         answer = answer_in(sample)
-        contexts: list[JsonValue] = [one for one in contexts_in(sample) if one.strip()]
+        contexts = filled_contexts_in(sample)
         if self.compat:
-            return _passing((yield from self.put(self._question, sample, _shown(contexts, answer))))
-        said = tuple(dict.fromkeys(sentences(answer)))
+            return _passing((yield from self.put(BORNE_OUT, sample, _shown(contexts, answer))))
+        said = sentences(answer)
         if not said:
             return Verdict.without_score("no_claims", "the answer says nothing in words")
-        check = self._one_at_a_time if self._one_by_one else self._at_once
-        found = yield from check(sample, contexts, said)
-        by_number = {one.number: one for one in found}
-        items = [standing(sentence, by_number[number]) for number, sentence in enumerate(said, 1)]
+        check = self._one_at_a_time if self._one_by_one else partial(verified, self)
+        items = yield from check(sample, contexts, said)
         return self.verdict(
             share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=tuple(items)
         )
 
-    def _at_once(
-        self, sample: Sample, contexts: list[JsonValue], said: Sequence[str]
-    ) -> Generator[Any, Any, Sequence[Support]]:
-        data: dict[str, JsonValue] = {"contexts": contexts, "claims": numbered(said, called="claim")}
-        return (yield from self.put(SUPPORT, sample, data, check=one_each(len(said)))).items
-
     def _one_at_a_time(
         self, sample: Sample, contexts: list[JsonValue], said: Sequence[str]
-    ) -> Generator[Any, Any, Sequence[Support]]:
+    ) -> Generator[Any, Any, list[Verdict]]:
         """Check sentences apart; all replies are needed, for one unsupported sentence fails the answer."""
-        asking = [self.asking(CLAIM, sample, _shown(contexts, one)) for one in said]
+        asking = [self.asking(BORNE_OUT, sample, _shown(contexts, one)) for one in said]
         replies = all_of((yield from self.put_all(asking)))
         return [
-            Support(number=number, reason=one.rationale, verdict="supported" if one.verdict else "absent")
-            for number, one in enumerate(replies, 1)
+            Verdict.checked(
+                one.verdict,
+                value="supported" if one.verdict else "absent",
+                subject=sentence,
+                rationale=one.rationale,
+            )
+            for sentence, one in zip(said, replies, strict=True)
         ]
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:

@@ -99,6 +99,11 @@ def test_an_aspect_may_have_another_name_and_direction() -> None:
     assert (critic.name, critic(EIFFEL).score) == ("terse", 0.0)
 
 
+def test_a_no_does_not_pass_whatever_the_threshold() -> None:
+    """A yes or a no has no share to be lenient with."""
+    assert load("aspect_critic", definition="Is it kind?", threshold=0, model=voting(0))(EIFFEL).passed is False
+
+
 def test_the_definition_is_put_as_it_is() -> None:
     """Braces and dollars in it mean nothing, and what is judged never becomes a part of it."""
     model = voting(1)

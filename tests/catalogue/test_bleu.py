@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+import sacrebleu
 
 from judges import ConfigurationError, load
 from tests.catalogue.test_strings import CHINESE, ENGLISH
@@ -72,11 +73,25 @@ def test_capital_letters_count_unless_told(settings: dict[str, Any], score: floa
     assert load("bleu_score", **settings)(response="ABCD EFG", reference="abcd efg").score == score
 
 
+@pytest.mark.parametrize("variant", ["corrected", "compat"])
+def test_further_settings_of_sacrebleu(variant: Any) -> None:
+    """By the name ragas gives them, and with its own tokenizer where one is asked for."""
+    sample = {"response": "the cat sat on a mat", "reference": "the cat sat on the mat today"}
+    given, wanted = [sample["response"]], [[sample["reference"]]]
+    for kwargs in ({"smooth_method": "floor", "smooth_value": 0.5}, {"tokenize": "char"}):
+        expected = sacrebleu.corpus_bleu(given, wanted, force=True, **kwargs).score / 100
+        verdict = load("bleu_score", kwargs={**kwargs, "use_effective_order": False}, variant=variant)(sample)
+        assert verdict.score == pytest.approx(expected)
+    for wrong in ({"smooth": 1}, {"smooth_method": "none at all"}):
+        with pytest.raises(ConfigurationError, match="kwargs: corpus_bleu takes no"):
+            load("bleu_score", kwargs=wrong)
+
+
 def test_wrong_settings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown tokenizer, or a library that is not there."""
     with pytest.raises(ConfigurationError, match="tokenizer is one of auto, 13a, zh, char, word, not 'ja'"):
         load("bleu_score", tokenizer="ja")
-    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(ConfigurationError, match=r"needs the extra: selfrefine\[sacrebleu\]"):
         load("bleu_score")
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+import sacrebleu
 
 from judges import ConfigurationError, load
 from tests.catalogue.test_strings import CHINESE, ENGLISH, every_variant
@@ -55,8 +56,18 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> N
         load("chrf_score", **settings)
 
 
+def test_further_settings_of_sacrebleu() -> None:
+    """By the name ragas gives them."""
+    sample = {"response": "a b c", "reference": "ab c d"}
+    for kwargs in ({"remove_whitespace": False}, {"word_order": 2}, {"eps_smoothing": True}):
+        expected = sacrebleu.corpus_chrf([sample["response"]], [[sample["reference"]]], **kwargs).score / 100
+        assert load("chrf_score", kwargs=kwargs)(sample).score == pytest.approx(expected)
+    with pytest.raises(ConfigurationError, match="kwargs: corpus_chrf takes no"):
+        load("chrf_score", kwargs={"order": 1})
+
+
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without sacrebleu the judge cannot be made."""
-    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(ConfigurationError, match=r"selfrefine\[sacrebleu\]"):
         load("chrf_score")

@@ -46,6 +46,22 @@ def test_the_value_is_the_precision(chunks: list[str], verdicts: dict[str, bool]
 
 
 @pytest.mark.parametrize(
+    ("said", "score"),
+    [("yes", 1), ("Yes.", 1), ("**TRUE**", 1), ("1", 1), ("no", 0), ("N", 0), ("fail", 0), ("maybe", 0), ("", 0)],
+)
+def test_compat_reads_words_as_mlflow_does(said: str, score: float) -> None:
+    """Any other word is unknown; it counts as not relevant, also where all are."""
+    verdict = judged(finding(Paris=said, Baguettes=said), CHUNKS[:2], variant="compat")
+    assert verdict.score == score
+
+
+def test_judgements_that_all_failed_are_no_score() -> None:
+    """A failure of the judge is not the retriever's."""
+    verdict = judged(finding(Paris=ValueError("down")), CHUNKS[:1], variant="compat")
+    assert verdict.unscored == "judge_failed"
+
+
+@pytest.mark.parametrize(
     ("variant", "said", "score"),
     [("corrected", ValueError("down"), 1.0), ("compat", ValueError("down"), 0.5), ("compat", "maybe", 0.5)],
 )

@@ -51,6 +51,17 @@ async def test_the_score_is_the_average_precision(
     assert old.score == pytest.approx(compat, abs=1e-12)
 
 
+async def test_a_model_that_replies_at_once_is_asked_in_the_order_of_the_contexts() -> None:
+    """So that a script is told as it was written, sync and async; equal contexts are asked about one by one."""
+    verdicts = [number % 3 > 0 for number in range(24)]
+    given = {**row(1), "retrieved_contexts": [f"context {number % 5}" for number in range(24)]}
+    script = [{"reason": "r", "verdict": one} for one in verdicts]
+    judges = [load(REFERENCE, model=ScriptedModel(script)) for _ in range(2)]
+    for verdict in (judges[0](given), await judges[1].acall(given)):
+        assert [one.passed for one in verdict.items] == verdicts
+        assert verdict.usage.calls == 24
+
+
 def test_any_number_but_0_is_a_yes_in_compat() -> None:
     """Compat takes a 2 as ragas does; corrected asks again, and is then unscored."""
     given = row(2)

@@ -53,7 +53,7 @@ def test_compat_keeps_a_number_off_the_scale_as_the_value(value: int) -> None:
     judge = load("ragas.simple_criteria", definition="?", model=ScriptedModel([said(value)]), variant="compat")
     verdict = judge(EIFFEL)
     assert (verdict.unscored, verdict.value, verdict.score) == ("invalid_output", value, None)
-    assert (verdict.detail, verdict.usage.calls) == (f"{value} is outside the scale from 0 to 5", 1)
+    assert (verdict.detail, verdict.usage.calls) == (f"{value} is no level of the scale from 0 to 5", 1)
 
 
 def test_scale_and_definition_stand_in_the_task() -> None:

@@ -102,7 +102,7 @@ def test_the_model_is_shown_the_claims_with_their_numbers() -> None:
     """First the text with its question, then contexts and numbered claims."""
 
     def reply(data: Shown) -> dict[str, Any]:
-        return {"claims": [" a ", "", "b", "a"]} if "text" in data else items("supported", "supported")
+        return {"claims": [" a ", "", "b"]} if "text" in data else items("supported", "supported")
 
     model = replying(reply)
     load("faithfulness", model=model)(EINSTEIN)
@@ -113,3 +113,50 @@ def test_the_model_is_shown_the_claims_with_their_numbers() -> None:
             "claims": [{"number": 1, "claim": "a"}, {"number": 2, "claim": "b"}],
         },
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ragas.faithfulness", {}),
+        ("ragas.factual_correctness", {"mode": "precision"}),
+        ("ragas.noise_sensitivity", {"mode": "hallucination"}),
+        (
+            "ragas.faithfulness_with_hhem",
+            {"classifier": lambda pairs: [float("Rome" not in one) for _, one in pairs]},
+        ),
+    ],
+)
+@pytest.mark.parametrize("variant", ["corrected", "compat"])
+def test_a_claim_made_twice_counts_twice(name: str, settings: dict[str, Any], variant: Any) -> None:
+    """The shares are over the claims as the model lists them."""
+    claims = ["Paris is big.", "Paris is big.", "Rome is old."]
+
+    def reply(data: Shown) -> dict[str, Any]:
+        if "text" in data:
+            return {"claims": claims}
+        verdicts = [1, 1, 0] if variant == "compat" else ["supported", "supported", "absent"]
+        if "reference_claims" in data:
+            nothing = items(*[False] * 3)["items"]
+            return {"reference_claims": nothing, "answer_claims": nothing}
+        return items(*verdicts)
+
+    sample = {"response": "An answer.", "reference": "A reference.", "retrieved_contexts": ["A context."]}
+    verdict = load(name, model=replying(reply), variant=variant, **settings)(sample)
+    assert verdict.score == pytest.approx(2 / 3, abs=0.005)  # compat rounds factual correctness
+    assert [one.subject for one in verdict.items] == claims
+
+
+@pytest.mark.parametrize(("marks", "score"), [([1, 0], 0.5), ([1, 0, 0, 1], 0.5), ([1, 1, 1, 1, 0], 0.8)])
+@pytest.mark.parametrize("name", ["ragas.faithfulness", "ragas.factual_correctness"])
+def test_compat_divides_by_the_marks_that_came(name: str, marks: list[int], score: float) -> None:
+    """Fewer or more than the three claims; those beyond are about no text."""
+    settings = {"mode": "precision"} if name == "ragas.factual_correctness" else {}
+
+    def reply(data: Shown) -> dict[str, Any]:
+        return {"claims": ["a", "b", "c"]} if "text" in data else items(*marks)
+
+    sample = {"response": "An answer.", "reference": "A reference.", "retrieved_contexts": ["A context."]}
+    verdict = load(name, model=replying(reply), variant="compat", **settings)(sample)
+    assert verdict.score == pytest.approx(score)
+    assert len(verdict.items) == len(marks)

@@ -139,6 +139,19 @@ def test_ragged_lists_are_unscored_in_compat() -> None:
     assert verdict.unscored == "invalid_output"
 
 
+@pytest.mark.parametrize("number", [2, 4])
+def test_compat_divides_by_the_marks_that_came(number: int) -> None:
+    """Fewer or more than the three claims sent, as long as all lists are of one length."""
+    found = Support(wanted=[(1, 1)], given=[(1, *(0,) * (number - 1))], right=(0,) * number)
+
+    def marked(data: Shown) -> dict[str, Any]:
+        return {"claims": ["a0", "a1", "a2"]} if data.get("text") == ANSWER else found.marked(data)
+
+    verdict = load(NAME, model=replying(marked), variant="compat")(found.row)
+    assert verdict.value == pytest.approx(1 / number)
+    assert [one.subject for one in verdict.items] == ["a0", "a1", "a2", ""][:number]
+
+
 def test_a_missing_verdict_is_asked_for_again() -> None:
     """A matrix that leaves a claim out is no valid reply."""
     short = Support(wanted=[(1, 1)], given=[(1,)], right=(1, 0))

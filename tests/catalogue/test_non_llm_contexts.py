@@ -93,6 +93,12 @@ def test_empty_lists(
     assert (verdict.unscored or verdict.score) == outcome
 
 
+def test_compat_takes_the_threshold_of_ragas() -> None:
+    """There is no pass mark in ragas, and `threshold` is the similarity."""
+    assert judged(RECALL, ["abcdefgh"], ["abcdefxy"], variant="compat", threshold=0.9).score == 0
+    assert judged(RECALL, ["abcdefgh"], ["abcdefxy"], variant="compat", threshold=0.7).score == 1
+
+
 def test_the_threshold_of_similarity_is_a_setting_of_its_own() -> None:
     """`threshold` stays the pass mark."""
     verdict = judged(PRECISION, CHINESE, CHINESE_REFERENCES, similarity_threshold=0.3, threshold=1)
@@ -120,7 +126,7 @@ def test_many_contexts_are_compared() -> None:
     assert judged(PRECISION, ["x" * 60] * 200, texts).score == 0
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, "0.5", None, True])
+@pytest.mark.parametrize("value", [-0.1, 1.1, "0.5", True])
 def test_wrong_thresholds_are_refused(value: Any) -> None:
     """A similarity lies from 0 to 1."""
     with pytest.raises(ConfigurationError, match="similarity_threshold is a similarity from 0 to 1"):

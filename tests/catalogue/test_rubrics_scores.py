@@ -65,6 +65,17 @@ def test_compat_keeps_a_level_off_the_scale_as_the_value(name: str, level: int) 
     assert (verdict.unscored, verdict.value, verdict.usage.calls) == ("invalid_output", level, 1)
 
 
+@pytest.mark.parametrize("variant", ["corrected", "compat"])
+def test_a_level_between_those_described_is_no_score(variant: Any) -> None:
+    """The scale is what is described, gaps included."""
+    rubrics = {1: "a", 3: "b", 5: "c"}
+    model = ScriptedModel([said(2)], cycle=True)
+    for judge in (load("rubrics_score", model=model, rubrics=rubrics, variant=variant),
+                  load("instance_rubrics", model=model, variant=variant)):  # fmt: skip
+        verdict = judge({**ROW, "rubrics": {str(key): text for key, text in rubrics.items()}})
+        assert (verdict.unscored, verdict.score) == ("invalid_output", None)
+
+
 @pytest.mark.parametrize(
     ("with_reference", "reference", "shown"),
     [(None, "In Paris.", True), (None, None, False), (True, "In Paris.", True), (False, "In Paris.", False)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -201,6 +202,14 @@ def test_texts_too_long_to_compare_are_unscored() -> None:
     assert judge(response=one, reference=other + "x" * 9).unscored == "undefined"
     assert judge(response=one, reference=one).score == 1
     assert judge(response=one + "x", reference=one + "y").score == pytest.approx(1, abs=1e-5)
+    assert load("non_llm_string_similarity", distance_measure="hamming")(response=one, reference=other).score == 0
+
+
+def test_the_measures_of_ragas_are_known_by_its_enumeration() -> None:
+    """Each member has the name as its value."""
+    measure = Enum("measure", {"HAMMING": "hamming"})
+    judge = load("non_llm_string_similarity", distance_measure=measure.HAMMING)
+    assert judge(response="abc", reference="abd").score == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(

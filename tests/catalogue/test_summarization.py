@@ -89,13 +89,13 @@ def test_compat_divides_by_the_answers_returned() -> None:
         (SOURCE * 2, [True], {}, 0.0),
         (SOURCE, [True], {"length_penalty": False}, 1.0),
         ("x", [False], {}, 0.0),
-        ("x", [False], {"coeff": 1}, 0.0),
+        ("x", [False], {"coeff": 1}, 1 - 1 / 310),
     ],
 )
 async def test_neither_a_copy_nor_a_letter_is_a_summary(
     summary: str, answers: list[bool], settings: dict[str, Any], score: float
 ) -> None:
-    """The harmonic mean is 0 where one part is; sync and async."""
+    """The harmonic mean is 0 where one part that weighs anything is; sync and async."""
     judge = load(NAME, model=answering(answers), **settings)
     for verdict in (judge(sample(summary)), await judge.acall(sample(summary))):
         assert verdict.score == pytest.approx(score, abs=1e-12)
@@ -113,9 +113,7 @@ def test_the_score_lies_between_its_parts(coeff: float, length: int) -> None:
 
 def test_the_model_is_shown_one_thing_after_the_other() -> None:
     """The source alone, the source with its phrases, then the summary alone with numbered questions."""
-    model = answering(
-        [True, True], phrases=[" Aare ", "", "Aare", "Bern"], questions=["One?", " ", "Two?", "One?"]
-    )
+    model = answering([True, True], phrases=[" Aare ", "", "Bern"], questions=["One?", " ", "Two?"])
     load("summary_score", model=model)(sample("Short.", source=["First part.", "Second part."]))
     text = "First part.\nSecond part."
     assert asked(model) == [
@@ -170,12 +168,19 @@ def test_nothing_to_judge_is_unscored(fields: dict[str, Any], reason: str, varia
 
 
 @pytest.mark.parametrize("variant", ["corrected", "compat"])
-@pytest.mark.parametrize(("phrases", "calls"), [([], 1), (["phrase"], 2)])
-def test_without_questions_there_is_no_score(phrases: list[str], calls: int, variant: Any) -> None:
-    """No division by zero: nothing more is asked, and the reason is told."""
+@pytest.mark.parametrize("phrases", [[], ["phrase"]])
+def test_without_questions_there_is_no_score(phrases: list[str], variant: Any) -> None:
+    """No division by zero: nothing more is asked, and the reason is told. Compat asks without phrases, too."""
     model = answering([True], phrases=phrases, questions=[])
     verdict = load(NAME, model=model, variant=variant)(sample())
+    calls = 2 if phrases or variant == "compat" else 1
     assert (verdict.unscored, verdict.usage.calls) == ("no_claims", calls)
+
+
+def test_compat_makes_questions_without_key_phrases() -> None:
+    """As ragas goes on with an empty list."""
+    verdict = load(NAME, model=answering(["1"], phrases=[]), variant="compat", coeff=0)(sample())
+    assert (verdict.score, verdict.usage.calls) == (1.0, 3)
 
 
 def test_compat_without_answers_has_no_score() -> None:

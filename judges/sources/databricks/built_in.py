@@ -8,23 +8,25 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.asking import Asking, ModelSettings, Question
+from judges.asking import Asking, ModelSettings
 from judges.errors import CannotJudge
 from judges.prompts import Language, Prompt
+from judges.questions import Question
 from judges.requests import Ask, Deliberation, Request
 from judges.sample import Sample
-from judges.shapes.items import Supports, bullets, one_each, standing
-from judges.shapes.needed import question_in
+from judges.shapes.items import Supports, bullets, one_each
 from judges.shapes.one_question import Remark
 from judges.shapes.sentences import sentences
+from judges.shapes.support import standings
 from judges.verdict import Value, Verdict
 
 Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
 
 OVERALL: Question[Remark] = Question(prompt="databricks_overall", reply=Remark)
 
-_YES = {"yes", "y", "true", "1", "pass", "passed"}
-_NO = {"no", "n", "false", "0", "fail", "failed"}
+NEITHER = "the model said neither yes nor no"
+_YES = {"yes", "y", "true", "1", "pass", "passed", "correct"}
+_NO = {"no", "n", "false", "0", "fail", "failed", "incorrect"}
 
 
 class BuiltIn(Asking):
@@ -45,20 +47,16 @@ class BuiltIn(Asking):
     def overall(self, sample: Sample, data: Mapping[str, JsonValue]) -> Deliberation:
         """Ask for one yes or no, with `yield from`, and give the verdict."""
         found = yield from self.put(OVERALL, sample, data)
-        said = found.verdict.strip().lower()
-        if said not in _YES | _NO:
-            return Verdict.without_score(
-                "undefined", "the model said neither yes nor no", rationale=found.rationale
-            )
-        yes = said in _YES
-        verdict = Verdict.checked(yes, rationale=found.rationale, feedback="" if yes else found.feedback)
-        return verdict.model_copy(update={"value": "yes" if yes else "no"})
+        yes = is_yes(found.verdict)
+        if yes is None:
+            return Verdict.without_score("undefined", NEITHER, rationale=found.rationale)
+        feedback = "" if yes else found.feedback
+        return Verdict.checked(yes, value="yes" if yes else "no", rationale=found.rationale, feedback=feedback)
 
     def standings(self, sample: Sample, data: Mapping[str, JsonValue], texts: tuple[str, ...]) -> Items:
         """Ask where each of some numbered texts stands, with `yield from`, and give a verdict on each."""
         found: Supports = yield from self.put(self.question, sample, data, check=one_each(len(texts)))
-        by_number = {one.number: one for one in found.items}
-        return tuple(standing(text, by_number[number]) for number, text in enumerate(texts, 1))
+        return tuple(standings(texts, found))
 
     def named(self, sample: Sample, items: Iterable[Verdict]) -> str:
         """Say which of the texts are contradicted, and then which are absent."""
@@ -76,14 +74,10 @@ class BuiltIn(Asking):
         return super()._template(question, language, text)
 
 
-def strict(settings: ModelSettings) -> ModelSettings:
-    """Let a judge pass only where everything is as it should be, unless a threshold is given."""
-    return {"threshold": 1.0, **settings}
-
-
-def question_of(sample: Sample) -> dict[str, JsonValue]:
-    """Give the question under its name, where there is one."""
-    return {"question": question_in(sample)} if sample.question.strip() else {}
+def is_yes(said: str) -> bool | None:
+    """Read a word as mlflow does: yes, no, or None for any other, which is its UNKNOWN."""
+    word = said.strip().strip(".!\"'*").lower()
+    return word in _YES if word in _YES | _NO else None
 
 
 def facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from pydantic import Field
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
-from judges.errors import AskFailed, CannotJudge
+from judges.errors import AskFailed
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import bullets, reasons
 from judges.shapes.needed import contexts_in, question_in
 from judges.shapes.retrieval import for_retriever
+from judges.sources.databricks.built_in import NEITHER, is_yes
 from judges.verdict import Verdict
 
 
@@ -31,12 +33,16 @@ class Said(Reply):
     rationale: str = Field(description="text: why, before the verdict")
     verdict: str = Field(description="text: yes if the chunk is relevant to the request, else no")
 
+    @classmethod
+    def like(cls, other: Any) -> Self:
+        """Write a yes or no as a word."""
+        return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no")
 
-RELEVANT: Question[Relevance] = Question(prompt="chunk_relevance", reply=Relevance, shared=True)
-SAID: Question[Said] = Question(
+
+RELEVANT: Question[Any] = Question(
     prompt="chunk_relevance",
-    reply=Said,
-    written=(Relevance, lambda one: Said(rationale=one.rationale, verdict="yes" if one.verdict else "no")),
+    reply=Relevance,
+    compat=Said,
     shared=True,
 )
 
@@ -60,6 +66,7 @@ class ChunkRelevance(Asking):
         aliases=(
             "chunk_relevance",
             "ChunkRelevance",
+            "chunk_relevance/precision",
             "databricks.chunk_relevance_precision",
             "mlflow.retrieval_relevance",
             "RetrievalRelevance",
@@ -74,18 +81,17 @@ class ChunkRelevance(Asking):
     pack = "chunk_relevance"
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        chosen: Question[Any] = SAID if settings.get("variant") == "compat" else RELEVANT
-        self._question = chosen
-        super().__init__(model, questions=(chosen,), **settings)
+        super().__init__(model, questions=(RELEVANT,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask about each chunk by itself."""
         request, chunks = question_in(sample), contexts_in(sample)
-        asked = [self.asking(self._question, sample, {"request": request, "chunk": one}) for one in chunks]
+        asked = [self.asking(RELEVANT, sample, {"request": request, "chunk": one}) for one in chunks]
         replies = yield from self.put_all(asked)
         items = tuple(_item(chunk, reply) for chunk, reply in zip(chunks, replies, strict=True))
         told = [one for one in items if one.passed is not None]
-        if not told:
+        unknown = self.compat and any(one.unscored == "undefined" for one in items)
+        if not told and not unknown:
             first = items[0]
             return Verdict.without_score(first.unscored or "judge_failed", first.detail, items=items)
         score = sum(bool(one.passed) for one in told) / len(items if self.compat else told)
@@ -106,18 +112,9 @@ class ChunkRelevance(Asking):
 
 
 def _item(chunk: str, reply: Relevance | Said | AskFailed) -> Verdict:
-    try:
-        if isinstance(reply, AskFailed):
-            raise reply
-        return Verdict.checked(_yes(reply.verdict), subject=chunk, rationale=reply.rationale)
-    except CannotJudge as reason:
-        return Verdict.without_score(reason.reason, reason.detail, subject=chunk)
-
-
-def _yes(said: bool | str) -> bool:  # noqa: FBT001 - what a model said
-    if isinstance(said, bool):
-        return said
-    word = said.strip().lower()
-    if word not in ("yes", "no"):
-        raise CannotJudge("undefined", "the model said neither yes nor no")
-    return word == "yes"
+    if isinstance(reply, AskFailed):
+        return Verdict.without_score(reply.reason, reply.detail, subject=chunk)
+    yes = is_yes(reply.verdict) if isinstance(reply, Said) else reply.verdict
+    if yes is None:
+        return Verdict.without_score("undefined", NEITHER, subject=chunk)
+    return Verdict.checked(yes, subject=chunk, rationale=reply.rationale)

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from judges.errors import CannotJudge, ConfigurationError
-from judges.rubric import spoken
 from judges.sample import Sample, field_named
 from judges.shapes.needed import answer_in, contexts_in, question_in, reference_in
+from judges.shapes.shown import transcript
 from judges.verdict import Unscored
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}|\$(inputs|outputs|expectations|conversation|trace)\b")
@@ -90,6 +90,6 @@ _VIEWS: Mapping[str, Callable[[Sample], JsonValue]] = {
     "reference": reference_in,
     "retrieved_contexts": lambda sample: list(contexts_in(sample)),
     "expectations": _expected,
-    "conversation": lambda sample: [spoken(one) for one in sample.messages],
-    "trace": lambda sample: [spoken(one) for one in sample.steps],
+    "conversation": lambda sample: transcript(sample.messages),
+    "trace": lambda sample: transcript(sample.steps),
 }

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from typing import ClassVar
 
-from judges.asking import ModelSettings, Question
 from judges.entry import Entry
+from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import Supports, numbered, reasons, share
-from judges.shapes.needed import answer_in
-from judges.sources.databricks.built_in import BuiltIn, facts_of, question_of, strict
+from judges.shapes.needed import answer_in, question_of
+from judges.sources.databricks.built_in import BuiltIn, facts_of
 
 
 class Correctness(BuiltIn):
@@ -27,7 +27,7 @@ class Correctness(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.correctness",
-        aliases=("correctness", "mlflow.correctness", "Correctness"),
+        aliases=("correctness", "mlflow.correctness", "Correctness", "is_correct"),
         asks="Does the answer bear out every expected fact?",
         needs=("response", "expected_facts or reference"),
         calls="1",
@@ -35,10 +35,8 @@ class Correctness(BuiltIn):
         differs="One verdict for each fact, contradictions told from omissions; score is the share of facts.",
     )
     pack = "databricks_correctness"
+    pass_mark = 1.0
     question = Question(prompt="databricks_correctness", reply=Supports)
-
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, **strict(settings))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each fact in the exchange."""

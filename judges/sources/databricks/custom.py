@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue, ValidationError
 
-from judges.asking import Asking, ModelSettings, Question
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError
 from judges.models.writing import worked
-from judges.prompts import Language, Prompt
-from judges.requests import Ask, Deliberation, Worked
+from judges.questions import Question, Reply
+from judges.requests import Deliberation, Worked
 from judges.rubric import Example
 from judges.sample import Sample
-from judges.shapes.one_question import FINEST, finding, lowest_is, material, worded
+from judges.shapes.one_question import FINEST, finding, labelled, lowest_is, material, worded
 from judges.sources.databricks.columns import checked_columns, column, needed_for, variables_in, with_names
 
 Answer = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
@@ -45,7 +44,13 @@ class Custom(Asking):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.custom",
-        aliases=("mlflow.make_judge", "custom_judge", "mlflow.custom_prompt_judge"),
+        aliases=(
+            "custom_judge",
+            "make_judge",
+            "custom_prompt_judge",
+            "mlflow.make_judge",
+            "mlflow.custom_prompt_judge",
+        ),
         asks="Does the answer meet your criterion?",
         needs=("response",),
         calls="1",
@@ -75,9 +80,9 @@ class Custom(Asking):
             prompt=self.pack,
             reply=reply,
             fills={"criteria": with_names(criteria)},
+            examples=tuple(self._written(examples, reply)) or None,
             written=lowest_is(reply, min(self._scores, key=self._scores.__getitem__)),
         )
-        self._examples = tuple(self._written(examples))
         super().__init__(model, questions=(self._question,), **settings)
 
     @property
@@ -88,21 +93,15 @@ class Custom(Asking):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once."""
         found = yield from self.put(self._question, sample, self._data(sample))
-        score = self._scores[found.verdict]
-        feedback = "" if score == 1 else found.feedback
-        return self.verdict(score, value=found.verdict, rationale=found.rationale, feedback=feedback)
+        return labelled(self, found, self._scores)
 
     def _data(self, sample: Sample) -> dict[str, JsonValue]:
         return {name: column(name, sample) for name in self._columns} or material(sample)
 
-    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
-        template = super()._template(question, language, text)
-        return replace(template, examples=self._examples) if self._examples else template
-
-    def _written(self, examples: Iterable[Example]) -> Iterable[Worked]:
+    def _written(self, examples: Iterable[Example], schema: type[Reply]) -> Iterable[Worked]:
         for fields, reply in examples:
             try:
-                wanted = self._question.reply.model_validate({"feedback": "", **reply}, strict=True)
+                wanted = schema.model_validate({"feedback": "", **reply}, strict=True)
                 yield worked(self._data(Sample.read(fields)), wanted)
             except (BadSample, CannotJudge) as error:
                 raise ConfigurationError(f"an example of {self.entry.name!r}: {error}") from error

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from typing import ClassVar
 
 from pydantic import JsonValue
 
-from judges.asking import ModelSettings, Question
 from judges.entry import Entry
+from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import Supports, numbered, reasons, share
-from judges.shapes.needed import answer_in, contexts_in
+from judges.shapes.needed import answer_in, filled_contexts_in, question_of
 from judges.shapes.sentences import sentences
-from judges.sources.databricks.built_in import BuiltIn, question_of, strict
+from judges.sources.databricks.built_in import BuiltIn
 
 
 class Groundedness(BuiltIn):
@@ -29,7 +29,7 @@ class Groundedness(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.groundedness",
-        aliases=("groundedness", "mlflow.retrieval_groundedness", "RetrievalGroundedness"),
+        aliases=("groundedness", "mlflow.retrieval_groundedness", "RetrievalGroundedness", "is_grounded"),
         asks="Does the answer say nothing but what the retrieved contexts support?",
         needs=("response", "retrieved_contexts"),
         calls="1",
@@ -38,16 +38,13 @@ class Groundedness(BuiltIn):
         "retrievals can pass; score is the share of sentences.",
     )
     pack = "databricks_groundedness"
+    pass_mark = 1.0
     question = Question(prompt="databricks_groundedness", reply=Supports)
-
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, **strict(settings))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each sentence of the answer in the contexts."""
         answer = answer_in(sample)
-        contexts: list[JsonValue] = [one for one in contexts_in(sample) if one.strip()]
-        data: dict[str, JsonValue] = {**question_of(sample), "contexts": contexts}
+        data: dict[str, JsonValue] = {**question_of(sample), "contexts": filled_contexts_in(sample)}
         if self.compat:
             return (yield from self.overall(sample, {**data, "answer": answer}))
         said = sentences(answer) or (answer.strip(),)

@@ -9,14 +9,15 @@ from typing import ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.asking import ModelSettings, Question, Reply
+from judges.asking import ModelSettings
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.shapes.items import bullets, numbered, one_each, reasons, share
-from judges.shapes.needed import answer_in
-from judges.sources.databricks.built_in import BuiltIn, question_of, strict
+from judges.shapes.items import bullets, in_order, numbered, one_each, reasons, share
+from judges.shapes.needed import answer_in, question_of
+from judges.sources.databricks.built_in import BuiltIn
 from judges.verdict import Verdict
 
 Rules = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -54,6 +55,7 @@ class Keeping(BuiltIn):
     """
 
     pack = "databricks_guidelines"
+    pass_mark = 1.0
     question = Question(prompt="databricks_guidelines", reply=Adherences)
 
     def __init__(
@@ -66,7 +68,7 @@ class Keeping(BuiltIn):
         if not isinstance(guidelines_context, Mapping):
             raise ConfigurationError(f"guidelines_context maps names to facts, not {guidelines_context!r}")
         self._context = dict(guidelines_context)
-        super().__init__(model, **strict(settings))
+        super().__init__(model, **settings)
 
     @abstractmethod
     def rules(self, sample: Sample) -> tuple[Rule, ...]:
@@ -84,8 +86,7 @@ class Keeping(BuiltIn):
         if self.compat:
             return (yield from self.overall(sample, data))
         found = yield from self.put(self.question, sample, data, check=one_each(len(rules)))
-        by_number = {one.number: one for one in found.items}
-        items = tuple(_kept(rule, by_number[number]) for number, rule in enumerate(rules, 1))
+        items = tuple(_kept(*one) for one in zip(rules, in_order(found.items), strict=True))
         return self.verdict(
             share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=items
         )
@@ -116,7 +117,7 @@ class GlobalGuidelineAdherence(Keeping):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.global_guideline_adherence",
-        aliases=("global_guideline_adherence", "mlflow.guidelines", "Guidelines"),
+        aliases=("global_guideline_adherence", "mlflow.guidelines", "Guidelines", "meets_guidelines"),
         asks="Does the answer keep every guideline?",
         needs=("response",),
         calls="1",
@@ -192,7 +193,7 @@ def _read(guidelines: object) -> tuple[Rule, ...]:
 def _kept(rule: Rule, found: Adherence) -> Verdict:
     text, name = rule
     kept = found.verdict != "broken"
-    verdict = Verdict.checked(
-        kept, subject=text, rationale=found.reason, feedback="" if kept else found.change, detail=name
+    change = "" if kept else found.change
+    return Verdict.checked(
+        kept, value=found.verdict, subject=text, rationale=found.reason, feedback=change, detail=name
     )
-    return verdict.model_copy(update={"value": found.verdict})

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.shapes.one_question import labelled
 from judges.sources.databricks.built_in import BuiltIn
 
 
@@ -32,6 +33,4 @@ class Labelled(BuiltIn):
         if self.compat:
             return (yield from self.overall(sample, data))
         found: Any = yield from self.put(self.question, sample, data)
-        score = self.labels[found.verdict]
-        feedback = "" if score == 1 else found.feedback
-        return self.verdict(score, value=found.verdict, rationale=found.rationale, feedback=feedback)
+        return labelled(self, found, self.labels)

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from pydantic import JsonValue
 
-from judges.asking import Question
 from judges.entry import Entry
+from judges.questions import Question
 from judges.sample import Sample
 from judges.shapes.needed import answer_in, question_in
 from judges.shapes.one_question import finding
@@ -30,7 +30,7 @@ class RelevanceToQuery(Labelled):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.relevance_to_query",
-        aliases=("relevance_to_query", "mlflow.relevance_to_query", "RelevanceToQuery"),
+        aliases=("relevance_to_query", "mlflow.relevance_to_query", "RelevanceToQuery", "is_context_relevant"),
         asks="How far does the answer address what was asked?",
         needs=("user_input", "response"),
         calls="1",

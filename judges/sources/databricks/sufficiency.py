@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from typing import ClassVar
 
-from pydantic import JsonValue
-
-from judges.asking import ModelSettings, Question
 from judges.entry import Entry
+from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import Supports, numbered, reasons, share
-from judges.shapes.needed import contexts_in, question_in
+from judges.shapes.needed import filled_contexts_in, question_in
 from judges.shapes.retrieval import for_retriever
-from judges.sources.databricks.built_in import BuiltIn, facts_of, strict
+from judges.sources.databricks.built_in import BuiltIn, facts_of
 
 
 class ContextSufficiency(BuiltIn):
@@ -30,7 +28,12 @@ class ContextSufficiency(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.context_sufficiency",
-        aliases=("context_sufficiency", "mlflow.retrieval_sufficiency", "RetrievalSufficiency"),
+        aliases=(
+            "context_sufficiency",
+            "mlflow.retrieval_sufficiency",
+            "RetrievalSufficiency",
+            "is_context_sufficient",
+        ),
         asks="Do the retrieved contexts hold every fact that a right answer needs?",
         needs=("user_input", "retrieved_contexts", "expected_facts or reference"),
         calls="1",
@@ -39,16 +42,13 @@ class ContextSufficiency(BuiltIn):
         differs="One verdict for each fact, so that the missing ones are named; score is the share of facts.",
     )
     pack = "databricks_context_sufficiency"
+    pass_mark = 1.0
     question = Question(prompt="databricks_context_sufficiency", reply=Supports)
-
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, **strict(settings))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each fact in the contexts."""
-        contexts, facts = contexts_in(sample), facts_of(sample, compat=self.compat)
-        shown: list[JsonValue] = [one for one in contexts if one.strip()]
-        data = {"question": question_in(sample), "contexts": shown, "facts": numbered(facts, called="fact")}
+        contexts, facts = filled_contexts_in(sample), facts_of(sample, compat=self.compat)
+        data = {"question": question_in(sample), "contexts": contexts, "facts": numbered(facts, called="fact")}
         if self.compat:
             verdict = yield from self.overall(sample, data)
             advice = "" if verdict.passed is not False else for_retriever(self, sample, verdict.feedback)

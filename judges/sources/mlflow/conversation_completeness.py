@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from judges.asking import Reply
 from judges.entry import Entry
 from judges.messages import Role
+from judges.questions import Reply
 from judges.sample import Sample
 from judges.sources.mlflow.turns import Turns
 from judges.verdict import Verdict
@@ -62,8 +62,8 @@ class ConversationCompleteness(Turns):
         """Give the verdict on a message that asks for something."""
         if said.verdict == "nothing_asked":
             return None
-        found = Verdict.checked(said.verdict == "addressed", subject=turn, rationale=said.reason)
-        return found.model_copy(update={"value": said.verdict})
+        addressed = said.verdict == "addressed"
+        return Verdict.checked(addressed, value=said.verdict, subject=turn, rationale=said.reason)
 
     def concluded(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
         """Give the verdict, if anything was asked for."""

@@ -35,7 +35,7 @@ class RoleAdherence(Turns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.role_adherence",
-        aliases=("role_adherence", "RoleAdherence"),
+        aliases=("role_adherence", "RoleAdherence", "ConversationalRoleAdherence"),
         asks="Does every answer of the assistant keep to the role it was given?",
         needs=("user_input",),
         calls="1",
@@ -58,7 +58,7 @@ class RoleAdherence(Turns):
     def data(self, sample: Sample, messages: Conversation) -> Mapping[str, JsonValue]:
         """Show the role, and the conversation without system messages."""
         role = self._role or _role_in(sample)
-        others = [one for one in messages if one.role != "system"]
+        others = tuple(one for one in messages if one.role != "system")
         return {"role": role, "conversation": with_numbers(others, on=self.side)}
 
 

@@ -7,12 +7,13 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.asking import Asking, ModelSettings, Question
+from judges.asking import Asking, ModelSettings
 from judges.messages import Conversation, Role
+from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.exchange import exchange_in, turns_of, with_numbers
-from judges.shapes.items import YesNos, bullets, cut, one_each, reasons, share
+from judges.shapes.items import YesNos, bullets, cut, in_order, one_each, reasons, share
 from judges.verdict import Verdict
 
 
@@ -29,9 +30,9 @@ class Turns(Asking):
 
     side: ClassVar[Role] = "assistant"
     reply: ClassVar[type[Any]] = YesNos
+    pass_mark = 1.0
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        settings.setdefault("threshold", 1.0)
         self._question: Question[Any] = Question(prompt=self.pack, reply=self.reply)
         super().__init__(model, questions=(self._question,), **settings)
 
@@ -49,8 +50,7 @@ class Turns(Asking):
         found = yield from self.put(
             self._question, sample, self.data(sample, messages), check=one_each(len(turns))
         )
-        by_number = {one.number: one for one in found.items}
-        items = [self.item(cut(turn), by_number[number]) for number, turn in enumerate(turns, 1)]
+        items = [self.item(cut(turn), said) for turn, said in zip(turns, in_order(found.items), strict=True)]
         return self.concluded(sample, [one for one in items if one is not None])
 
     def item(self, turn: str, said: Any) -> Verdict | None:

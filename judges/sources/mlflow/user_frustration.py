@@ -9,10 +9,10 @@ from typing import ClassVar
 from pydantic import JsonValue
 
 from judges.entry import Entry
-from judges.rubric import spoken
 from judges.sample import Sample
 from judges.shapes.exchange import exchange_in
 from judges.shapes.one_question import OneQuestion
+from judges.shapes.shown import transcript
 
 
 class UserFrustration(OneQuestion):
@@ -41,4 +41,4 @@ class UserFrustration(OneQuestion):
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Show the whole conversation."""
-        return {"conversation": [spoken(one) for one in exchange_in(sample)]}
+        return {"conversation": transcript(exchange_in(sample))}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
-from judges.rubric import spoken
 from judges.sample import Sample
 from judges.shapes.exchange import exchange_in, turns_of
 from judges.shapes.needed import reference_in
+from judges.shapes.shown import transcript
 from judges.verdict import Verdict
 
 _GOAL = "text: what the user wants to have in the end"
@@ -59,21 +60,15 @@ class AgreedMark(Reply):
     feedback: str = Field(description=_FEEDBACK)
 
     @classmethod
-    def like(cls, reply: Agreed) -> AgreedMark:
+    def like(cls, other: Any) -> Self:
         """Write a yes or no as a mark."""
-        return cls(reason=reply.reason, verdict="1" if reply.verdict else "0", feedback=reply.feedback)
+        return cls(reason=other.reason, verdict="1" if other.verdict else "0", feedback=other.feedback)
 
 
 GOAL: Question[Goal] = Question(prompt="agent_goal_accuracy_goal", reply=Goal, shared=True)
 REACHED: Question[Reached] = Question(prompt="agent_goal_accuracy_reached", reply=Reached)
 OUTCOME: Question[Outcome] = Question(prompt="agent_goal_accuracy_outcome", reply=Outcome, shared=True)
-AGREED: Question[Agreed] = Question(prompt="agent_goal_accuracy_agreed", reply=Agreed)
-MARKED: Question[AgreedMark] = Question(
-    prompt="agent_goal_accuracy_agreed", reply=AgreedMark, written=(Agreed, AgreedMark.like)
-)
-
-
-_Compared = Reached | Agreed | AgreedMark
+AGREED: Question[Any] = Question(prompt="agent_goal_accuracy_agreed", reply=Agreed, compat=AgreedMark)
 
 
 class GoalAccuracy(Asking):
@@ -115,16 +110,14 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
     )
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        agreed: Question[Any] = MARKED if settings.get("variant") == "compat" else AGREED
-        super().__init__(model, questions=(OUTCOME, agreed), **settings)
+        super().__init__(model, questions=(OUTCOME, AGREED), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Tell what was brought about, then compare it with the reference."""
         reference, conversation = reference_in(sample), _conversation(sample)
         outcome = yield from self.put(OUTCOME, sample, {"conversation": conversation}, check=_blank)
         compared: dict[str, JsonValue] = {"desired_outcome": reference, "arrived_outcome": outcome.end_state}
-        agreed: Question[Any] = MARKED if self.compat else AGREED
-        found = yield from self.put(agreed, sample, compared)
+        found = yield from self.put(AGREED, sample, compared)
         return self.concluded(sample, found, outcome.user_goal, outcome.end_state)
 
 
@@ -147,6 +140,8 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
             "AgentGoalAccuracyWithoutReference",
             "agent_goal_accuracy_without_reference",
             "agent_goal_accuracy",
+            "AgentGoalAccuracy",
+            "ragas.agent_goal_accuracy",
         ),
         asks="Has the agent brought about what the user wanted?",
         needs=("user_input",),
@@ -160,7 +155,7 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
         compat = settings.get("variant") == "compat"
-        questions: tuple[Question[Any], ...] = (OUTCOME, MARKED) if compat else (GOAL, REACHED)
+        questions: tuple[Question[Any], ...] = (OUTCOME, AGREED) if compat else (GOAL, REACHED)
         super().__init__(model, questions=questions, **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
@@ -172,7 +167,7 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
                 "desired_outcome": outcome.user_goal,
                 "arrived_outcome": outcome.end_state,
             }
-            agreed = yield from self.put(MARKED, sample, compared)
+            agreed = yield from self.put(AGREED, sample, compared)
             return self.concluded(sample, agreed, outcome.user_goal, outcome.end_state)
         said: dict[str, JsonValue] = {"user_messages": list(turns_of("user", sample.messages))}
         goal = (yield from self.put(GOAL, sample, said, check=_blank)).user_goal
@@ -182,7 +177,7 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
 
 
 def _conversation(sample: Sample) -> list[JsonValue]:
-    return [spoken(one) for one in exchange_in(sample)]
+    return transcript(exchange_in(sample))
 
 
 def _blank(reply: Goal | Outcome | Reached) -> str | None:

@@ -8,16 +8,17 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.models.embeddings import as_embeddings
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, claims_in_each
 from judges.shapes.f_score import checked_beta, f_of_counts
 from judges.shapes.items import YesNo, bullets, fault_in, numbered, reasons, yes_or_no
-from judges.shapes.needed import question_in, reference_in
+from judges.shapes.needed import question_of, reference_in
 from judges.shapes.similarity import cosine, embed
 from judges.verdict import Verdict
 
@@ -118,9 +119,11 @@ class AnswerCorrectness(Asking):
                 reference_claims=[YesNo(number=n, reason="", verdict=False) for n, _ in enumerate(wanted, 1)],
                 feedback="",
             )
-        data: dict[str, JsonValue] = {"question": question_in(sample)} if sample.question.strip() else {}
-        data["answer_claims"] = numbered(given, called="claim")
-        data["reference_claims"] = numbered(wanted, called="claim")
+        data: dict[str, JsonValue] = {
+            **question_of(sample),
+            "answer_claims": numbered(given, called="claim"),
+            "reference_claims": numbered(wanted, called="claim"),
+        }
 
         def check(reply: Any) -> str | None:
             return fault_in(reply.answer_claims, len(given), called="answer_claims") or fault_in(
@@ -167,7 +170,8 @@ def _items(found: Classified, given: Sequence[str], wanted: Sequence[str]) -> tu
 def _checked(weights: Sequence[float] | None, *, has_embeddings: bool) -> tuple[float, float]:
     if weights is None:
         return (0.75, 0.25) if has_embeddings else (1.0, 0.0)
-    numbers = [one for one in weights if type(one) in (int, float) and 0 <= one < math.inf]
-    if len(numbers) != 2 or len(weights) != 2 or sum(numbers) == 0:  # noqa: PLR2004 - claims and likeness
+    given = tuple(weights) if hasattr(weights, "__iter__") else ()
+    numbers = [one for one in given if type(one) in (int, float) and 0 <= one < math.inf]
+    if len(numbers) != 2 or len(given) != 2 or sum(numbers) == 0:  # noqa: PLR2004 - claims and likeness
         raise ConfigurationError(f"weights are two numbers from 0, such as (0.75, 0.25), not {weights!r}")
     return float(numbers[0]), float(numbers[1])

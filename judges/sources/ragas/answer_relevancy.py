@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import AskFailed, ConfigurationError
 from judges.models.embeddings import EmbeddingModel, as_embeddings
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import bullets, one_each, reasons
@@ -91,7 +92,7 @@ class AnswerRelevancy(Asking):
         aliases=("answer_relevancy", "ResponseRelevancy", "AnswerRelevancy", "ragas.response_relevancy"),
         asks="Does the answer answer the question that was asked?",
         needs=("user_input", "response"),
-        calls="1",
+        calls="1; compat k",
         scale="none, partial, full; with embeddings -1 to 1",
         source="ragas 0.4; arXiv 2309.15217",
         differs="Without embeddings a model says which parts of the question are addressed. With them, different "

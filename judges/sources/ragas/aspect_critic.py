@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import JsonValue
 
-from judges.asking import ModelSettings, Question
+from judges.asking import ModelSettings
 from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError
 from judges.panel import Repeat
-from judges.prompts import Language, Prompt
-from judges.requests import Ask, Deliberation
+from judges.questions import Question
+from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.needed import answer_in
 from judges.shapes.one_question import OneQuestion, finding, material, worded
@@ -76,15 +76,16 @@ class AspectCritic(OneQuestion):
     ) -> None:
         if (definition is None) == (aspect is None):
             raise ConfigurationError(f"give definition=..., what to ask, or aspect=..., one of {', '.join(GOOD)}")
-        if aspect is not None and aspect not in GOOD:
+        if aspect is not None and aspect not in tuple(GOOD):
             raise ConfigurationError(f"aspect is one of {', '.join(GOOD)}, not {aspect!r}")
         if type(strictness) is not int or strictness < 1:
             raise ConfigurationError(f"strictness is how often to ask, a whole number from 1, not {strictness!r}")
-        self._aspect: Aspect | None = aspect
         self._good = (aspect is None or GOOD[aspect]) if higher_is_better is None else higher_is_better
         self._runs = 1 if settings.get("variant") == "compat" else strictness // 2 * 2 + 1
-        fills = {} if aspect else {"criteria": worded(definition, setting="definition")}
-        question: Question[Any] = Question(prompt=self.pack, reply=finding(), fills=fills)
+        own = None if aspect else worded(definition, setting="definition")
+        question: Question[Any] = Question(
+            prompt=self.pack, reply=finding(), fills=lambda text, _: {"criteria": own or text.said(str(aspect))}
+        )
         named: ModelSettings = {"name": aspect, **settings} if aspect else settings
         super().__init__(model, question=question, **named)
 
@@ -118,12 +119,5 @@ class AspectCritic(OneQuestion):
     def concluded(self, found: Any) -> Verdict:
         """Score by the direction that is good."""
         good = found.verdict == self._good
-        return self.verdict(
-            float(good), value=found.verdict, rationale=found.rationale, feedback="" if good else found.feedback
-        )
-
-    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
-        """Put the definition of a predefined aspect in the language of the template."""
-        if self._aspect is not None:
-            question = replace(question, fills={"criteria": text.said(self._aspect)})
-        return super()._template(question, language, text)
+        feedback = "" if good else found.feedback
+        return Verdict.checked(good, value=found.verdict, rationale=found.rationale, feedback=feedback)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Unpack
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Unpack
 
 from judges.entry import Entry
 from judges.metric import Settings
-from judges.shapes.likeness import Likeness, required
+from judges.shapes.likeness import Likeness, required, settled
 from judges.shapes.text import Tokenizer, known_tokenizer, tokens
 
 
@@ -22,6 +24,8 @@ class BleuScore(Likeness):
     Args:
         tokenizer: See `judges.shapes.text.Tokenizer`; `"auto"` is `"zh"`, and `"13a"` with `variant="compat"`.
         lowercase: Whether capital letters are the same as small ones.
+        kwargs: Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, ...), as
+            ragas takes them; with `tokenize`, that one cuts the texts.
         settings: See `judges.metric.Settings`.
 
     Raises:
@@ -40,20 +44,28 @@ class BleuScore(Likeness):
     )
 
     def __init__(
-        self, *, tokenizer: Tokenizer = "auto", lowercase: bool = False, **settings: Unpack[Settings]
+        self,
+        *,
+        tokenizer: Tokenizer = "auto",
+        lowercase: bool = False,
+        kwargs: Mapping[str, object] = MappingProxyType({}),
+        **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
         auto: Tokenizer = "13a" if self.compat else "zh"
         self._tokenizer = auto if known_tokenizer(tokenizer) == "auto" else tokenizer
         self._lowercase = lowercase
-        self._bleu: Any = required("sacrebleu.metrics", extra="sacrebleu", judge=self.name).BLEU
+        self._whole = "tokenize" in kwargs
+        usual = {"tokenize": "none", "force": True, "use_effective_order": not self.compat}
+        corpus_bleu = required("sacrebleu", extra="sacrebleu", judge=self.name).corpus_bleu
+        self._bleu = settled(corpus_bleu, {**usual, **kwargs}, setting="kwargs")
 
     def likeness(self, response: str, reference: str) -> float:
         """Give BLEU, from 0 to 1."""
         pieces = [[one] if not self.compat else one.split(". ") for one in (response, reference)]
         given, wanted = ([self._apart(one) for one in texts] for texts in pieces)
-        bleu = self._bleu(tokenize="none", force=True, effective_order=not self.compat)
-        return float(bleu.corpus_score(given, [[one] for one in wanted]).score / 100)
+        return float(self._bleu(given, [[one] for one in wanted]).score / 100)
 
     def _apart(self, text: str) -> str:
-        return " ".join(tokens(text.lower() if self._lowercase else text, self._tokenizer))
+        cased = text.lower() if self._lowercase else text
+        return cased if self._whole else " ".join(tokens(cased, self._tokenizer))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Unpack
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Unpack
 
 from judges.entry import Entry
 from judges.errors import ConfigurationError
 from judges.metric import Settings
-from judges.shapes.likeness import Likeness, required
+from judges.shapes.likeness import Likeness, required, settled
 
 
 class ChrfScore(Likeness):
@@ -20,6 +22,8 @@ class ChrfScore(Likeness):
         word_order: Longest run of words; 0 for none.
         beta: How many times as much recall weighs as precision.
         lowercase: Whether capital letters are the same as small ones.
+        kwargs: Further settings of `sacrebleu.corpus_chrf`, by name (`remove_whitespace`, ...), as ragas
+            takes them; they go before those above.
         settings: See `judges.metric.Settings`.
 
     Raises:
@@ -43,6 +47,7 @@ class ChrfScore(Likeness):
         word_order: int = 0,
         beta: int = 2,
         lowercase: bool = False,
+        kwargs: Mapping[str, object] = MappingProxyType({}),
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
@@ -50,13 +55,14 @@ class ChrfScore(Likeness):
         for name, (given, lowest) in least.items():
             if type(given) is not int or given < lowest:
                 raise ConfigurationError(f"{name} is a whole number from {lowest}, not {given!r}")
-        self._settings = {
-            "char_order": char_order, "word_order": word_order, "beta": beta, "lowercase": lowercase
-        }  # fmt: skip
-        self._chrf: Any = required("sacrebleu.metrics", extra="sacrebleu", judge=self.name).CHRF
+        usual = {"char_order": char_order, "word_order": word_order, "beta": beta}
+        corpus_chrf = required("sacrebleu", extra="sacrebleu", judge=self.name).corpus_chrf
+        self._chrf = settled(corpus_chrf, {**usual, **kwargs}, setting="kwargs")
+        self._lowercase = lowercase
 
     def likeness(self, response: str, reference: str) -> float:
         """Give chrF, from 0 to 1."""
         if not response.strip() or not reference.strip():
             return 0.0
-        return float(self._chrf(**self._settings).corpus_score([response], [[reference]]).score / 100)
+        given, wanted = (one.lower() if self._lowercase else one for one in (response, reference))
+        return float(self._chrf([given], [[wanted]]).score / 100)

@@ -8,9 +8,10 @@ from typing import ClassVar, Unpack
 
 from pydantic import Field
 
-from judges.asking import Asking, ModelSettings, Question, Reply, all_of
+from judges.asking import Asking, ModelSettings, all_of
 from judges.entry import Entry
 from judges.errors import CannotJudge
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import bullets, share

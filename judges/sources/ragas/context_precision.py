@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import AskFailed, ConfigurationError
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import bullets, reasons
@@ -35,11 +36,10 @@ class Marked(Reply):
     verdict: int = Field(description="1 if the context is useful in arriving at the answer, else 0")
 
 
-USEFUL: Question[Useful] = Question(prompt="context_precision", reply=Useful, shared=True)
-MARKED: Question[Marked] = Question(
+USEFUL: Question[Any] = Question(
     prompt="context_precision",
-    reply=Marked,
-    written=(Useful, lambda reply: Marked(reason=reply.reason, verdict=int(reply.verdict))),
+    reply=Useful,
+    compat=Marked,
     shared=True,
 )
 
@@ -65,9 +65,7 @@ class _ContextPrecision(Asking):
         if not strict_k and (k is None or metric != "precision"):
             raise ConfigurationError("strict_k is for metric='precision' with k=...; leave it out otherwise")
         self._metric, self._k, self._strict_k = metric, k, strict_k
-        chosen: Question[Any] = MARKED if settings.get("variant") == "compat" else USEFUL
-        self._question = chosen
-        super().__init__(model, questions=(chosen,), **settings)
+        super().__init__(model, questions=(USEFUL,), **settings)
 
     @abstractmethod
     def answer(self, sample: Sample) -> str:
@@ -88,7 +86,7 @@ class _ContextPrecision(Asking):
         return self.verdict(score, rationale=reasons(items), feedback=self._advice(sample, items), items=items)
 
     def _about(self, sample: Sample, asked: dict[str, JsonValue], context: str) -> Any:
-        return self.asking(self._question, sample, {**asked, "context": context})
+        return self.asking(USEFUL, sample, {**asked, "context": context})
 
     def _score(self, useful: Sequence[bool]) -> float:
         if self._metric == "precision":
@@ -129,6 +127,8 @@ class ContextPrecision(_ContextPrecision):
             "ContextPrecisionWithReference",
             "ragas.llm_context_precision_with_reference",
             "ragas.context_precision_with_reference",
+            "llm_context_precision_with_reference",
+            "context_precision_with_reference",
         ),
         asks="Do the contexts that help to the expected answer stand before those that do not?",
         needs=("user_input", "retrieved_contexts", "reference"),
@@ -165,6 +165,8 @@ class ContextUtilization(_ContextPrecision):
             "ContextPrecisionWithoutReference",
             "ragas.llm_context_precision_without_reference",
             "ragas.context_precision_without_reference",
+            "llm_context_precision_without_reference",
+            "context_precision_without_reference",
         ),
         asks="Do the contexts that helped to the answer stand before those that did not?",
         needs=("user_input", "response", "retrieved_contexts"),

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Unpack
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, claims_in
-from judges.shapes.items import bullets, numbered, one_each, reasons, share, standing
-from judges.shapes.needed import contexts_in, question_in, reference_in
+from judges.shapes.items import bullets, reasons, share
+from judges.shapes.needed import contexts_in, question_of, reference_in
 from judges.shapes.retrieval import for_retriever
 from judges.shapes.sentences import sentences
-from judges.shapes.support import SUPPORT
+from judges.shapes.support import SUPPORT, verified
 from judges.verdict import Verdict
 
 
@@ -60,7 +61,7 @@ class ContextRecall(Asking):
         aliases=("context_recall", "ContextRecall", "LLMContextRecall", "ragas.llm_context_recall"),
         asks="What share of the expected answer do the contexts support?",
         needs=("retrieved_contexts", "reference"),
-        calls="1",
+        calls="1, or 2 by claims",
         subject="retriever",
         source="ragas 0.4",
         differs="The sentences are split without a model and numbered, so that their number does not move.",
@@ -104,13 +105,10 @@ class ContextRecall(Asking):
             parts = yield from claims_in(self, sample, reference)
         if not parts:
             return []
-        data: dict[str, JsonValue] = {"contexts": list(contexts), "claims": numbered(parts, called="claim")}
-        found = yield from self.put(SUPPORT, sample, data, check=one_each(len(parts)))
-        by_number = {one.number: one for one in found.items}
-        return [standing(part, by_number[number]) for number, part in enumerate(parts, 1)]
+        return (yield from verified(self, sample, contexts, parts))
 
     def _attributed(self, sample: Sample, contexts: Sequence[str], reference: str) -> Any:
-        asked: dict[str, JsonValue] = {"question": question_in(sample)} if sample.question.strip() else {}
+        asked = question_of(sample)
         asked |= {"contexts": list(contexts), "reference": reference}
         found = yield from self.put(ATTRIBUTED, sample, asked)
         return [

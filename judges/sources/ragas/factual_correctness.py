@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
-from pydantic import JsonValue
-
-from judges.asking import Asking, ModelSettings, Question, all_of
+from judges.asking import Asking, ModelSettings, all_of
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompts import Language, Prompt
-from judges.requests import Ask, Deliberation
+from judges.questions import Question
+from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, Claims, claims_in_each
 from judges.shapes.f_score import checked_beta, f_score
-from judges.shapes.items import Marks, Supports, bullets, numbered, one_each, reasons, share, standing, yes_or_no
+from judges.shapes.items import bullets, reasons, share
 from judges.shapes.needed import answer_in, reference_in
-from judges.shapes.support import MARKED, SUPPORT
+from judges.shapes.support import SUPPORT, standings, verifying
 from judges.verdict import Verdict
 
 FactualMode = Literal["f1", "precision", "recall"]
@@ -35,7 +34,7 @@ class FactualCorrectness(Asking):
     supports / all of them; F = (1 + b^2) P R / (b^2 P + R). Two calls for a precision, else four.
 
     With `variant="compat"` the numbers are ragas': TP and FP are counted over the answer's claims, FN over the
-    reference's, recall = TP / (TP + FN), and the result is rounded to 2 places.
+    reference's, recall = TP / (TP + FN + 1e-8), precision = TP / (TP + FP + 1e-8), rounded to 2 places.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -76,10 +75,13 @@ class FactualCorrectness(Asking):
         if mode not in ("f1", "precision", "recall"):
             raise ConfigurationError(f"mode is 'f1', 'precision' or 'recall', not {mode!r}")
         self._mode, self._beta = mode, checked_beta(beta)
-        self._verify: Question[Any] = MARKED if settings.get("variant") == "compat" else SUPPORT
-        self._degrees = {"atomicity": atomicity, "coverage": coverage}
-        self._claims = BROKEN_DOWN if "low" in self._degrees.values() else CLAIMS
-        super().__init__(model, questions=(self._claims, self._verify), **settings)
+        degrees = {"atomicity": atomicity, "coverage": coverage}
+
+        def fills(text: Prompt, _: Language) -> dict[str, str]:
+            return {name: text.feedback[f"{name}_{degree}"] for name, degree in degrees.items()}
+
+        self._claims = replace(BROKEN_DOWN, fills=fills) if "low" in degrees.values() else CLAIMS
+        super().__init__(model, questions=(self._claims, SUPPORT), **settings)
 
     @property
     def calls(self) -> str:
@@ -95,9 +97,11 @@ class FactualCorrectness(Asking):
         if not self.compat:
             self._need(given, wanted)
         asked = [(reference, given), (answer, wanted)]
-        found = yield from self.put_all([self._verifying(sample, *one) for one in asked if one[1]])
+        found = yield from self.put_all(
+            [verifying(self, sample, [text], claims) for text, claims in asked if claims]
+        )
         replies = iter(all_of(found))
-        supported, covered = (self._items(claims, next(replies)) if claims else [] for _, claims in asked)
+        supported, covered = (standings(claims, next(replies)) if claims else [] for _, claims in asked)
         items = tuple(
             one.model_copy(update={"judge": side})
             for side, told in (("answer", supported), ("reference", covered))
@@ -108,28 +112,11 @@ class FactualCorrectness(Asking):
             score, rationale=reasons(items), feedback=self._advice(sample, supported, covered), items=items
         )
 
-    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
-        """Say in the language of the template how finely and how fully to break a text down."""
-        if question is BROKEN_DOWN:
-            fills = {name: text.feedback[f"{name}_{degree}"] for name, degree in self._degrees.items()}
-            question = replace(question, fills=fills)
-        return super()._template(question, language, text)
-
     def _need(self, given: Sequence[str], wanted: Sequence[str]) -> None:
         if not given and self._mode != "recall":
             raise CannotJudge("no_claims", "the answer makes no claim")
         if not wanted and self._mode != "precision":
             raise CannotJudge("no_claims", "the reference makes no claim")
-
-    def _verifying(self, sample: Sample, premise: str, claims: Sequence[str]) -> Any:
-        data: dict[str, JsonValue] = {"contexts": [premise], "claims": numbered(claims, called="claim")}
-        return self.asking(self._verify, sample, data, check=None if self.compat else one_each(len(claims)))
-
-    def _items(self, claims: Sequence[str], reply: Supports | Marks) -> list[Verdict]:
-        if isinstance(reply, Marks):
-            return [yes_or_no(claim, mark) for claim, mark in zip(claims, reply.items, strict=False)]
-        by_number = {one.number: one for one in reply.items}
-        return [standing(claim, by_number[number]) for number, claim in enumerate(claims, 1)]
 
     def _score(self, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> float:
         precision = share(supported) if supported else 0.0

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
-from pydantic import JsonValue
-
-from judges.asking import Asking, ModelSettings, Question
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import ConfigurationError
 from judges.requests import Deliberation
@@ -15,15 +13,11 @@ from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, claims_in
 from judges.shapes.items import (
     bullets,
-    numbered,
-    one_each,
     reasons,
     share,
-    standing,
-    yes_or_no,
 )
 from judges.shapes.needed import answer_in, contexts_in
-from judges.shapes.support import MARKED, SUPPORT
+from judges.shapes.support import SUPPORT, verified
 from judges.verdict import Verdict
 
 
@@ -64,8 +58,7 @@ class Faithfulness(Asking):
         if missing not in ("unscored", "unsupported"):
             raise ConfigurationError(f"missing is 'unscored' or 'unsupported', not {missing!r}")
         self._missing = missing
-        support: Question[Any] = MARKED if settings.get("variant") == "compat" else SUPPORT
-        super().__init__(model, questions=(CLAIMS, support), **settings)
+        super().__init__(model, questions=(CLAIMS, SUPPORT), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Break the answer into claims, and verify each."""
@@ -73,18 +66,7 @@ class Faithfulness(Asking):
         claims = yield from claims_in(self, sample, answer)
         if not claims:
             return Verdict.without_score("no_claims", "the answer makes no claim")
-        data: dict[str, JsonValue] = {"contexts": list(contexts), "claims": numbered(claims, called="claim")}
-        if self.compat:
-            marks = yield from self.put(MARKED, sample, data)
-            items = [yes_or_no(claim, mark) for claim, mark in zip(claims, marks.items, strict=False)]
-        else:
-            check = one_each(len(claims)) if self._missing == "unscored" else None
-            found = yield from self.put(SUPPORT, sample, data, check=check)
-            by_number = {one.number: one for one in found.items}
-            items = [
-                standing(claim, by_number[number]) if number in by_number else _unsupported(claim)
-                for number, claim in enumerate(claims, 1)
-            ]
+        items = yield from verified(self, sample, contexts, claims, all_needed=self._missing == "unscored")
         if not items:
             return Verdict.without_score("no_claims", "no claim was verified")
         return self.verdict(
@@ -98,7 +80,3 @@ class Faithfulness(Asking):
             "unsupported": [one.subject for one in items if not one.passed and one.value != "contradicted"],
         }
         return "\n".join(self.say(name, sample, claims=bullets(found)) for name, found in told.items() if found)
-
-
-def _unsupported(claim: str) -> Verdict:
-    return Verdict.checked(False, subject=claim, detail="no verdict was given")  # noqa: FBT003 - what it says

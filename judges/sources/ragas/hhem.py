@@ -52,7 +52,7 @@ class FaithfulnessWithHHEM(Asking):
         ),
         asks="What share of the answer's statements does a classifier find supported by the contexts?",
         needs=("response", "retrieved_contexts"),
-        calls="1",
+        calls="1, or 0 by sentences",
         source="ragas 0.4; the classifier is Vectara's HHEM 2.1",
         differs="The classifier is given, never downloaded; the probability that counts is a setting, and 0.5 is "
         "a yes; sentences may take the place of claims, and then no model is asked.",
@@ -97,7 +97,7 @@ class FaithfulnessWithHHEM(Asking):
         if self._split == "claims":
             statements = yield from claims_in(self, sample, answer)
         else:
-            statements = tuple(dict.fromkeys(sentences(answer)))
+            statements = sentences(answer)
         if not statements:
             return Verdict.without_score("no_claims", "the answer makes no statement")
         premise = "\n".join(contexts)
@@ -119,8 +119,7 @@ class FaithfulnessWithHHEM(Asking):
 
     def _item(self, statement: str, probability: float) -> Verdict:
         supported = bool(round(probability)) if self.compat else probability >= self._from
-        verdict = Verdict.checked(supported, subject=statement, rationale=f"{probability:.3f}")
-        return verdict.model_copy(update={"value": probability})
+        return Verdict.checked(supported, value=probability, subject=statement, rationale=f"{probability:.3f}")
 
 
 def _check_probability(given: object, *, compat: bool) -> None:

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from judges.entry import Entry
 from judges.errors import CannotJudge
-from judges.metric import Metric
-from judges.requests import Deliberation
+from judges.metric import Measured
 from judges.sample import Sample
 from judges.shapes.items import bullets
 from judges.shapes.retrieval import for_retriever
+from judges.verdict import Verdict
 
 
-class _ById(Metric):
+class _ById(Measured):
     """Compare the set of ids retrieved with the set that is expected."""
 
     pack = "id_based"
@@ -23,9 +23,8 @@ class _ById(Metric):
     def share(self, found: frozenset[str], wanted: frozenset[str]) -> float:
         """Divide the hits by what they are a share of; raises `CannotJudge` where that is empty."""
 
-    def deliberate(self, sample: Sample) -> Deliberation:
-        """Compare the ids; asks for nothing."""
-        yield from ()
+    def measured(self, sample: Sample) -> Verdict:
+        """Compare the ids."""
         found, wanted = retrieved(sample), expected(sample)
         score = self.share(found, wanted)
         told = {"missing": sorted(wanted - found), "surplus": sorted(found - wanted)}

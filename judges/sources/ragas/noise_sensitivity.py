@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, Reply, all_of
+from judges.asking import Asking, ModelSettings, all_of
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.requests import Ask, Deliberation
+from judges.questions import Question, Reply
+from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, claims_in_each
-from judges.shapes.items import YesNo, bullets, fault_in, numbered, one_each
+from judges.shapes.items import YesNo, bullets, fault_in, in_order, numbered
 from judges.shapes.needed import answer_in, contexts_in, reference_in
-from judges.shapes.support import MARKED, SUPPORT
+from judges.shapes.support import SUPPORT, standings, verifying
 from judges.verdict import Verdict
 
 Mode = Literal["relevant", "irrelevant", "hallucination"]
@@ -101,7 +103,7 @@ class NoiseSensitivity(Asking):
             raise ConfigurationError(f"mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
         self._mode = mode
         compat = settings.get("variant") == "compat"
-        questions: tuple[Question[Any], ...] = (CLAIMS, MARKED) if compat else (CLAIMS, MATRIX, SUPPORT)
+        questions: tuple[Question[Any], ...] = (CLAIMS, SUPPORT) if compat else (CLAIMS, MATRIX, SUPPORT)
         super().__init__(model, questions=questions, **settings)
 
     @property
@@ -122,8 +124,8 @@ class NoiseSensitivity(Asking):
         origins = support.origins()
         value = origins.count("unsupported" if self._mode == "hallucination" else self._mode) / len(origins)
         items = tuple(
-            Verdict.checked(origin == "correct", subject=claim).model_copy(update={"value": origin})
-            for claim, origin in zip(given, origins, strict=True)
+            Verdict.checked(origin == "correct", value=origin, subject=claim)
+            for claim, origin in zip(chain(given, repeat("")), origins, strict=False)
         )
         return self.verdict(
             1 - value,
@@ -149,19 +151,19 @@ class NoiseSensitivity(Asking):
             )
 
         asked = [self.asking(MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
-        replies = yield from self.put_all([*asked, self._verifying(SUPPORT, sample, reference, given)])
+        replies = yield from self.put_all([*asked, verifying(self, sample, [reference], given)])
         *matrices, last = all_of(replies)
         return _Support(
-            [_in_order(one.reference_claims) for one in matrices],
-            [_in_order(one.answer_claims) for one in matrices],
-            [one.verdict == "supported" for one in sorted(last.items, key=lambda item: item.number)],
+            [[one.verdict for one in in_order(matrix.reference_claims)] for matrix in matrices],
+            [[one.verdict for one in in_order(matrix.answer_claims)] for matrix in matrices],
+            [bool(one.passed) for one in standings(given, last)],
         )
 
     def _marked(
         self, sample: Sample, contexts: Sequence[str], reference: str, claims: tuple[Sequence[str], Sequence[str]]
     ) -> Any:
         pairs = [(context, side) for context in contexts for side in claims]
-        asked = [self._verifying(MARKED, sample, *one) for one in (*pairs, (reference, claims[1]))]
+        asked = [verifying(self, sample, [text], side) for text, side in (*pairs, (reference, claims[1]))]
         replies = all_of((yield from self.put_all(asked)))
         marks = [[bool(one.verdict) for one in reply.items] for reply in replies]
         wanted, given, right = marks[:-1:2], marks[1:-1:2], marks[-1]
@@ -171,14 +173,6 @@ class NoiseSensitivity(Asking):
             raise CannotJudge("no_claims", "no claim was verified")
         return _Support(wanted, given, right)
 
-    def _verifying(self, question: Question[Any], sample: Sample, premise: str, claims: Sequence[str]) -> Ask:
-        data: dict[str, JsonValue] = {"contexts": [premise], "claims": numbered(claims, called="claim")}
-        return self.asking(question, sample, data, check=None if self.compat else one_each(len(claims)))
-
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
         told = {kind: [one.subject for one in items if one.value == kind] for kind in get_args(Origin)[1:]}
         return "\n".join(self.say(kind, sample, claims=bullets(found)) for kind, found in told.items() if found)
-
-
-def _in_order(items: Sequence[YesNo]) -> list[bool]:
-    return [one.verdict for one in sorted(items, key=lambda item: item.number)]

@@ -7,8 +7,7 @@ from typing import ClassVar, Unpack
 
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.metric import Metric, Settings
-from judges.requests import Deliberation
+from judges.metric import Measured, Settings
 from judges.sample import Sample
 from judges.shapes.distance import DistanceMeasure, distance_of, nearest
 from judges.shapes.items import bullets, share
@@ -17,9 +16,10 @@ from judges.shapes.retrieval import EPSILON, average_precision, for_retriever
 from judges.verdict import Verdict
 
 _NEEDS = ("retrieved_contexts", "reference_contexts")
+_ALIKE = 0.5
 
 
-class _ComparingContexts(Metric):
+class _ComparingContexts(Measured):
     """What precision and recall have in common: a distance, and a similarity from which texts are the same."""
 
     pack = "non_llm_contexts"
@@ -28,15 +28,17 @@ class _ComparingContexts(Metric):
         self,
         *,
         distance_measure: DistanceMeasure = "levenshtein",
-        similarity_threshold: float = 0.5,
+        similarity_threshold: float | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        if type(similarity_threshold) not in (int, float) or not 0 <= similarity_threshold <= 1:
+        usual = self.threshold if self.compat else _ALIKE
+        least = usual if similarity_threshold is None else similarity_threshold
+        if type(least) not in (int, float) or not 0 <= least <= 1:
             raise ConfigurationError(
                 f"similarity_threshold is a similarity from 0 to 1, not {similarity_threshold!r}"
             )
-        self._least = similarity_threshold
+        self._least = least
         self._distance = distance_of(distance_measure, judge=self.name)
 
     def _compared(self, text: str, others: Sequence[str], *, above: bool = False) -> Verdict:
@@ -55,7 +57,8 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
 
     Args:
         distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
-        similarity_threshold: ragas' `threshold`; here `threshold` is the pass mark, as in all judges.
+        similarity_threshold: Similarity from which two texts are the same, 0.5 unless given. It is ragas'
+            `threshold`, and with `variant="compat"` goes by that name as well; here `threshold` is the pass mark.
         settings: See `judges.metric.Settings`.
 
     Raises:
@@ -73,9 +76,8 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
         extra="strings",
     )
 
-    def deliberate(self, sample: Sample) -> Deliberation:
+    def measured(self, sample: Sample) -> Verdict:
         """Compare each retrieved context with all reference contexts."""
-        yield from ()
         if self.compat and sample.retrieved_contexts == ():
             return self.verdict(0.0, rationale="nothing was retrieved", feedback=for_retriever(self, sample))
         retrieved = _retrieved(sample) if self.compat else contexts_in(sample)
@@ -96,7 +98,8 @@ class NonLLMContextRecall(_ComparingContexts):
 
     Args:
         distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
-        similarity_threshold: ragas' `threshold`; here `threshold` is the pass mark, as in all judges.
+        similarity_threshold: Similarity from which two texts are the same, 0.5 unless given. It is ragas'
+            `threshold`, and with `variant="compat"` goes by that name as well; here `threshold` is the pass mark.
         settings: See `judges.metric.Settings`.
 
     Raises:
@@ -114,9 +117,8 @@ class NonLLMContextRecall(_ComparingContexts):
         extra="strings",
     )
 
-    def deliberate(self, sample: Sample) -> Deliberation:
+    def measured(self, sample: Sample) -> Verdict:
         """Compare each reference context with all retrieved contexts."""
-        yield from ()
         references = _references(sample)
         retrieved = _retrieved(sample)
         if not retrieved and self.compat:

@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.asking import Asking, ModelSettings, Question
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompts import Language, Prompt, prompt
-from judges.requests import Ask, Deliberation, put
+from judges.questions import Question
+from judges.requests import Deliberation, put
 from judges.sample import Sample
 from judges.shapes.needed import reference_in
 from judges.shapes.one_question import Grade, finding, graded, material
@@ -43,7 +44,19 @@ class RubricsScore(Asking):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.rubrics_score",
-        aliases=("rubrics_score", "RubricsScore", "ragas.domain_specific_rubrics", "DomainSpecificRubrics"),
+        aliases=(
+            "rubrics_score",
+            "RubricsScore",
+            "RubricsScoreWithReference",
+            "RubricsScoreWithoutReference",
+            "DomainSpecificRubrics",
+            "domain_specific_rubrics",
+            "ragas.domain_specific_rubrics",
+            "rubrics_score_with_reference",
+            "rubrics_score_without_reference",
+            "ragas.rubrics_score_with_reference",
+            "ragas.rubrics_score_without_reference",
+        ),
         asks="Which of the described levels does the answer reach?",
         needs=("response",),
         calls="1",
@@ -66,9 +79,8 @@ class RubricsScore(Asking):
         self._with_reference = with_reference
         self._own = None if rubrics is None else _own_levels(rubrics)
         self._scale = tuple(sorted(self._own or prompt(_PLAIN, "en").levels))
-        reply = Grade if settings.get("variant") == "compat" else finding(self._scale)
-        self._plain: Question[Any] = Question(prompt=_PLAIN, reply=reply)
-        self._referenced = self._plain if self._own else replace(self._plain, prompt=_REFERENCED)
+        self._plain = self._asked(_PLAIN)
+        self._referenced = self._plain if self._own else self._asked(_REFERENCED)
         asked = {_PLAIN: self._plain, self._referenced.prompt: self._referenced}
         super().__init__(model, questions=tuple(asked.values()), **settings)
 
@@ -86,14 +98,17 @@ class RubricsScore(Asking):
             shown = {name: one for name, one in shown.items() if not name.startswith("reference")}
         question = self._referenced if "reference" in shown else self._plain
         found = yield from self.put(question, sample, shown)
-        return graded(self, found, self._scale[0], self._scale[-1])
+        return graded(self, found, self._scale)
 
-    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
-        """List the levels: one's own, without the pack's examples, or else those of the pack."""
-        levels = self._own or {**prompt(question.prompt, "en").levels, **text.levels}
-        listed = "\n".join(f"{level}: {levels[level]}" for level in self._scale)
-        told = text.model_copy(update={"examples": ()}) if self._own else text
-        return super()._template(replace(question, fills={"levels": listed}), language, told)
+    def _asked(self, name: str) -> Question[Any]:
+        """Ask by one's own levels, without the pack's examples, or else by those of the pack."""
+        own, scale = self._own, self._scale
+
+        def fills(text: Prompt, _: Language) -> dict[str, str]:
+            levels = own or {**prompt(name, "en").levels, **text.levels}
+            return {"levels": "\n".join(f"{level}: {levels[level]}" for level in scale)}
+
+        return Question(prompt=name, reply=finding(scale), compat=Grade, fills=fills, examples=() if own else None)
 
 
 class InstanceRubrics(Asking):
@@ -109,7 +124,13 @@ class InstanceRubrics(Asking):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.instance_rubrics",
-        aliases=("instance_rubrics", "InstanceRubrics"),
+        aliases=(
+            "instance_rubrics",
+            "InstanceRubrics",
+            "InstanceSpecificRubrics",
+            "instance_specific_rubrics",
+            "ragas.instance_specific_rubrics",
+        ),
         asks="Which of the levels that its row describes does the answer reach?",
         needs=("response", "rubrics"),
         calls="1",
@@ -131,7 +152,7 @@ class InstanceRubrics(Asking):
         schema = Grade if self.compat else finding(scale)
         question = self.asking(self.question, sample, {"levels": listed, **shown})
         found = yield from put(schema, replace(question, schema=schema))
-        return graded(self, found, scale[0], scale[-1])
+        return graded(self, found, scale)
 
 
 def _levels_of(sample: Sample) -> dict[int, str]:

@@ -65,8 +65,6 @@ class SemanticSimilarity(Metric):
         if cross_encoder is not None and not callable(cross_encoder):
             raise ConfigurationError(f"cross_encoder is a function of pairs of texts, not {cross_encoder!r}")
         self._has_mark = settings.get("threshold") is not None
-        if not self._has_mark:
-            settings.pop("threshold", None)
         super().__init__(**settings)
         self._compare: _Compare = (
             partial(_by_vectors, as_embeddings(embeddings))
@@ -79,8 +77,8 @@ class SemanticSimilarity(Metric):
         texts = self._texts(sample)
         likeness = yield from self._compare(texts, sample)
         if self.compat and self._has_mark:
-            verdict = Verdict.checked(likeness >= self.threshold)
-            verdict = verdict.model_copy(update={"value": verdict.score})
+            alike = likeness >= self.threshold
+            verdict = Verdict.checked(alike, value=float(alike))
         else:
             verdict = self.verdict(max(0.0, likeness), value=likeness)
         return verdict if verdict.passed else verdict.model_copy(update={"feedback": self.say("far", sample)})

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.asking import ModelSettings, Question
+from judges.asking import ModelSettings
 from judges.entry import Entry
 from judges.errors import ConfigurationError
+from judges.questions import Question
 from judges.sample import Sample
 from judges.shapes.one_question import FINEST, Grade, OneQuestion, finding, graded, lowest_is, material, worded
 from judges.verdict import Verdict
@@ -56,12 +57,15 @@ class SimpleCriteriaScore(OneQuestion):
                 f"not {min_score!r} and {max_score!r}"
             )
         self._lowest, self._highest = min_score, max_score
-        compat = settings.get("variant") == "compat"
-        reply = Grade if compat else finding(tuple(range(min_score, max_score + 1)))
+        reply = finding(tuple(range(min_score, max_score + 1)))
         told = worded(definition, setting="definition")
-        fills = {"criteria": told, "lowest": str(min_score), "highest": str(max_score)}
-        examples = lowest_is(reply, min_score)
-        question: Question[Any] = Question(prompt=self.pack, reply=reply, fills=fills, written=examples)
+        question: Question[Any] = Question(
+            prompt=self.pack,
+            reply=reply,
+            compat=Grade,
+            fills={"criteria": told, "lowest": str(min_score), "highest": str(max_score)},
+            written=lowest_is(reply, min_score),
+        )
         super().__init__(model, question=question, **settings)
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
@@ -70,4 +74,4 @@ class SimpleCriteriaScore(OneQuestion):
 
     def concluded(self, found: Any) -> Verdict:
         """Place the number on the scale."""
-        return graded(self, found, self._lowest, self._highest)
+        return graded(self, found, range(self._lowest, self._highest + 1))

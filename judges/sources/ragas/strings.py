@@ -10,7 +10,7 @@ from judges.metric import Settings
 from judges.sample import Sample
 from judges.shapes.distance import DistanceMeasure, distance_of
 from judges.shapes.likeness import Likeness
-from judges.shapes.text import Normalization, common_ends, known_normalization, normalized, too_long
+from judges.shapes.text import Normalization, check_length, common_ends, known_normalization, normalized
 
 _NEEDS = ("response", "reference")
 
@@ -48,6 +48,7 @@ class NonLLMStringSimilarity(Likeness):
     ) -> None:
         super().__init__(**settings)
         self._distance = distance_of(distance_measure, judge=self.name)
+        self._linear = self._distance is distance_of("hamming", judge=self.name)
         self._normalize = known_normalization(normalize)
 
     def likeness(self, response: str, reference: str) -> float:
@@ -55,9 +56,9 @@ class NonLLMStringSimilarity(Likeness):
         given, wanted = (normalized(text, self._normalize) for text in (response, reference))
         if given == wanted:
             return 1.0
-        same = sum(common_ends(given, wanted))
-        if fault := too_long(given[same:], wanted[same:]):
-            raise fault
+        if not self._linear:
+            same = sum(common_ends(given, wanted))
+            check_length(given[same:], wanted[same:])
         return 1 - self._distance(wanted, given)
 
 
@@ -98,7 +99,7 @@ class StringPresence(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.string_presence",
-        aliases=("StringPresence", "string_presence"),
+        aliases=("StringPresence", "string_presence", "string_present", "ragas.string_present"),
         asks="Does the reference stand in the answer?",
         needs=_NEEDS,
         scale="0 or 1",

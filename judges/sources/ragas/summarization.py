@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, ClassVar, Unpack
+from itertools import chain, repeat
+from statistics import harmonic_mean
+from typing import Any, ClassVar, Self, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, Reply
+from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.shapes.items import YesNos, bullets, numbered, one_each, reasons, share, yes_or_no
+from judges.shapes.items import YesNos, bullets, filled, in_order, numbered, one_each, reasons, share, yes_or_no
 from judges.shapes.needed import answer_in
 from judges.verdict import HIGHEST, Verdict, rating_of
 
@@ -38,17 +41,14 @@ class Answers(Reply):
     answers: list[str] = Field(description='list of texts: "1" where the summary says so, else "0"; no others')
 
     @classmethod
-    def like(cls, reply: YesNos) -> Answers:
+    def like(cls, other: Any) -> Self:
         """Write verdicts as ones and zeros."""
-        return cls(answers=["1" if one.verdict else "0" for one in reply.items])
+        return cls(answers=["1" if one.verdict else "0" for one in other.items])
 
 
 KEYPHRASES: Question[Keyphrases] = Question(prompt="summarization_keyphrases", reply=Keyphrases, shared=True)
 QUESTIONS: Question[Questions] = Question(prompt="summarization_questions", reply=Questions, shared=True)
-ANSWERS: Question[YesNos] = Question(prompt="summarization_answers", reply=YesNos, shared=True)
-LISTED: Question[Answers] = Question(
-    prompt="summarization_answers", reply=Answers, written=(YesNos, Answers.like), shared=True
-)
+ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=Answers, shared=True)
 
 
 class SummarizationScore(Asking):
@@ -59,7 +59,7 @@ class SummarizationScore(Asking):
     of the source, in characters, and 0 for a summary that is longer. No questions is unscored, `no_claims`.
 
     Score = 1 / ((1 - coeff) / qa + coeff / conciseness), the weighted harmonic mean, which is 0 where one of both
-    is: neither a word that answers nothing nor a copy of the source is a summary.
+    weighs anything and is 0: neither a word that answers nothing nor a copy of the source is a summary.
 
     With `variant="compat"` the score is ragas' arithmetic mean, qa * (1 - coeff) + conciseness * coeff.
 
@@ -72,7 +72,13 @@ class SummarizationScore(Asking):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.summarization_score",
-        aliases=("summarization_score", "SummarizationScore", "summary_score", "SummaryScore"),
+        aliases=(
+            "summarization_score",
+            "SummarizationScore",
+            "summary_score",
+            "SummaryScore",
+            "ragas.summary_score",
+        ),
         asks="Does the summary keep what matters in its source, and is it short?",
         needs=("response", "reference_contexts"),
         calls="3",
@@ -95,8 +101,7 @@ class SummarizationScore(Asking):
         if not isinstance(length_penalty, bool):
             raise ConfigurationError(f"length_penalty is True or False, not {length_penalty!r}")
         self._coeff = coeff if length_penalty else 0.0
-        answers: Question[Any] = LISTED if settings.get("variant") == "compat" else ANSWERS
-        super().__init__(model, questions=(KEYPHRASES, QUESTIONS, answers), **settings)
+        super().__init__(model, questions=(KEYPHRASES, QUESTIONS, ANSWERS), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find key phrases, make questions of them, and answer these from the summary."""
@@ -119,28 +124,26 @@ class SummarizationScore(Asking):
         return self.verdict(score, rationale=reasons(items), feedback=feedback, items=tuple(items), detail=detail)
 
     def _questions_on(self, sample: Sample, source: str) -> Generator[Any, Any, tuple[str, ...]]:
-        """Make questions of the source's key phrases; without any there are none."""
+        """Make questions of the source's key phrases; without any there are none, but compat asks all the same."""
         found = yield from self.put(KEYPHRASES, sample, {"text": source})
-        phrases: list[JsonValue] = [*_stripped(found.keyphrases)]
-        if not phrases:
+        phrases: list[JsonValue] = [*filled(found.keyphrases)]
+        if not phrases and not self.compat:
             return ()
         made = yield from self.put(QUESTIONS, sample, {"text": source, "keyphrases": phrases})
-        return _stripped(made.questions)
+        return filled(made.questions)
 
     def _answered(
         self, sample: Sample, data: dict[str, JsonValue], questions: Sequence[str]
     ) -> Generator[Any, Any, list[Verdict]]:
         if self.compat:
-            listed = yield from self.put(LISTED, sample, data)
+            listed = yield from self.put(ANSWERS, sample, data)
             # As many answers as there are count, whatever the number of questions: their texts may run out.
-            texts = (*questions, *[""] * len(listed.answers))
             return [
                 Verdict.checked(answer.lower() == "1", subject=text)
-                for text, answer in zip(texts, listed.answers, strict=False)
+                for text, answer in zip(chain(questions, repeat("")), listed.answers, strict=False)
             ]
         found = yield from self.put(ANSWERS, sample, data, check=one_each(len(questions)))
-        by_number = {one.number: one for one in found.items}
-        return [yes_or_no(text, by_number[number]) for number, text in enumerate(questions, 1)]
+        return [yes_or_no(*one) for one in zip(questions, in_order(found.items), strict=True)]
 
     def _conciseness(self, summary: str, source: str) -> float:
         short, long = min(len(summary), len(source)), len(source)
@@ -148,11 +151,10 @@ class SummarizationScore(Asking):
 
     def _score(self, qa: float, conciseness: float) -> float:
         coeff = self._coeff
-        if self.compat or not coeff:
+        if self.compat:
             return qa * (1 - coeff) + conciseness * coeff
-        if not qa or not conciseness:
-            return 0.0
-        return min(1.0, 1 / ((1 - coeff) / qa + coeff / conciseness))
+        weighed = [(part, weight) for part, weight in ((qa, 1 - coeff), (conciseness, coeff)) if weight]
+        return harmonic_mean([part for part, _ in weighed], weights=[weight for _, weight in weighed])
 
     def _leaves_to_wish(self, score: float) -> bool:
         return score < self.threshold or rating_of(score) < HIGHEST
@@ -168,7 +170,3 @@ def _source_in(sample: Sample) -> str:
     if not source.strip():
         raise CannotJudge("no_contexts", "there are no reference contexts: the source of the summary")
     return source
-
-
-def _stripped(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.strip() for one in texts if one.strip()))

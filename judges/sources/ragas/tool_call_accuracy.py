@@ -10,8 +10,7 @@ from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.judge import Judge
 from judges.messages import ToolCall
-from judges.metric import Metric, Settings
-from judges.requests import Deliberation
+from judges.metric import Measured, Settings
 from judges.sample import Sample
 from judges.shapes.alignment import Alignment, Comparison, Extra, Matchers, Pair
 from judges.shapes.calls import made_in, wanted_in, written, written_value
@@ -21,7 +20,7 @@ from judges.verdict import Verdict
 Match = Literal["strict", "unordered", "subset", "superset"]
 
 
-class ToolCalls(Metric):
+class ToolCalls(Measured):
     """A judge that compares the calls made with those wanted, and names what differs."""
 
     pack = "tool_call_accuracy"
@@ -124,9 +123,8 @@ class ToolCallAccuracy(ToolCalls):
         self._match = _matched_how(match, strict_order=strict_order)
         self._comparison = Comparison(matchers=_checked(arg_comparison_metric), extra=extra, lenient=lenient)
 
-    def deliberate(self, sample: Sample) -> Deliberation:
-        """Compare; asks for nothing."""
-        yield from ()
+    def measured(self, sample: Sample) -> Verdict:
+        """Compare."""
         wanted, made = calls_in(sample, compat=self.compat)
         if self.compat:
             texts = [_as_texts(one) for one in wanted], [_as_texts(one) for one in made]

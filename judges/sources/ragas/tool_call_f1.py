@@ -11,10 +11,11 @@ from judges.entry import Entry
 from judges.errors import ConfigurationError
 from judges.messages import ToolCall
 from judges.metric import Settings
-from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.alignment import Comparison
+from judges.shapes.f_score import f_score
 from judges.sources.ragas.tool_call_accuracy import ToolCalls, calls_in
+from judges.verdict import Verdict
 
 
 class ToolCallF1(ToolCalls):
@@ -51,9 +52,8 @@ class ToolCallF1(ToolCalls):
             raise ConfigurationError("variant='compat' is not lenient")
         self._comparison = Comparison(extra="strict", lenient=lenient)
 
-    def deliberate(self, sample: Sample) -> Deliberation:
-        """Compare; asks for nothing."""
-        yield from ()
+    def measured(self, sample: Sample) -> Verdict:
+        """Compare."""
         wanted, made = calls_in(sample, compat=self.compat)
         found = self._comparison.aligned(wanted, made, ordered=False)
         if self.compat:
@@ -66,10 +66,7 @@ def _of_sets(wanted: Iterable[ToolCall], made: Iterable[ToolCall]) -> float:
     """Give the reference's F1, rounded as it is there."""
     expected, actual = {_hashable(one) for one in wanted}, {_hashable(one) for one in made}
     right = len(expected & actual)
-    if not right:
-        return 0.0
-    precision, recall = right / len(actual), right / len(expected)
-    return round(2 * precision * recall / (precision + recall), 4)
+    return round(f_score(right / len(actual), right / len(expected)), 4) if right else 0.0
 
 
 def _hashable(call: ToolCall) -> Hashable:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
 from pydantic import Field, JsonValue
 
-from judges.asking import Asking, ModelSettings, Question, Reply, all_of
+from judges.asking import Asking, ModelSettings, all_of
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
+from judges.questions import Question, Reply
 from judges.requests import Deliberation
-from judges.rubric import spoken
 from judges.sample import Sample
 from judges.shapes.exchange import exchange_in
-from judges.shapes.items import YesNo, YesNos, bullets, numbered, one_each, reasons
+from judges.shapes.items import YesNo, YesNos, bullets, filled, in_order, numbered, one_each, reasons
 from judges.shapes.retrieval import EPSILON
+from judges.shapes.shown import transcript
 from judges.verdict import Verdict
 
 Mode = Literal["f1", "precision", "recall", "accuracy"]
@@ -84,13 +85,11 @@ class TopicAdherence(Asking):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """List the topics, then ask which were refused, and which are allowed."""
-        conversation: list[JsonValue] = [spoken(one) for one in exchange_in(sample)]
-        if not sample.reference_topics:
+        conversation: list[JsonValue] = transcript(exchange_in(sample))
+        if not filled(sample.reference_topics or ()):
             raise CannotJudge("no_reference", "there are no reference_topics to compare with")
         reply = yield from self.put(TOPICS, sample, {"conversation": conversation})
-        topics = (
-            reply.topics if self.compat else list(dict.fromkeys(map(str.strip, filter(str.strip, reply.topics))))
-        )
+        topics = reply.topics if self.compat else list(dict.fromkeys(filled(reply.topics)))
         if not topics:
             return self._without_topics()
         refused, on_topic = yield from self._sorted(sample, conversation, topics)
@@ -117,8 +116,8 @@ class TopicAdherence(Asking):
         *replies, last = all_of(
             (yield from self.put_all([*refusals, self.asking(ALLOWED, sample, shown, check=check)]))
         )
-        refused = [one for reply in replies for one in _in_order(reply)]
-        return refused, _filled_up(last, len(topics)) if self.compat else _in_order(last)
+        refused = [one for reply in replies for one in in_order(reply.items)]
+        return refused, _filled_up(last, len(topics)) if self.compat else in_order(last.items)
 
     def _told(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
         score = self._score(Counter(str(one.value) for one in items))
@@ -150,14 +149,6 @@ class TopicAdherence(Asking):
         return "\n".join(self.say(name, sample, topics=bullets(found)) for name, found in told.items() if found)
 
 
-def _once_each(topics: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(one.strip() for one in topics if one.strip()))
-
-
-def _in_order(reply: YesNos) -> list[YesNo]:
-    return sorted(reply.items, key=lambda one: one.number)
-
-
 def _filled_up(reply: YesNos, count: int) -> list[YesNo]:
     """Take a list by place, as the reference does: what is missing is a no, what is surplus is left out."""
     missing = [YesNo(number=number, reason="", verdict=False) for number in range(len(reply.items) + 1, count + 1)]
@@ -169,4 +160,4 @@ def _standing(topic: str, refused: YesNo, on_topic: YesNo) -> Verdict:
     value = _STANDINGS[2 * refused.verdict + (not on_topic.verdict)]
     told = " ".join(filter(None, (refused.reason, on_topic.reason)))
     good = refused.verdict != on_topic.verdict
-    return Verdict.checked(good, subject=topic, rationale=told).model_copy(update={"value": value})
+    return Verdict.checked(good, value=value, subject=topic, rationale=told)
