@@ -21,7 +21,10 @@ _LONGER, _SHORTER = 1.25, 0.8
 
 
 class Likeness(Measured):
-    """A judge that compares the answer with the reference; its feedback tells how they differ, and no more."""
+    """A judge that compares the answer with the reference; its feedback tells how they differ, and no more.
+
+    The same text scores 1, also where it is too short for what is counted; not so with `variant="compat"`.
+    """
 
     pack = "similarity"
 
@@ -32,7 +35,8 @@ class Likeness(Measured):
     def measured(self, sample: Sample) -> Verdict:
         """Compare."""
         response, reference = self.compared(sample)
-        value = self.likeness(response, reference)
+        same = response == reference and not self.compat
+        value = 1.0 if same else self.likeness(response, reference)
         score = min(value, 1.0)
         told = "" if score == 1 else self.advice(sample, response, reference)
         return self.verdict(score, value=value if self.compat else score, rationale=told, feedback=told)

@@ -57,7 +57,7 @@ def quotations(text: str) -> tuple[str, ...]:
     """List what stands between quotation marks, outermost ones only.
 
     Apostrophes inside words are no marks, nor are inches. No quotation crosses the end of a paragraph, and one in
-    marks that open and close alike not that of a line.
+    straight marks not that of a line.
     """
     found: list[str] = []
     place = 0

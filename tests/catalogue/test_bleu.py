@@ -73,6 +73,13 @@ def test_capital_letters_count_unless_told(settings: dict[str, Any], score: floa
     assert load("bleu_score", **settings)(response="ABCD EFG", reference="abcd efg").score == score
 
 
+@pytest.mark.parametrize("text", ["🙂", "!!!", "<skipped>", "Paris"])
+@pytest.mark.parametrize("tokenizer", ["auto", "word", "char", "13a"])
+def test_the_same_text_scores_1(text: str, tokenizer: Any) -> None:
+    """Also where a tokenizer leaves nothing of it."""
+    assert load("bleu_score", tokenizer=tokenizer)(response=text, reference=text).score == 1
+
+
 @pytest.mark.parametrize("variant", ["corrected", "compat"])
 def test_further_settings_of_sacrebleu(variant: Any) -> None:
     """By the name ragas gives them, and with its own tokenizer where one is asked for."""

@@ -46,8 +46,7 @@ class RougeScore(Likeness):
         asks="How much wording do answer and reference share (ROUGE)?",
         needs=("response", "reference"),
         source="ragas 0.4; rouge_score; Lin 2004",
-        differs="Words of every script count, Chinese by the character; equal texts score 1, however short; a "
-        "reference without a word is unscored.",
+        differs="Words of every script count, Chinese by the character; a reference without a word is unscored.",
     )
 
     def __init__(
@@ -71,8 +70,6 @@ class RougeScore(Likeness):
     def likeness(self, response: str, reference: str) -> float:
         """Give ROUGE, from 0 to 1."""
         given, wanted = self._tokens(response), self._tokens(reference)
-        if not self.compat and response.strip() == reference.strip():
-            return 1.0
         if not self.compat and not wanted:
             raise CannotJudge("undefined", "the reference has no word to look for")
         if self._type == "rougeL":
