@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -12,7 +12,7 @@ from judges.asking import Asking
 from judges.questions import Question
 from judges.requests import Ask, put
 from judges.sample import Sample
-from judges.shapes.items import Marks, Support, Supports, numbered, one_each, yes_or_no
+from judges.shapes.items import Marks, Support, Supports, bullets, numbered, one_each, yes_or_no
 from judges.verdict import Verdict
 
 SUPPORT: Question[Any] = Question(prompt="support", reply=Supports, compat=Marks, shared=True)
@@ -57,6 +57,26 @@ def standing(text: str, support: Support) -> Verdict:
     """Give the verdict on one text, with where it stands as its value."""
     return Verdict.checked(
         support.verdict == "supported", value=support.verdict, subject=text, rationale=support.reason
+    )
+
+
+def named(judge: Asking, sample: Sample, items: Iterable[Verdict], *, called: str, absent: str) -> str:
+    """Name the texts that are contradicted, and then those that nothing supports.
+
+    Args:
+        judge: Who says it, by its phrases `contradicted` and `absent`.
+        sample: What it is said of.
+        items: The verdicts on the texts; those that passed are left out.
+        called: The placeholder of the texts in both phrases.
+        absent: The phrase for texts that nothing supports.
+    """
+    failed = [one for one in items if not one.passed]
+    told = {
+        "contradicted": [one.subject for one in failed if one.value == "contradicted"],
+        absent: [one.subject for one in failed if one.value != "contradicted"],
+    }
+    return "\n".join(
+        judge.say(phrase, sample, **{called: bullets(texts)}) for phrase, texts in told.items() if texts
     )
 
 

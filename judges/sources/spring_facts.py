@@ -15,11 +15,11 @@ from judges.errors import ConfigurationError
 from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.shapes.items import bullets, reasons, share
+from judges.shapes.items import reasons, share
 from judges.shapes.needed import answer_in, filled_contexts_in
 from judges.shapes.one_question import asked
 from judges.shapes.sentences import sentences
-from judges.shapes.support import SUPPORT, verified
+from judges.shapes.support import SUPPORT, named, verified
 from judges.verdict import Verdict
 
 FactPrompt = Literal["general", "minicheck"]
@@ -92,9 +92,8 @@ class FactCheckingEvaluator(Asking):
             return Verdict.without_score("no_claims", "the answer says nothing in words")
         check = self._one_at_a_time if self._one_by_one else partial(verified, self)
         items = yield from check(sample, contexts, said)
-        return self.verdict(
-            share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=tuple(items)
-        )
+        advice = named(self, sample, items, called="sentences", absent="unsupported")
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))
 
     def _one_at_a_time(
         self, sample: Sample, contexts: list[JsonValue], said: Sequence[str]
@@ -111,14 +110,6 @@ class FactCheckingEvaluator(Asking):
             )
             for sentence, one in zip(said, replies, strict=True)
         ]
-
-    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        """Name the contradicted sentences first, then the unsupported ones."""
-        told = {
-            "contradicted": [one.subject for one in items if one.value == "contradicted"],
-            "unsupported": [one.subject for one in items if one.value == "absent"],
-        }
-        return "\n".join(self.say(name, sample, sentences=bullets(found)) for name, found in told.items() if found)
 
 
 def _shown(contexts: list[JsonValue], answer: str) -> dict[str, JsonValue]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
@@ -14,11 +14,11 @@ from judges.prompts import Language, Prompt
 from judges.questions import Question
 from judges.requests import Ask, Deliberation, Request
 from judges.sample import Sample
-from judges.shapes.items import Supports, bullets, one_each
+from judges.shapes.items import Supports, one_each
 from judges.shapes.one_question import Remark
 from judges.shapes.sentences import sentences
 from judges.shapes.support import standings
-from judges.verdict import Value, Verdict
+from judges.verdict import Verdict
 
 Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
 
@@ -57,14 +57,6 @@ class BuiltIn(Asking):
         """Ask where each of some numbered texts stands, with `yield from`, and give a verdict on each."""
         found: Supports = yield from self.put(self.question, sample, data, check=one_each(len(texts)))
         return tuple(standings(texts, found))
-
-    def named(self, sample: Sample, items: Iterable[Verdict]) -> str:
-        """Say which of the texts are contradicted, and then which are absent."""
-        told: dict[Value | None, list[str]] = {"contradicted": [], "absent": []}
-        for one in items:
-            if not one.passed:
-                told[one.value].append(one.subject)
-        return "\n".join(self.say(str(how), sample, texts=bullets(some)) for how, some in told.items() if some)
 
     def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
         """Put what the judge asks, in the language of the template, into the question for one yes or no."""

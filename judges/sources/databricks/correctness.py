@@ -10,6 +10,7 @@ from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.items import Supports, numbered, reasons, share
 from judges.shapes.needed import answer_in, question_of
+from judges.shapes.support import named
 from judges.sources.databricks.built_in import BuiltIn, facts_of
 
 
@@ -45,6 +46,5 @@ class Correctness(BuiltIn):
         if self.compat:
             return (yield from self.overall(sample, data))
         items = yield from self.standings(sample, data, facts)
-        return self.verdict(
-            share(items), rationale=reasons(items), feedback=self.named(sample, items), items=items
-        )
+        advice = named(self, sample, items, called="texts", absent="absent")
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)

@@ -13,6 +13,7 @@ from judges.sample import Sample
 from judges.shapes.items import Supports, numbered, reasons, share
 from judges.shapes.needed import answer_in, filled_contexts_in, question_of
 from judges.shapes.sentences import sentences
+from judges.shapes.support import named
 from judges.sources.databricks.built_in import BuiltIn
 
 
@@ -49,6 +50,5 @@ class Groundedness(BuiltIn):
             return (yield from self.overall(sample, {**data, "answer": answer}))
         said = sentences(answer) or (answer.strip(),)
         items = yield from self.standings(sample, {**data, "sentences": numbered(said, called="sentence")}, said)
-        return self.verdict(
-            share(items), rationale=reasons(items), feedback=self.named(sample, items), items=items
-        )
+        advice = named(self, sample, items, called="texts", absent="absent")
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)

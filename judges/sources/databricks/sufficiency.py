@@ -11,6 +11,7 @@ from judges.sample import Sample
 from judges.shapes.items import Supports, numbered, reasons, share
 from judges.shapes.needed import filled_contexts_in, question_in
 from judges.shapes.retrieval import for_retriever
+from judges.shapes.support import named
 from judges.sources.databricks.built_in import BuiltIn, facts_of
 
 
@@ -54,6 +55,6 @@ class ContextSufficiency(BuiltIn):
             advice = "" if verdict.passed is not False else for_retriever(self, sample, verdict.feedback)
             return verdict.model_copy(update={"feedback": advice})
         items = yield from self.standings(sample, data, facts)
-        missing = self.named(sample, items)
+        missing = named(self, sample, items, called="texts", absent="absent")
         advice = for_retriever(self, sample, missing) if missing else ""
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)

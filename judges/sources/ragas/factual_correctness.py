@@ -15,9 +15,9 @@ from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, Claims, claims_in_each
 from judges.shapes.f_score import checked_beta, f_score
-from judges.shapes.items import bullets, reasons, share
+from judges.shapes.items import reasons, share
 from judges.shapes.needed import answer_in, reference_in
-from judges.shapes.support import SUPPORT, standings, verifying
+from judges.shapes.support import SUPPORT, named, standings, verifying
 from judges.verdict import Verdict
 
 FactualMode = Literal["f1", "precision", "recall"]
@@ -141,16 +141,11 @@ class FactualCorrectness(Asking):
 
     def _advice(self, sample: Sample, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> str:
         """Name the claims that are wrong; count those left out, which would give the reference away."""
-        failed = [one for one in supported if not one.passed]
-        told = {
-            "contradicted": [one.subject for one in failed if one.value == "contradicted"],
-            "unsupported": [one.subject for one in failed if one.value != "contradicted"],
-        }
-        lines = [self.say(name, sample, claims=bullets(found)) for name, found in told.items() if found]
+        told = [named(self, sample, supported, called="claims", absent="unsupported")]
         lacking = sum(not one.passed for one in covered)
-        return "\n".join(
-            [*lines, self.say("lacking", sample, count=lacking, of=len(covered))] if lacking else lines
-        )
+        if lacking:
+            told.append(self.say("lacking", sample, count=lacking, of=len(covered)))
+        return "\n".join(filter(None, told))
 
 
 def _rounded(score: float) -> float:

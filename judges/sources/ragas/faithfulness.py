@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal, Unpack
 
 from judges.asking import Asking, ModelSettings
@@ -12,12 +11,11 @@ from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.claims import CLAIMS, claims_in
 from judges.shapes.items import (
-    bullets,
     reasons,
     share,
 )
 from judges.shapes.needed import answer_in, contexts_in
-from judges.shapes.support import SUPPORT, verified
+from judges.shapes.support import SUPPORT, named, verified
 from judges.verdict import Verdict
 
 
@@ -69,14 +67,5 @@ class Faithfulness(Asking):
         items = yield from verified(self, sample, contexts, claims, all_needed=self._missing == "unscored")
         if not items:
             return Verdict.without_score("no_claims", "no claim was verified")
-        return self.verdict(
-            share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=tuple(items)
-        )
-
-    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        """Name the contradicted claims first, then the unsupported ones."""
-        told = {
-            "contradicted": [one.subject for one in items if one.value == "contradicted"],
-            "unsupported": [one.subject for one in items if not one.passed and one.value != "contradicted"],
-        }
-        return "\n".join(self.say(name, sample, claims=bullets(found)) for name, found in told.items() if found)
+        advice = named(self, sample, items, called="claims", absent="unsupported")
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))
