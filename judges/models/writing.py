@@ -23,8 +23,8 @@ from judges.models.model import Letter, Speaker
 from judges.requests import Ask, Worked
 
 _INVISIBLE = (
-    "\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
-    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\U000110bd\U000110cd"
+    "\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000110bd\U000110cd"
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff"
 )
 _JOINED = (
@@ -33,8 +33,10 @@ _JOINED = (
 """Scripts in which a joiner or non-joiner belongs to the spelling: Arabic and Persian, Indic, Burmese, Khmer."""
 
 _PICTURES = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
-_JOINERS = f"(?<![{_JOINED}])\u200c|(?<![{_JOINED}{_PICTURES}\ufe0f])\u200d|(?<![{_PICTURES}#*0-9])[\ufe0e\ufe0f]"
-"""Joiners and variants where they neither spell a word nor make up an emoji, so that they can only hide."""
+_SPELT = re.compile(
+    f"(?<=[{_JOINED}])[\u200c\u200d]|(?<=[{_PICTURES}\ufe0f])\u200d|(?<=[{_PICTURES}#*0-9])[\ufe0e\ufe0f]"
+)
+"""Joiners and variants where they spell a word or make up an emoji, and hide nothing."""
 
 _OPEN, _CLOSE, _BAR, _SLASH = "[<\uff1c\ufe64]", "[>\uff1e\ufe65]", "[|\uff5c]", "[/\uff0f]?"
 _TAGS = (
@@ -46,7 +48,7 @@ _ROLE_MARKS = (
     rf"[\[\uff3b]{_SLASH}(?:{_BRACKETS})[\]\uff3d]"
 )
 _JSON = json.JSONEncoder(ensure_ascii=False)
-_NEUTRALISED = re.compile(f"[{_INVISIBLE}\x7f-\x9f]|{_JOINERS}|{_ROLE_MARKS}", re.IGNORECASE)
+_NEUTRALISED = re.compile(f"[{_INVISIBLE}\x7f-\x9f]|{_ROLE_MARKS}", re.IGNORECASE)
 
 
 def compose(ask: Ask, nonce: str) -> Letter:
@@ -97,6 +99,8 @@ def _neutral(text: str) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
+    if _SPELT.match(found.string, found.start()):
+        return found.group()
     units = found.group().encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i] << 8 | units[i + 1]:04x}" for i in range(0, len(units), 2))
 
