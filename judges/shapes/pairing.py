@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 Weights = Sequence[Sequence[float | None]]
 """How well each row fits each column; None where the two cannot be paired."""
@@ -97,35 +96,3 @@ def _cheapest(weights: Sequence[Sequence[float]]) -> dict[int, int]:
             assigned[column] = assigned[before[column]]
             column = before[column]
     return {column: row for column, row in enumerate(assigned[:columns]) if row >= 0}
-
-
-def fullest(candidates: Sequence[Sequence[int]]) -> Places:
-    """Pair as many rows as there can be, each with one of its candidates.
-
-    Along augmenting paths (Kuhn 1955): O(rows * candidates) at worst, and about their number where few compete.
-    """
-    row_of: dict[int, int] = {}
-    chosen: dict[int, int] = {}
-    for start in range(len(candidates)):
-        reached: dict[int, int] = {}
-        waiting = deque([start])
-        while waiting:
-            row = waiting.popleft()
-            new = [other for other in candidates[row] if other not in reached]
-            reached.update(dict.fromkeys(new, row))
-            free = next((other for other in new if other not in row_of), None)
-            if free is not None:
-                _turn(free, reached, row_of, chosen)
-                break
-            waiting.extend(row_of[other] for other in new)
-    return sorted(chosen.items())
-
-
-def _turn(free: int, reached: Mapping[int, int], row_of: dict[int, int], chosen: dict[int, int]) -> None:
-    """Pair anew along a path, from its free end back to the row without a partner that it began at."""
-    end: int | None = free
-    while end is not None:
-        row = reached[end]
-        before = chosen.get(row)
-        row_of[end], chosen[row] = row, end
-        end = before

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from judges.errors import CannotJudge
-from judges.shapes.csv_tables import (
-    Pair,
-    Row,
-    Table,
-    cell,
-    matched,
-    same_cell,
-    sorted_by_value,
-    unpaired,
-)
+from judges.shapes.csv_tables import Table, cell, same_cell
+from judges.shapes.table_rows import Pair, Row, matched, sorted_by_value, unpaired
 from judges.shapes.typed_columns import as_pandas
 
 
@@ -79,7 +72,7 @@ def by_value(given: Table, wanted: Table, *, keys: Sequence[str] = (), tolerance
     order of the tables or sorted, whichever leaves fewer columns different.
 
     Raises:
-        CannotJudge: `undefined`, if the table that is wanted has no such key.
+        CannotJudge: `undefined`, if the table that is wanted has no such key, or too many rows are near.
     """
     given, wanted = (_named(one, [_plain(name) for name in one.columns]) for one in (given, wanted))
     keys = [_plain(one) for one in keys]
@@ -89,18 +82,19 @@ def by_value(given: Table, wanted: Table, *, keys: Sequence[str] = (), tolerance
     if not columns:
         return Comparison(given=given, wanted=wanted, columns=(), different=(), pairs=(), keys=keys)
     rows, others = (_cells(one, columns) for one in (given, wanted))
-    equal = matched(rows, others, tolerance=tolerance)
+    within = Decimal(str(tolerance))
+    equal = matched(rows, others, tolerance=within)
     left, right = unpaired(equal, len(rows), len(others))
     places = [columns.index(one) for one in keys if one in columns]
     alternatives = [_by_key(rows, left, others, right, places)] if places else _in_turn(rows, left, others, right)
-    different = min((_different(columns, rows, others, one, tolerance) for one in alternatives), key=len)
+    different = min((_different(columns, rows, others, one, within) for one in alternatives), key=len)
     if not equal and not any(alternatives):
         different = columns
     return Comparison(given=given, wanted=wanted, columns=columns, different=different, pairs=equal, keys=keys)
 
 
 def _different(
-    columns: Sequence[str], rows: Sequence[Row], others: Sequence[Row], pairs: Sequence[Pair], tolerance: float
+    columns: Sequence[str], rows: Sequence[Row], others: Sequence[Row], pairs: Sequence[Pair], tolerance: Decimal
 ) -> Sequence[str]:
     return [
         name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges import ConfigurationError, Verdict, load
-from judges.shapes.pairing import fullest
+from judges.errors import CannotJudge
+from judges.shapes.csv_tables import table_in
 
 SOURCE = ("id,amount,name\n1,123.45,Ann\n2,5,Bob\n", "id,amount,name\n1,123.4,Ann\n2,5,Bob\n")
 ACCOUNTS = """\
@@ -229,6 +231,11 @@ def test_a_megabyte_is_compared() -> None:
         (0.05, "a,b\n1.00,1.00\n1.04,1.04", "a,b\n1.04,1.00\n1.08,1.08", 1.0),
         (0.1, "a\n1.0", "a\n1.1", 1.0),
         (0.1, "a\n0.2", "a\n0.3", 1.0),
+        (0.1, "a\n10000000000.0", "a\n10000000000.1", 1.0),
+        (0.1, "a\n1.0", "a\n1.10000001", 0.0),
+        (0.05, "a\n1.00\n1.05", "a\n1.00\n0.95", 1.0),
+        (0.05, "a,b\n1.00,1\n1.05,2", "a,b\n1.00,1\n0.95,1", 0.5),
+        (1, "a,b\n1,inf\n2,-inf", "a,b\n2,inf\n2,inf", 0.5),
         (0.1, "a\n1.0", "a\n1.11", 0.0),
         (0.1, "a,n\n1.0,x", "a,n\n1.05,y", 0.0),
         (0.5, f"a\n{10**400}", "a\n1.5", 0.0),
@@ -239,26 +246,44 @@ def test_as_many_rows_as_can_be_are_paired(tolerance: float, response: str, refe
     assert load("data_compy_score", tolerance=tolerance)(response=response, reference=reference).score == score
 
 
+_GRID = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=6)
+
+
+@given(_GRID, _GRID)
+def test_no_pairing_within_the_tolerance_has_more_rows(mine: list[tuple[int, int]], theirs: Any) -> None:
+    """As brute force finds it, in two columns of numbers."""
+    near = [[place for place, (c, d) in enumerate(theirs) if max(abs(a - c), abs(b - d)) <= 1] for a, b in mine]
+
+    def most(row: int, taken: frozenset[int]) -> int:
+        if row == len(mine):
+            return 0
+        return max(
+            [most(row + 1, taken), *(1 + most(row + 1, taken | {one}) for one in near[row] if one not in taken)]
+        )
+
+    tables = tuple("a,b\n" + "\n".join(f"{a / 10},{b / 10}" for a, b in rows) for rows in (mine, theirs))
+    assert judged((tables[0], tables[1]), tolerance=0.1, metric="precision").score == most(0, frozenset()) / len(
+        mine
+    )
+
+
+def test_too_many_rows_within_the_tolerance_are_unscored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pairing that is not the fullest would be a wrong score."""
+    monkeypatch.setattr("judges.shapes.table_rows._STEPS", 1)
+    assert judged(("a\n1\n2\n3", "a\n1.1\n2.1\n3.1"), tolerance=0.5).unscored == "undefined"
+
+
+def test_an_equal_row_keeps_a_partner() -> None:
+    """So that the advice does not call it wrong."""
+    advice = judged(("a\n1.00\n1.04", "a\n1.04"), tolerance=0.05).feedback
+    assert "- 1.00" in advice
+    assert "1.04" not in advice
+
+
 def test_many_rows_within_the_tolerance_are_paired_in_seconds() -> None:
     """Each of 3,000 rows near each other, in two columns."""
     rows = "a,b\n" + "\n".join(f"{number * 1e-9},{-number * 1e-9}" for number in range(3_000))
     assert load("data_compy_score", tolerance=1)(response=rows, reference=rows.replace("e-0", "e-1")).score == 1
-
-
-@given(st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=6))
-def test_the_fullest_pairing_is_found(candidates: list[list[int]]) -> None:
-    """As brute force finds it."""
-    found = fullest(candidates)
-    assert all(other in candidates[row] for row, other in found)
-    assert len({other for _, other in found}) == len(found)
-
-    def most(row: int, taken: frozenset[int]) -> int:
-        if row == len(candidates):
-            return 0
-        choices = (1 + most(row + 1, taken | {other}) for other in set(candidates[row]) - taken)
-        return max(most(row + 1, taken), *choices, 0)
-
-    assert len(found) == most(0, frozenset())
 
 
 @pytest.mark.parametrize("variant", ["corrected", "compat"])
@@ -278,12 +303,25 @@ def test_an_empty_cell_in_quotes_is_a_row(variant: Any) -> None:
 
 
 @pytest.mark.parametrize("variant", ["corrected", "compat"])
-def test_a_long_cell_is_read(variant: Any) -> None:
-    """Beyond the limit of the csv module, which stays what it was for others."""
-    limit = csv.field_size_limit()
-    table = f"a\n{'x' * 200_000}"
+@pytest.mark.parametrize("cell", ["x" * 200_000, "1" * 200_000 + "x", '"' + '""' * 200_000 + '"'])
+def test_a_long_cell_is_read(variant: Any, cell: str) -> None:
+    """Beyond the limit of the csv module, in no time."""
+    table = f"a\n{cell}"
     assert load("data_compy_score", variant=variant)(response=table, reference=table).score == 1
-    assert csv.field_size_limit() == limit
+
+
+@given(st.text('a", \r\n', max_size=20))
+def test_cells_are_those_of_the_csv_module(text: str) -> None:
+    """Quotes, doubled quotes and ends of lines; blank lines aside."""
+    wide = ",".join("x" * 25)
+    try:
+        found = table_in(f"{wide}\n1\n{text}", called="table").rows[1:]
+    except CannotJudge:
+        with pytest.raises(csv.Error):
+            list(csv.reader(StringIO(text, newline=""), strict=True))
+        return
+    wanted = [row + [""] * (25 - len(row)) for row in csv.reader(StringIO(text, newline=""))]
+    assert [list(row) for row in found if "".join(row).strip()] == [row for row in wanted if "".join(row).strip()]
 
 
 @pytest.mark.parametrize("keys", [5, [1], None])

@@ -9,10 +9,11 @@ from judges.entry import Entry
 from judges.errors import ConfigurationError
 from judges.metric import Measured, Settings
 from judges.sample import Sample
-from judges.shapes.csv_tables import table_in, unpaired
+from judges.shapes.csv_tables import table_in
 from judges.shapes.f_score import f_score
 from judges.shapes.items import bullets
 from judges.shapes.needed import answer_in, reference_in
+from judges.shapes.table_rows import unpaired
 from judges.shapes.tables import Comparison, by_position, by_value
 from judges.shapes.text import unfenced
 from judges.verdict import Verdict
@@ -37,7 +38,8 @@ class DataCompyScore(Measured):
         mode: `"rows"` or `"columns"`.
         metric: `"precision"`, `"recall"` or `"f1"`.
         key_columns: Columns by which rows belong together; not with `variant="compat"`.
-        tolerance: By how much numbers may differ.
+        tolerance: By how much numbers may differ. Where too many rows are within it of one another to find who
+            belongs to whom, the verdict is unscored, `undefined`.
         settings: See `judges.metric.Settings`.
 
     Raises:
