@@ -13,6 +13,7 @@ from judges.judge import Judge
 from judges.prompts import Language, Prompt, language_of, prompts_of
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.verdict import Value, Verdict
 
 Variant = Literal["corrected", "compat"]
@@ -73,8 +74,7 @@ class Metric(Judge):
         language: Language | None = None,
         prompts: str | Path | None = None,
     ) -> None:
-        if variant not in VARIANTS:
-            raise ConfigurationError(f"variant is one of {', '.join(VARIANTS)}, not {variant!r}")
+        one_of(Variant, variant, setting="variant")
         mark = self.pass_mark if threshold is None else threshold
         if type(mark) not in (int, float) or not 0 <= mark <= 1:
             raise ConfigurationError(f"threshold is a score from 0 to 1, not {threshold!r}")

@@ -9,10 +9,11 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
-from judges.errors import AskFailed, CannotJudge, ConfigurationError
+from judges.errors import AskFailed, CannotJudge
 from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.items import reasons
 from judges.shapes.needed import answer_in, question_in, reference_in
 from judges.shapes.one_question import finding, worded
@@ -108,8 +109,7 @@ class Pairwise(Asking):
         against: Against = "rival",
         **settings: Unpack[ModelSettings],
     ) -> None:
-        if against not in ("rival", "reference"):
-            raise ConfigurationError(f"against is 'rival' or 'reference', not {against!r}")
+        one_of(Against, against, setting="against")
         self.against: Against = against
         own = None if criteria is None else worded(criteria, setting="criteria")
         self._question: Question[Any] = Question(

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from unicodedata import normalize
 
 from judges.errors import CannotJudge, ConfigurationError
+from judges.settings import one_of
 
 Tokenizer = Literal["auto", "13a", "zh", "char", "word"]
 """How a text becomes tokens.
@@ -56,9 +57,7 @@ _CELLS = 4e10
 
 def known_tokenizer(name: Tokenizer) -> Tokenizer:
     """Give the name of a tokenizer back; raises `ConfigurationError` if there is none of this name."""
-    if name not in get_args(Tokenizer):
-        raise ConfigurationError(f"tokenizer is one of {', '.join(get_args(Tokenizer))}, not {name!r}")
-    return name
+    return one_of(Tokenizer, name, setting="tokenizer")
 
 
 def known_normalization(names: Collection[Normalization]) -> frozenset[Normalization]:

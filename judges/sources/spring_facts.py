@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Unpack, get_args
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import JsonValue
 
 from judges.asking import Asking, ModelSettings, all_of
 from judges.entry import Entry
-from judges.errors import ConfigurationError
 from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.items import reasons, share
 from judges.shapes.needed import answer_in, filled_contexts_in
 from judges.shapes.one_question import asked
@@ -65,8 +65,7 @@ class FactCheckingEvaluator(Asking):
     def __init__(
         self, model: object = None, *, prompt: FactPrompt = "general", **settings: Unpack[ModelSettings]
     ) -> None:
-        if prompt not in get_args(FactPrompt):
-            raise ConfigurationError(f"prompt is one of {', '.join(get_args(FactPrompt))}, not {prompt!r}")
+        one_of(FactPrompt, prompt, setting="prompt")
         self._one_by_one = prompt == "minicheck"
         if self._one_by_one:
             asked: Question[Any] = replace(

@@ -96,7 +96,7 @@ def test_further_settings_of_sacrebleu(variant: Any) -> None:
 
 def test_wrong_settings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown tokenizer, or a library that is not there."""
-    with pytest.raises(ConfigurationError, match="tokenizer is one of auto, 13a, zh, char, word, not 'ja'"):
+    with pytest.raises(ConfigurationError, match="tokenizer is 'auto', '13a', 'zh', 'char' or 'word', not 'ja'"):
         load("bleu_score", tokenizer="ja")
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(ConfigurationError, match=r"needs the extra: selfrefine\[sacrebleu\]"):

@@ -187,5 +187,5 @@ def test_a_sentence_that_is_not_checked_leaves_the_answer_unscored() -> None:
 
 def test_an_unknown_prompt_is_refused() -> None:
     """The error lists those there are."""
-    with pytest.raises(ConfigurationError, match="prompt is one of general, minicheck, not 'bespoke'"):
+    with pytest.raises(ConfigurationError, match="prompt is 'general' or 'minicheck', not 'bespoke'"):
         load("spring.fact_checking", model=checking(), prompt="bespoke")

@@ -216,5 +216,5 @@ def test_nothing_to_judge_is_unscored(fields: dict[str, Any], reason: str) -> No
 
 def test_an_unknown_mode_is_refused() -> None:
     """One line names those there are."""
-    with pytest.raises(ConfigurationError, match="mode is one of relevant, irrelevant, hallucination"):
+    with pytest.raises(ConfigurationError, match="mode is 'relevant', 'irrelevant' or 'hallucination'"):
         load(NAME, model=LIC.model(), mode="noise")

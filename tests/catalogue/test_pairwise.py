@@ -237,7 +237,7 @@ def test_the_examples_show_every_choice(language: str) -> None:
     [
         ({"against": "friend"}, "against is 'rival' or 'reference', not 'friend'"),
         ({"criteria": " "}, "criteria says in words what to judge by, not ' '"),
-        ({"variant": "old"}, "variant is one of"),
+        ({"variant": "old"}, "variant is 'corrected' or 'compat'"),
         ({"threshold": 2}, "threshold is a score from 0 to 1, not 2"),
     ],
 )

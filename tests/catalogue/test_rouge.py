@@ -89,9 +89,9 @@ def test_english_words_are_stemmed(word: str, stemmed: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rouge_type": "rouge3"}, "rouge_type is one of rouge1, rouge2, rougeL, not 'rouge3'"),
-        ({"mode": "f1"}, "mode is one of fmeasure, precision, recall, not 'f1'"),
-        ({"tokenizer": "bpe"}, "tokenizer is one of"),
+        ({"rouge_type": "rouge3"}, "rouge_type is 'rouge1', 'rouge2' or 'rougeL', not 'rouge3'"),
+        ({"mode": "f1"}, "mode is 'fmeasure', 'precision' or 'recall', not 'f1'"),
+        ({"tokenizer": "bpe"}, "tokenizer is 'auto', '13a'"),
         ({"tokenizer": "char", "variant": "compat"}, "leave tokenizer out"),
     ],
 )

@@ -216,7 +216,7 @@ def test_nothing_to_judge_is_unscored(fields: dict[str, Any], reason: str, varia
 @pytest.mark.parametrize("settings", [{"mode": "f2"}, {"mode": "accuracy", "variant": "compat"}])
 def test_wrong_settings_are_refused(settings: dict[str, Any]) -> None:
     """The message names what is known."""
-    with pytest.raises(ConfigurationError, match="mode is one of f1, precision, recall"):
+    with pytest.raises(ConfigurationError, match="mode is 'f1', 'precision'"):
         load("topic_adherence", model=sorting([], [], []), **settings)
 
 

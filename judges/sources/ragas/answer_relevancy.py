@@ -15,6 +15,7 @@ from judges.models.embeddings import EmbeddingModel, as_embeddings
 from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of, whole
 from judges.shapes.items import bullets, one_each, reasons
 from judges.shapes.needed import answer_in, question_in
 from judges.shapes.similarity import cosine, embed
@@ -64,6 +65,9 @@ ONE_ASKED_BACK: Question[OneAskedBack] = Question(prompt="reverse_question", rep
 ADDRESSED: Question[Parts] = Question(prompt="addressed", reply=Parts)
 
 
+Method = Literal["embeddings", "judge"]
+
+
 class AnswerRelevancy(Asking):
     """Judge whether the answer answers the question that was asked; not whether it is right.
 
@@ -105,12 +109,11 @@ class AnswerRelevancy(Asking):
         model: object = None,
         *,
         embeddings: object = None,
-        method: Literal["embeddings", "judge"] | None = None,
+        method: Method | None = None,
         strictness: int = 3,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        if type(strictness) is not int or strictness < 1:
-            raise ConfigurationError(f"strictness is a whole number from 1 on, not {strictness!r}")
+        whole(strictness, setting="strictness")
         compat = settings.get("variant") == "compat"
         self._strictness = strictness
         self._embeddings = _chosen(embeddings, method, compat=compat)
@@ -190,8 +193,8 @@ class AnswerRelevancy(Asking):
 
 def _chosen(embeddings: object, method: str | None, *, compat: bool) -> EmbeddingModel | None:
     """Give what embeds, or None where a model is to judge alone."""
-    if method not in (None, "embeddings", "judge"):
-        raise ConfigurationError(f"method is 'embeddings' or 'judge', not {method!r}")
+    if method is not None:
+        one_of(Method, method, setting="method")
     if compat and method == "judge":
         raise ConfigurationError("method='judge' is our own; with variant='compat' give embeddings=...")
     if embeddings is None and (compat or method == "embeddings"):

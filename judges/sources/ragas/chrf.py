@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import ClassVar, Unpack
 
 from judges.entry import Entry
-from judges.errors import ConfigurationError
 from judges.metric import Settings
+from judges.settings import whole
 from judges.shapes.likeness import Likeness, required, settled
 
 
@@ -53,8 +53,7 @@ class ChrfScore(Likeness):
         super().__init__(**settings)
         least = {"char_order": (char_order, 1), "word_order": (word_order, 0), "beta": (beta, 1)}
         for name, (given, lowest) in least.items():
-            if type(given) is not int or given < lowest:
-                raise ConfigurationError(f"{name} is a whole number from {lowest}, not {given!r}")
+            whole(given, least=lowest, setting=name)
         usual = {"char_order": char_order, "word_order": word_order, "beta": beta}
         corpus_chrf = required("sacrebleu", extra="sacrebleu", judge=self.name).corpus_chrf
         self._chrf = settled(corpus_chrf, {**usual, **kwargs}, setting="kwargs")

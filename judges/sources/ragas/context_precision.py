@@ -14,6 +14,7 @@ from judges.errors import AskFailed, ConfigurationError
 from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.items import bullets, reasons
 from judges.shapes.needed import answer_in, contexts_in, question_in, reference_in
 from judges.shapes.retrieval import EPSILON, average_precision, for_retriever
@@ -58,8 +59,7 @@ class _ContextPrecision(Asking):
         strict_k: bool = True,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        if metric not in ("average_precision", "precision"):
-            raise ConfigurationError(f"metric is 'average_precision' or 'precision', not {metric!r}")
+        one_of(PrecisionMetric, metric, setting="metric")
         if k is not None and (type(k) is not int or k < 1):
             raise ConfigurationError(f"k is a whole number from 1, or None for all contexts, not {k!r}")
         if not strict_k and (k is None or metric != "precision"):

@@ -13,6 +13,7 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.claims import CLAIMS, claims_in
 from judges.shapes.items import bullets, reasons, share
 from judges.shapes.needed import contexts_in, question_of, reference_in
@@ -39,6 +40,9 @@ class Attributions(Reply):
 
 
 ATTRIBUTED: Question[Attributions] = Question(prompt="context_recall", reply=Attributions, shared=True)
+
+
+Split = Literal["sentences", "claims"]
 
 
 class ContextRecall(Asking):
@@ -72,11 +76,10 @@ class ContextRecall(Asking):
         self,
         model: object = None,
         *,
-        split: Literal["sentences", "claims"] = "sentences",
+        split: Split = "sentences",
         **settings: Unpack[ModelSettings],
     ) -> None:
-        if split not in ("sentences", "claims"):
-            raise ConfigurationError(f"split is 'sentences' or 'claims', not {split!r}")
+        one_of(Split, split, setting="split")
         compat = settings.get("variant") == "compat"
         if compat and split == "claims":
             raise ConfigurationError("with variant='compat' the model splits the reference; leave split out")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import ClassVar, Literal, Unpack, get_args
+from typing import ClassVar, Literal, Unpack
 
 from judges.entry import Entry
 from judges.errors import ConfigurationError
 from judges.metric import Measured, Settings
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.csv_tables import table_in
 from judges.shapes.f_score import f_score
 from judges.shapes.items import bullets
@@ -67,10 +68,8 @@ class DataCompyScore(Measured):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        if mode not in get_args(Mode):
-            raise ConfigurationError(f"mode is 'rows' or 'columns', not {mode!r}")
-        if metric not in get_args(Measure):
-            raise ConfigurationError(f"metric is 'precision', 'recall' or 'f1', not {metric!r}")
+        one_of(Mode, mode, setting="mode")
+        one_of(Measure, metric, setting="metric")
         if type(tolerance) not in (int, float) or not 0 <= tolerance < float("inf"):
             raise ConfigurationError(f"tolerance is a number from 0, not {tolerance!r}")
         if self.compat and (key_columns or tolerance):

@@ -8,11 +8,12 @@ from typing import ClassVar, Literal, Unpack
 
 from judges.asking import Asking, ModelSettings, all_of
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge
 from judges.prompts import Language, Prompt
 from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.claims import CLAIMS, Claims, claims_in_each
 from judges.shapes.f_score import checked_beta, f_score
 from judges.shapes.items import reasons, share
@@ -70,10 +71,8 @@ class FactualCorrectness(Asking):
         **settings: Unpack[ModelSettings],
     ) -> None:
         for name, degree in (("atomicity", atomicity), ("coverage", coverage)):
-            if degree not in ("low", "high"):
-                raise ConfigurationError(f"{name} is 'low' or 'high', not {degree!r}")
-        if mode not in ("f1", "precision", "recall"):
-            raise ConfigurationError(f"mode is 'f1', 'precision' or 'recall', not {mode!r}")
+            one_of(Degree, degree, setting=name)
+        one_of(FactualMode, mode, setting="mode")
         self._mode, self._beta = mode, checked_beta(beta)
         degrees = {"atomicity": atomicity, "coverage": coverage}
 

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal, Unpack
 
 from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
-from judges.errors import ConfigurationError
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.claims import CLAIMS, claims_in
 from judges.shapes.items import (
     reasons,
@@ -17,6 +17,8 @@ from judges.shapes.items import (
 from judges.shapes.needed import answer_in, contexts_in
 from judges.shapes.support import SUPPORT, named, verified
 from judges.verdict import Verdict
+
+Missing = Literal["unscored", "unsupported"]
 
 
 class Faithfulness(Asking):
@@ -50,11 +52,10 @@ class Faithfulness(Asking):
         self,
         model: object = None,
         *,
-        missing: Literal["unscored", "unsupported"] = "unscored",
+        missing: Missing = "unscored",
         **settings: Unpack[ModelSettings],
     ) -> None:
-        if missing not in ("unscored", "unsupported"):
-            raise ConfigurationError(f"missing is 'unscored' or 'unsupported', not {missing!r}")
+        one_of(Missing, missing, setting="missing")
         self._missing = missing
         super().__init__(model, questions=(CLAIMS, SUPPORT), **settings)
 

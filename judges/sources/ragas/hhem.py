@@ -10,6 +10,7 @@ from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of, whole
 from judges.shapes.claims import CLAIMS, claims_in
 from judges.shapes.items import bullets, reasons, share
 from judges.shapes.needed import answer_in, contexts_in
@@ -20,6 +21,9 @@ from judges.verdict import Verdict
 _HALF = 0.5
 _ROUNDING = 1e-6
 """How far a probability counted in 32 bits may lie outside 0 to 1."""
+
+
+Split = Literal["claims", "sentences"]
 
 
 class FaithfulnessWithHHEM(Asking):
@@ -65,7 +69,7 @@ class FaithfulnessWithHHEM(Asking):
         model: object = None,
         *,
         classifier: Scorer | None = None,
-        split: Literal["claims", "sentences"] = "claims",
+        split: Split = "claims",
         threshold_probability: float = _HALF,
         batch_size: int = 10,
         **settings: Unpack[ModelSettings],
@@ -75,10 +79,8 @@ class FaithfulnessWithHHEM(Asking):
                 f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
                 f"judges.models.hhem.HHEM(folder), not {classifier!r}"
             )
-        if split not in ("claims", "sentences"):
-            raise ConfigurationError(f"split is 'claims' or 'sentences', not {split!r}")
-        if type(batch_size) is not int or batch_size < 1:
-            raise ConfigurationError(f"batch_size is a whole number from 1 on, not {batch_size!r}")
+        one_of(Split, split, setting="split")
+        whole(batch_size, setting="batch_size")
         _check_probability(threshold_probability, compat=settings.get("variant") == "compat")
         self._classifier = classifier
         self._split = split

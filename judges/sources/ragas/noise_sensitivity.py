@@ -11,10 +11,11 @@ from pydantic import Field, JsonValue
 
 from judges.asking import Asking, ModelSettings, all_of
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge
 from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.claims import CLAIMS, claims_in_each
 from judges.shapes.items import YesNo, bullets, fault_in, in_order, numbered
 from judges.shapes.needed import answer_in, contexts_in, reference_in
@@ -99,8 +100,7 @@ class NoiseSensitivity(Asking):
     def __init__(
         self, model: object = None, *, mode: Mode = "relevant", **settings: Unpack[ModelSettings]
     ) -> None:
-        if mode not in get_args(Mode):
-            raise ConfigurationError(f"mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
+        one_of(Mode, mode, setting="mode")
         self._mode = mode
         compat = settings.get("variant") == "compat"
         questions: tuple[Question[Any], ...] = (CLAIMS, SUPPORT) if compat else (CLAIMS, MATRIX, SUPPORT)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Unpack
 
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge
 from judges.metric import Measured, Settings
 from judges.sample import Sample
+from judges.settings import whole
 from judges.shapes.items import bullets, share
 from judges.shapes.needed import answer_in, contexts_in
 from judges.shapes.quotations import plain, quotations, stands_in
@@ -60,11 +61,9 @@ class QuotedSpansAlignment(Measured):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        least = {"min_span_words": min_span_words, "min_span_characters": min_span_characters}
-        for name, given in least.items():
-            if type(given) is not int or given < 1:
-                raise ConfigurationError(f"{name} is a whole number from 1, not {given!r}")
-        self._casefold, self._words, self._characters = casefold, min_span_words, min_span_characters
+        self._casefold = casefold
+        self._words = whole(min_span_words, setting="min_span_words")
+        self._characters = whole(min_span_characters, setting="min_span_characters")
 
     def measured(self, sample: Sample) -> Verdict:
         """Look for each quotation."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Unpack, get_args
+from typing import ClassVar, Literal, Unpack
 
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.metric import Settings
+from judges.settings import one_of
 from judges.shapes.f_score import f_score
 from judges.shapes.likeness import Likeness
 from judges.shapes.porter import stem
@@ -59,10 +60,8 @@ class RougeScore(Likeness):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        if rouge_type not in get_args(RougeType):
-            raise ConfigurationError(f"rouge_type is one of {', '.join(get_args(RougeType))}, not {rouge_type!r}")
-        if mode not in get_args(Mode):
-            raise ConfigurationError(f"mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
+        one_of(RougeType, rouge_type, setting="rouge_type")
+        one_of(Mode, mode, setting="mode")
         if known_tokenizer(tokenizer) != "auto" and self.compat:
             raise ConfigurationError("variant='compat' has a tokenizer of its own; leave tokenizer out")
         self._type, self._mode, self._tokenizer, self._stems = rouge_type, mode, tokenizer, use_stemmer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, Unpack, get_args
+from typing import ClassVar, Literal, Unpack
 
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
@@ -12,6 +12,7 @@ from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.metric import Measured, Settings
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.alignment import Alignment, Comparison, Extra, Matchers, Pair
 from judges.shapes.calls import made_in, wanted_in, written, written_value
 from judges.shapes.items import bullets
@@ -113,8 +114,7 @@ class ToolCallAccuracy(ToolCalls):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        if extra_arguments not in ("ignore", "strict"):
-            raise ConfigurationError(f"extra_arguments is 'ignore' or 'strict', not {extra_arguments!r}")
+        one_of(Literal["ignore", "strict"], extra_arguments, setting="extra_arguments")
         if self.compat and (extra_arguments == "strict" or lenient or match in ("subset", "superset")):
             raise ConfigurationError(
                 "variant='compat' ignores extra arguments, is not lenient, and matches strictly or unordered"
@@ -181,8 +181,7 @@ def _sorting(call: ToolCall) -> tuple[str, ...]:
 def _matched_how(match: Match | None, *, strict_order: bool) -> Match:
     if match is None:
         return "strict" if strict_order else "unordered"
-    if match not in get_args(Match):
-        raise ConfigurationError(f"match is one of {', '.join(get_args(Match))}, not {match!r}")
+    one_of(Match, match, setting="match")
     if match == "strict" and not strict_order:
         raise ConfigurationError("match='strict' and strict_order=False contradict each other; give one of them")
     return match

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
-from typing import Any, ClassVar, Literal, Unpack, get_args
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
@@ -14,6 +14,7 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.exchange import exchange_in
 from judges.shapes.items import YesNo, YesNos, bullets, filled, in_order, numbered, one_each, reasons
 from judges.shapes.retrieval import EPSILON
@@ -71,11 +72,10 @@ class TopicAdherence(Asking):
     pack = "topic_adherence"
 
     def __init__(self, model: object = None, *, mode: Mode = "f1", **settings: Unpack[ModelSettings]) -> None:
-        if mode not in get_args(Mode):
-            raise ConfigurationError(f"mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
+        one_of(Mode, mode, setting="mode")
         super().__init__(model, questions=(TOPICS, REFUSED, ALLOWED), **settings)
         if self.compat and mode == "accuracy":
-            raise ConfigurationError("mode is one of f1, precision, recall with variant='compat', not 'accuracy'")
+            raise ConfigurationError("mode is 'f1', 'precision' or 'recall' with variant='compat', not 'accuracy'")
         self._mode: Mode = mode
 
     @property
