@@ -67,12 +67,11 @@ class FactCheckingEvaluator(Asking):
     ) -> None:
         one_of(FactPrompt, prompt, setting="prompt")
         self._one_by_one = prompt == "minicheck"
-        if self._one_by_one:
-            asked: Question[Any] = replace(
-                BORNE_OUT, compat=None
-            )  # such a model replies in its own way, not in words
-        else:
-            asked = BORNE_OUT if settings.get("variant") == "compat" else SUPPORT
+        asked: Question[Any] = SUPPORT
+        if self._one_by_one:  # such a model replies in a form of its own, not in words
+            asked = replace(BORNE_OUT, compat=None)
+        elif settings.get("variant") == "compat":
+            asked = BORNE_OUT
         super().__init__(model, questions=(asked,), **settings)
 
     @property
