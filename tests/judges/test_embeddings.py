@@ -20,7 +20,7 @@ from judges.models.endpoint_errors import EndpointReplyError, EndpointStatusErro
 from judges.testing import no_waiting
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving
 
-KEY = "sk-planted-4711"
+KEY = "sk-planted-quux"
 HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
@@ -95,7 +95,7 @@ async def test_refusal_is_an_error_without_texts_or_key(how: str) -> None:
         model = direct(server)
         with refused as caught:
             await embedded(model, ["planted xyzzy"], how)
-    assert [one for one in ("planted", "4711", "xyzzy") if one in repr(caught.value)] == []
+    assert [one for one in ("planted", "quux", "xyzzy") if one in repr(caught.value)] == []
     assert len(server.requests) == 1
 
 

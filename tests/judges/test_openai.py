@@ -37,7 +37,7 @@ from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_tur
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
-KEY = "sk-planted-4711"
+KEY = "sk-planted-quux"
 SCHEMA = _reply_schema((1, 2, 3, 4))
 LETTER = Letter((("system", "Judge."), ("user", "the prompt's own secret: xyzzy-plugh")), SCHEMA)
 HOW = pytest.mark.parametrize("how", ["sync", "async"])
@@ -313,7 +313,7 @@ def quoting(status: int) -> Callable[[Asked], Wire]:
     return reply
 
 
-PLANTED = ("planted", "4711", "team-secret", "xyzzy", "plugh")
+PLANTED = ("planted", "quux", "team-secret", "xyzzy", "plugh")
 
 
 @HOW
