@@ -13,6 +13,7 @@ from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import whole
 from judges.verdict import Verdict
 
 _NUMBER = re.compile(
@@ -71,10 +72,9 @@ class Length(Check):
         unit: Literal["characters", "words"] = "characters",
         name: str = "length",
     ) -> None:
-        if at_least < 0 or (at_most is not None and at_most < at_least):
-            raise ConfigurationError(
-                f"length runs from at_least >= 0 to at_most >= at_least, not from {at_least!r} to {at_most!r}"
-            )
+        whole(at_least, setting="at_least", least=0)
+        if at_most is not None and whole(at_most, setting="at_most", least=0) < at_least:
+            raise ConfigurationError(f"length runs from at_least to at_most, not from {at_least!r} to {at_most!r}")
         if unit not in ("characters", "words"):
             raise ConfigurationError(f"unit is 'characters' or 'words', not {unit!r}")
         self.name = name

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from judges import drive
-from judges.entry import Explanation
+from judges.entry import Entry, Explanation
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -39,7 +39,18 @@ class Judge(ABC):
     def explain(self) -> Explanation:
         """Tell what it needs, asks and costs, before anything is spent."""
         asked = tuple(model.name for model in self.models)
-        return Explanation(judge=self.name, models=asked, calls="not told" if asked else "0")
+        entry = getattr(self, "entry", None)
+        if not isinstance(entry, Entry):
+            return Explanation(judge=self.name, models=asked, calls="not told" if asked else "0")
+        return Explanation(
+            judge=self.name,
+            models=asked,
+            asks=entry.asks,
+            needs=entry.needs,
+            calls="not told" if asked and entry.calls == "0" else entry.calls,
+            scale=entry.scale,
+            better=entry.better,
+        )
 
     def __call__(self, sample: object = None, /, **fields: object) -> Verdict:
         """Judge a sample, a mapping, or keyword fields such as `user_input=..., response=...`.

@@ -57,14 +57,15 @@ class Registry:
         """
         make = self._makers.get(name)
         if make is None:
-            raise ConfigurationError(f"there is no judge {name!r}; {self._near(name)}")
+            raise ConfigurationError(f"there is no judge {name!r}; {self.near(name)}")
         try:
             return make(**settings)
         except TypeError as error:
             told = re.sub(r"^[\w.<>]+\(\)", f"the judge {name!r}", str(error))
             raise ConfigurationError(told) from error
 
-    def _near(self, name: str) -> str:
+    def near(self, name: str) -> str:
+        """Say what an unknown name may have been meant for."""
         from difflib import get_close_matches  # noqa: PLC0415 - only for a misspelt name
 
         near = get_close_matches(str(name), self._makers, n=5, cutoff=0.5)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, Entry, catalogue
+from judges.registry import known
 
 _WIDTH = 115
 """Columns where there is no terminal to fit the text to."""
@@ -38,7 +39,7 @@ def show(name: str | None, *, containing: str | None) -> None:
 def _found(entries: Sequence[Entry], name: str) -> Entry:
     found = next((one for one in entries if name in (one.name, *one.aliases)), None)
     if found is None:
-        raise ConfigurationError(f"there is no judge {name!r}; refine judges lists them")
+        raise ConfigurationError(f"there is no judge {name!r}; {known().near(name)}")
     return found
 
 

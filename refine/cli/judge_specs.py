@@ -46,6 +46,8 @@ def _parsed(spec: str) -> tuple[str, dict[str, Any]]:
             raise ConfigurationError(
                 f"--judge {spec!r}: {setting!r} is no setting; write {name}:key=value,key=value"
             )
+        if key.strip() == "model":
+            raise ConfigurationError(f"--judge {spec!r}: give the model of all judges by --model")
         settings[key.strip()] = _value(text)
     if isinstance(settings.get("levels"), dict):
         settings["levels"] = {int(key) if key.isdigit() else key: text for key, text in settings["levels"].items()}
@@ -53,8 +55,9 @@ def _parsed(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def _value(text: str) -> Any:
+    """Read JSON, or a word of Python's for it, or else a text."""
     try:
-        return json.loads(text)
+        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text.strip(), text))
     except ValueError:
         return text
 

@@ -176,7 +176,7 @@ def test_a_check_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "told"),
     [
-        (Length, {"at_least": -1}, "not from -1 to None"),
+        (Length, {"at_least": -1}, "at_least is a whole number from 0, not -1"),
         (Length, {"at_least": 5, "at_most": 4}, "not from 5 to 4"),
         (Length, {"unit": "lines"}, "unit is 'characters' or 'words', not 'lines'"),
         (Pattern, {}, "give at least one pattern"),

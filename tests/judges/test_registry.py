@@ -20,9 +20,12 @@ from judges import (
     NumericRange,
     Pattern,
     Rubric,
+    Sample,
+    Verdict,
     load,
 )
 from judges.registry import Registry, catalogue, known
+from judges.requests import Deliberation
 from judges.testing import ScriptedJudge, ScriptedModel
 
 LEVELS = {"1": "no", "2": "yes"}
@@ -192,6 +195,21 @@ def test_another_distribution_offers_judges(distribution: Path) -> None:
     install(distribution, "judges_of_mine", MINE)
     assert "mine.length" in [entry.name for entry in catalogue()]
     assert load("my_length", at_most=1)(answer="abc").passed is False
+
+
+def test_a_judge_of_ones_own_explains_itself_by_its_entry() -> None:
+    """What it asks, needs and costs, as the catalogue lists it."""
+
+    class Mine(Judge):
+        entry = Entry(name="mine.own", asks="Is it?", needs=("response", "reference"), calls="1", better="low")
+        name = "mine"
+
+        def deliberate(self, sample: Sample) -> Deliberation:
+            yield from ()
+            return Verdict.checked(sample.answer == sample.reference)
+
+    told = Mine().explain()
+    assert (told.asks, told.needs, told.calls, told.better) == ("Is it?", ("response", "reference"), "1", "low")
 
 
 @pytest.mark.parametrize("code", ["raise RuntimeError('no')", "class Mine: pass", ""])

@@ -172,7 +172,13 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (["--judge", "lenght"], "there is no judge 'lenght'; did you mean length"),
-        (["--judge", "length:at_most=-1"], "--judge 'length:at_most=-1': length runs from"),
+        (["--judge", "length:at_most=-1"], "--judge 'length:at_most=-1': at_most is a whole number from 0"),
+        (["--judge", "length:at_most=abc"], "at_most is a whole number from 0, not 'abc'"),
+        (
+            ["--judge", "exact_match:model=x"],
+            "'exact_match:model=x': give the model of all judges by --model",
+        ),
+        (["--judge", "tool_call_accuracy:strict_order=no"], "strict_order is True or False, not 'no'"),
         (["--judge", "length:longest=3"], "unexpected keyword argument 'longest'"),
         (["--judge", "length:3"], "'3' is no setting; write length:key=value"),
         (["--judge", "length", "--judge", "length"], "several judges are called 'length'"),

@@ -115,6 +115,8 @@ class ToolCallAccuracy(ToolCalls):
     ) -> None:
         super().__init__(**settings)
         one_of(Literal["ignore", "strict"], extra_arguments, setting="extra_arguments")
+        one_of(Literal[True, False], strict_order, setting="strict_order")
+        one_of(Literal[True, False], lenient, setting="lenient")
         if self.compat and (extra_arguments == "strict" or lenient or match in ("subset", "superset")):
             raise ConfigurationError(
                 "variant='compat' ignores extra arguments, is not lenient, and matches strictly or unordered"
