@@ -40,8 +40,9 @@ class ToolCall(BaseModel):
             return given
         function = given.get("function")
         call = function if isinstance(function, Mapping) else given
-        named = (call[name] for name in ("args", "arguments", "input", "parameters") if name in call)
-        return {"name": call.get("name"), "args": _arguments(next(named, None)), "id": given.get("id")}
+        named = map(call.get, ("args", "arguments", "input", "parameters"))
+        args = next((one for one in named if one is not None), None)
+        return {"name": call.get("name"), "args": _arguments(args), "id": given.get("id")}
 
 
 def _arguments(given: Any) -> Any:

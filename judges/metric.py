@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
 
@@ -102,15 +103,7 @@ class Metric(Judge):
 
     def explain(self) -> Explanation:
         """Tell what it needs, asks and costs, before anything is spent."""
-        return Explanation(
-            judge=self.name,
-            asks=self.entry.asks,
-            needs=self.needs,
-            calls=self.calls,
-            scale=self.entry.scale,
-            better=self.entry.better,
-            variant=self.variant,
-        )
+        return replace(super().explain(), needs=self.needs, calls=self.calls, variant=self.variant)
 
     def spoken(self, sample: Sample) -> Language:
         """Choose the language of prompts and feedback for a sample."""

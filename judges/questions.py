@@ -13,9 +13,10 @@ from judges.requests import Worked
 
 R = TypeVar("R", bound=BaseModel)
 Check = Callable[[Any], str | None]
-
+"""Names the fault of a reply that fits its schema, for which it is asked for again; None where there is none."""
 
 Fills = Mapping[str, str] | Callable[[Prompt, Language], Mapping[str, str]]
+"""Values of placeholders: the same in every language, or found for the pack of one."""
 
 
 class Reply(BaseModel):

@@ -67,12 +67,12 @@ class FactCheckingEvaluator(Asking):
     ) -> None:
         one_of(FactPrompt, prompt, setting="prompt")
         self._one_by_one = prompt == "minicheck"
-        asked: Question[Any] = SUPPORT
+        question: Question[Any] = SUPPORT
         if self._one_by_one:  # such a model replies in a form of its own, not in words
-            asked = replace(BORNE_OUT, compat=None)
+            question = replace(BORNE_OUT, compat=None)
         elif settings.get("variant") == "compat":
-            asked = BORNE_OUT
-        super().__init__(model, questions=(asked,), **settings)
+            question = BORNE_OUT
+        super().__init__(model, questions=(question,), **settings)
 
     @property
     def calls(self) -> str:

@@ -150,7 +150,7 @@ def test_an_empty_answer_is_unscored(strictness: int) -> None:
         ({}, "give definition=..., what to ask, or aspect=..."),
         ({"definition": "?", "aspect": "harmfulness"}, "give definition="),
         ({"definition": " "}, "definition says in words"),
-        ({"aspect": "beauty"}, "aspect is one of harmfulness"),
+        ({"aspect": "beauty"}, "aspect is .harmfulness."),
         ({"definition": "?", "strictness": 0}, "strictness is how often"),
         ({"definition": "?", "strictness": True}, "strictness is how often"),
     ],

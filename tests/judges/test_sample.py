@@ -132,6 +132,7 @@ class ForeignCall:
         {"name": "weather", "args": {"city": "Paris"}},
         {"name": "weather", "args": '{"city": "Paris"}'},
         {"name": "weather", "arguments": {"city": "Paris"}, "type": "tool_call"},
+        {"name": "weather", "args": None, "arguments": {"city": "Paris"}},
         {"name": "weather", "input": {"city": "Paris"}, "type": "tool_use"},
         {"name": "weather", "parameters": {"city": "Paris"}},
         {"type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}},

@@ -16,6 +16,7 @@ from judges.panel import Repeat
 from judges.questions import Question
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import one_of
 from judges.shapes.needed import answer_in
 from judges.shapes.one_question import OneQuestion, finding, material, worded
 from judges.verdict import Verdict
@@ -76,8 +77,8 @@ class AspectCritic(OneQuestion):
     ) -> None:
         if (definition is None) == (aspect is None):
             raise ConfigurationError(f"give definition=..., what to ask, or aspect=..., one of {', '.join(GOOD)}")
-        if aspect is not None and aspect not in tuple(GOOD):
-            raise ConfigurationError(f"aspect is one of {', '.join(GOOD)}, not {aspect!r}")
+        if aspect is not None:
+            one_of(Aspect, aspect, setting="aspect")
         if type(strictness) is not int or strictness < 1:
             raise ConfigurationError(f"strictness is how often to ask, a whole number from 1, not {strictness!r}")
         self._good = (aspect is None or GOOD[aspect]) if higher_is_better is None else higher_is_better
