@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphs.augment import Augmenter, all_drafts, feedback_only, last_draft, last_drafts
+from graphs.augment import all_drafts, feedback_only, last_draft, last_drafts
 from graphs.errors import (
     DraftError,
     GeneratorFailed,
@@ -14,7 +14,7 @@ from graphs.errors import (
 )
 from graphs.graph import SelfJudgingWarning, self_refine
 from graphs.outcome import Outcome
-from graphs.policy import Override, Policy
+from graphs.policy import Augmenter, Override, Policy
 from graphs.refinement import Attempt, Refinement
 
 __all__ = [

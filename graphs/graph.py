@@ -20,7 +20,7 @@ from graphs.loop import Decision, Loop, Move, Node
 from graphs.policy import Policy
 from graphs.refinement import Refinement
 from graphs.steps import atake, atry_on, take, try_on
-from judges.coerce import as_judge
+from judges.panel import as_judge
 
 Evidence = dict[str, Any]
 

@@ -24,6 +24,7 @@ from langgraph.types import interrupt
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from graphs import hidden
+from graphs.augment import added_messages
 from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
 from graphs.generators import Draft, Generator, as_generator
 from graphs.limits import DeadlinePassed
@@ -226,7 +227,7 @@ class Loop:
     def _judged(self, refinement: Refinement, verdict: Verdict) -> Move:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
         told = refinement.judged(verdict, now=time.time())
-        more = told if told.done else told.augmented()
+        more = told if told.done else told.augmented(added_messages(told))
         return Move(
             refinement=more,
             goto="finish" if told.done else "generate",

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from graphs.augment import withheld
+from graphs.redaction import withheld
 from graphs.refinement import Attempt, Refinement, StopReason
 from judges.sample import Sample
 from judges.verdict import Usage

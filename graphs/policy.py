@@ -9,11 +9,14 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from graphs.augment import AUGMENTERS, Augmenter, AugmenterName
 from judges.errors import ConfigurationError
 from judges.prices import Prices
 from judges.verdict import Rating
 
+Augmenter = Callable[[Any], list[AnyMessage]]
+"""Makes, of a `graphs.Refinement` so far, the messages that follow the conversation on the next attempt."""
+
+AugmenterName = Literal["last_draft", "feedback_only", "all_drafts"]
 OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
 OnJudgeError = Literal["accept", "reject", "raise"]
 
@@ -93,7 +96,7 @@ class Policy(_Settings):
     deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     prices: Prices = {}
     patience: int | None = Field(default=None, ge=1, strict=True)
-    augment: AugmenterName | Callable[[Any], list[AnyMessage]] = "last_draft"
+    augment: AugmenterName | Augmenter = "last_draft"
     overrides: Mapping[int, Override] = {}
     skip: Callable[[AIMessage], bool] | None = None
     sample_rate: float = Field(default=1.0, ge=0, le=1)
@@ -128,11 +131,6 @@ class Policy(_Settings):
         """Return what is different at an attempt: the entry with the highest number not above it."""
         begun = [number for number in self.overrides if number <= attempt]
         return self.overrides[max(begun)] if begun else _NO_OVERRIDE
-
-    @property
-    def augmenter(self) -> Augmenter:
-        """The function behind `augment`."""
-        return AUGMENTERS[self.augment] if isinstance(self.augment, str) else self.augment
 
 
 _NO_OVERRIDE = Override()

@@ -10,10 +10,9 @@ from typing import Any, Literal, Self
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from graphs.augment import withheld
 from graphs.policy import Policy
+from graphs.redaction import withheld
 from judges.allowance import Allowance
-from judges.errors import ConfigurationError
 from judges.verdict import Usage, Verdict
 
 StopReason = Literal[
@@ -167,23 +166,12 @@ class Refinement:
         reason, detail = told._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
         return told if reason is None else told.stopped(reason, detail, now=now)
 
-    def augmented(self) -> Self:
-        """Prepare what the next attempt is sent besides the conversation, as the policy's augmenter says.
-
-        Raises:
-            ConfigurationError: If the augmenter, a function of the user's, gives no messages.
-        """
+    def augmented(self, added: Sequence[AnyMessage]) -> Self:
+        """Record what the next attempt is sent besides the conversation."""
         self._must_go_on()
         if not self.attempts or self._awaits_verdict:
             raise ValueError("there is no judged draft to go on from; record one with drafted(...), judged(...)")
-        made: object = self.policy.augmenter(self)  # a user's function may give anything
-        if not isinstance(made, list | tuple) or not all(isinstance(one, BaseMessage) for one in made):
-            kinds = [type(one).__name__ for one in made] if isinstance(made, list | tuple) else type(made).__name__
-            raise ConfigurationError(
-                f"the policy's augment function returned {kinds}; return a list of messages, for instance "
-                f"[HumanMessage('Answer again, shorter.')]"
-            )
-        return replace(self, added=tuple(made))
+        return replace(self, added=tuple(added))
 
     def stopped(self, reason: StopReason, detail: str = "", *, now: float | None = None) -> Self:
         """Stop for a reason that lies outside: a budget, the deadline, a generator that failed."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from judges.allowance import Price
     from judges.checks import JsonValid, Length, NumericRange, Pattern
-    from judges.coerce import as_judge
     from judges.entry import Entry, Explanation
     from judges.errors import (
         AskFailed,
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from judges.guard import no_model_requests
     from judges.judge import Judge
     from judges.messages import Message, ToolCall
-    from judges.models import JudgeModel
+    from judges.model import JudgeModel
     from judges.models.breaker import Breaker
     from judges.models.cache import cached
     from judges.models.embeddings import OpenAICompatibleEmbeddings
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from judges.models.speaking import speaking
     from judges.models.store import Cache
     from judges.pairwise import Pairwise, Preference
-    from judges.panel import Cascade, Panel, Repeat
+    from judges.panel import Cascade, Panel, Repeat, as_judge
     from judges.prices import known_prices
     from judges.registry import catalogue, load
     from judges.rubric import Helpfulness, Rubric
@@ -54,7 +53,7 @@ _HOMES = {
     "Helpfulness": "rubric",
     "JsonValid": "checks",
     "Judge": "judge",
-    "JudgeModel": "models",
+    "JudgeModel": "model",
     "JudgesError": "errors",
     "Length": "checks",
     "Limiter": "models.limiter",
@@ -76,7 +75,7 @@ _HOMES = {
     "Unscored": "verdict",
     "Usage": "verdict",
     "Verdict": "verdict",
-    "as_judge": "coerce",
+    "as_judge": "panel",
     "cached": "models.cache",
     "catalogue": "registry",
     "chat_model": "models.langchain",

@@ -17,7 +17,9 @@ from typing import Any
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from judges.errors import AskFailed, ConfigurationError
-from judges.models import JudgeModel, as_model, inquiry
+from judges.model import JudgeModel
+from judges.models import inquiry
+from judges.models.resolve import as_model
 from judges.models.writing import worked
 from judges.pack_files import written
 from judges.prompts import LANGUAGES, Example, Language, Prompt, prompt

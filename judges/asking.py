@@ -14,7 +14,8 @@ from judges.adapting import Pack, atranslate, translate
 from judges.entry import Explanation
 from judges.errors import AskFailed, ConfigurationError
 from judges.metric import Metric, Settings
-from judges.models import JudgeModel, as_model
+from judges.model import JudgeModel
+from judges.models.resolve import as_model
 from judges.models.writing import worked
 from judges.prompts import Language, Prompt
 from judges.questions import Check, Question

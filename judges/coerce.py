@@ -19,29 +19,14 @@ _REASONS = ("rationale", "reason", "reasoning", "comment", "explanation")
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def as_judge(given: object, *, name: str | None = None) -> Judge:
-    """Make a judge of a function, an openevals-style evaluator, a LangChain runnable, or several judges.
-
-    A function takes either one sample, or arguments named after fields of a sample (`question`, `answer` and
-    the other dialects included), sync or async. It returns a `Verdict`; or True or False; or a whole number
-    from 1 to 4, a rating; or a float from 0 to 1, a score; or a mapping or pydantic object with one of `rating`,
-    `score` or `passed` and, if it likes, `rationale` and `feedback`; or a pair of any of these and the feedback.
-    Where an answer does not pass and a mapping gives no feedback, its rationale is the feedback. A list of
-    judges becomes a `Panel` that is as strict as its strictest member.
-
-    Args:
-        given: What to make a judge of; a judge is returned as it is.
-        name: What the judge is called; None takes the function's name.
+def judge_of(given: object, *, name: str | None = None) -> Judge:
+    """Make a judge of one function, evaluator or runnable; see `as_judge`.
 
     Raises:
         ConfigurationError: If it is none of these, or a parameter names no field of a sample.
     """
     if isinstance(given, Judge):
         return given
-    if isinstance(given, list | tuple):
-        from judges.panel import Panel  # noqa: PLC0415 - a panel makes judges of its members in turn
-
-        return Panel(given, name=name or "panel")
     if hasattr(given, "with_structured_output"):
         raise ConfigurationError(
             f"a chat model such as {_name_of(given)!r} is no judge by itself; give Helpfulness(model) or another "

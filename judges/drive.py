@@ -16,23 +16,19 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from judges import allowance
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
+from judges.model import Embedded, repetition
 from judges.models import inquiry, retrying
-from judges.models.embeddings import Embedded
 from judges.models.identity import handle_of
-from judges.models.model import repetition
 from judges.models.writing import body_of
-from judges.requests import Apply, Ask, Consult, Deliberation, Embed, Request
+from judges.requests import Apply, Ask, Consult, Deliberates, Deliberation, Embed, Request
 from judges.sample import Sample
 from judges.sharing import scope, shared_work
 from judges.threads import in_thread
 from judges.verdict import Usage, Verdict
-
-if TYPE_CHECKING:
-    from judges.judge import Judge
 
 _MOST_THREADS = 16
 _AT_ONCE_S = 0.05
@@ -42,7 +38,7 @@ _AT_ONCE_S = 0.05
 class Observer(Protocol):
     """Watches judges at work: enters when one starts on a sample, learns the verdict when it is done."""
 
-    def __call__(self, judge: Judge, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
+    def __call__(self, judge: Deliberates, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
         """Enter as `judge` starts on `sample`."""
         ...
 
@@ -64,7 +60,7 @@ class _Answer:
 class _Case:
     """One deliberation in progress: hands out requests, takes answers, and ends with a verdict."""
 
-    def __init__(self, judge: Judge, sample: Sample) -> None:
+    def __init__(self, judge: Deliberates, sample: Sample) -> None:
         self._judge = judge
         self._started = time.perf_counter()
         self._deliberation = _begun(judge, sample)
@@ -122,12 +118,12 @@ class _Case:
         )
 
 
-def _begun(judge: Judge, sample: Sample) -> Deliberation:
+def _begun(judge: Deliberates, sample: Sample) -> Deliberation:
     """Start a deliberation with the first step, so that all of a judge's own code runs in one place."""
     return (yield from judge.deliberate(sample))
 
 
-def _observed(judge: Judge, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
+def _observed(judge: Deliberates, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
     watch = observer.get()
     return nullcontext(_ignore) if watch is None else watch(judge, sample)
 
@@ -136,7 +132,7 @@ def _ignore(verdict: Verdict) -> None:
     del verdict
 
 
-def run(judge: Judge, sample: Sample) -> Verdict:
+def run(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample, blocking until the verdict is there."""
     with shared_work(), _observed(judge, sample) as told:
         case = _Case(judge, sample)
@@ -146,7 +142,7 @@ def run(judge: Judge, sample: Sample) -> Verdict:
         return case.verdict
 
 
-async def arun(judge: Judge, sample: Sample) -> Verdict:
+async def arun(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample without blocking the event loop."""
     with shared_work(), _observed(judge, sample) as told:
         case = _Case(judge, sample)

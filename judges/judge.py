@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
 from judges import drive
 from judges.entry import Entry, Explanation
+from judges.model import JudgeModel
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
-
-if TYPE_CHECKING:
-    from judges.models import JudgeModel
 
 
 class Judge(ABC):

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from judges.coerce import as_judge
+from judges.coerce import judge_of
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
-from judges.models import JudgeModel
+from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation, consult, repeat
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST, Unscored, Verdict
@@ -23,6 +23,30 @@ _FAILING = 2
 """The highest rating of a member that missed its own pass mark."""
 
 _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
+
+
+def as_judge(given: object, *, name: str | None = None) -> Judge:
+    """Make a judge of a function, an openevals-style evaluator, a LangChain runnable, or several judges.
+
+    A function takes either one sample, or arguments named after fields of a sample (`question`, `answer` and
+    the other dialects included), sync or async. It returns a `Verdict`; or True or False; or a whole number
+    from 1 to 4, a rating; or a float from 0 to 1, a score; or a mapping or pydantic object with one of `rating`,
+    `score` or `passed` and, if it likes, `rationale` and `feedback`; or a pair of any of these and the feedback.
+    Where an answer does not pass and a mapping gives no feedback, its rationale is the feedback. A list of
+    judges becomes a `Panel` that is as strict as its strictest member.
+
+    Args:
+        given: What to make a judge of; a judge is returned as it is.
+        name: What the judge is called; None takes the function's name.
+
+    Raises:
+        ConfigurationError: If it is none of these, or a parameter names no field of a sample.
+    """
+    if isinstance(given, Judge):
+        return given
+    if isinstance(given, list | tuple):
+        return Panel(given, name=name or "panel")
+    return judge_of(given, name=name)
 
 
 class Panel(Judge):

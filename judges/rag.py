@@ -17,8 +17,7 @@ from judges.adapting import Pack, atranslate, translate
 from judges.asking import Asking
 from judges.errors import ConfigurationError
 from judges.metric import Metric
-from judges.models import as_model
-from judges.models.embeddings import as_embeddings
+from judges.models.resolve import as_embeddings, as_model
 from judges.offline import Evaluation, Row, aevaluate, evaluate
 from judges.prompts import LANGUAGES, Language, prompt
 from judges.rag_limits import Columns, checked_columns, checked_folder

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import AskFailed
+from judges.model import EmbeddingModel, JudgeModel
 from judges.sample import Sample
 from judges.verdict import Verdict
-
-if TYPE_CHECKING:
-    from judges.judge import Judge
-    from judges.models import JudgeModel
-    from judges.models.embeddings import EmbeddingModel
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -73,6 +69,20 @@ class Embed:
     texts: tuple[str, ...]
 
 
+class Deliberates(Protocol):
+    """What can be consulted: every `judges.judge.Judge`.
+
+    Attributes:
+        name: What it is called in verdicts, panels and traces.
+    """
+
+    name: str
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Yield what is needed to judge the sample, and return the verdict."""
+        ...
+
+
 @dataclass(frozen=True)
 class Consult:
     """Let another judge speak on a sample; the answer is its `Verdict`, scored or not.
@@ -83,7 +93,7 @@ class Consult:
         repetition: Which run this is, where the same judge is asked the same several times.
     """
 
-    judge: Judge
+    judge: Deliberates
     sample: Sample
     repetition: int | None = None
 
@@ -130,13 +140,13 @@ def put(schema: type[T], question: Ask) -> Generator[Request | tuple[Request, ..
     return reply
 
 
-def consult(judges: tuple[Judge, ...], sample: Sample) -> Generator[Any, Any, tuple[Verdict, ...]]:
+def consult(judges: tuple[Deliberates, ...], sample: Sample) -> Generator[Any, Any, tuple[Verdict, ...]]:
     """Consult several judges at once from inside a deliberation, with `yield from`."""
     verdicts: tuple[Verdict, ...] = yield tuple(Consult(judge, sample) for judge in judges)
     return verdicts
 
 
-def repeat(judge: Judge, sample: Sample, n: int) -> Generator[Any, Any, tuple[Verdict, ...]]:
+def repeat(judge: Deliberates, sample: Sample, n: int) -> Generator[Any, Any, tuple[Verdict, ...]]:
     """Consult one judge n times at once from inside a deliberation, with `yield from`."""
     verdicts: tuple[Verdict, ...] = yield tuple(Consult(judge, sample, number) for number in range(n))
     return verdicts

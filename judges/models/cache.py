@@ -13,9 +13,10 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from judges.model import JudgeModel, Letter, RawReply, repetition
 from judges.models.identity import identity_of
-from judges.models.model import JudgeModel, Letter, RawReply, as_model, repetition
 from judges.models.reading import Unreadable
+from judges.models.resolve import as_model
 from judges.models.store import Cache
 from judges.models.wrapping import Wrapped, dialect_of
 from judges.verdict import Usage

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Any
 
 from judges.errors import ConfigurationError
 from judges.guard import check_allowed
+from judges.model import Embedded
 from judges.models import retrying
 from judges.models.endpoint import Answer, Connected, Endpoint
 from judges.models.endpoint_errors import EndpointReplyError
@@ -19,65 +19,6 @@ from judges.verdict import Usage
 
 _PATH = "/embeddings"
 _FAKES = "langchain_core.embeddings.fake"
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """Vectors in the order of their texts, all of one length, and what they cost.
-
-    Args:
-        vectors: One vector for each text.
-        usage: What the requests consumed; calls are requests, one for each batch.
-        model: Model id as the provider reported it.
-    """
-
-    vectors: list[list[float]]
-    usage: Usage = Usage()
-    model: str | None = None
-
-
-@runtime_checkable
-class EmbeddingModel(Protocol):
-    """A model that turns texts into vectors."""
-
-    @property
-    def name(self) -> str:
-        """Name for messages and traces."""
-        ...
-
-    def embed(self, texts: Sequence[str]) -> Embedded:
-        """Embed texts, in their order; raises whatever the provider raises."""
-        ...
-
-    async def aembed(self, texts: Sequence[str]) -> Embedded:
-        """Embed texts without blocking."""
-        ...
-
-
-def as_embeddings(given: object) -> EmbeddingModel:
-    """Accept a LangChain `Embeddings` object, `"minilm"`, or anything that is an `EmbeddingModel` already.
-
-    Raises:
-        ConfigurationError: If it is none of these, or the extra that `"minilm"` needs is missing.
-    """
-    if given == "minilm":
-        return _minilm()
-    if all(hasattr(given, name) for name in ("embed_documents", "aembed_documents")):
-        return LangChainEmbeddings(given)
-    if isinstance(given, EmbeddingModel):
-        return given
-    raise ConfigurationError(
-        f"texts are embedded by a LangChain Embeddings object, an OpenAICompatibleEmbeddings or 'minilm', "
-        f"not by a {type(given).__name__}"
-    )
-
-
-@cache
-def _minilm() -> EmbeddingModel:
-    """Give all who ask by name one and the same, as the weights are large."""
-    from judges.models.minilm import MiniLM  # noqa: PLC0415 - cycle
-
-    return MiniLM()
 
 
 class LangChainEmbeddings:

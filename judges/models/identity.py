@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from judges.model import JudgeModel
 from judges.models.langchain import LangChainModel, NamedModel
-from judges.models.model import JudgeModel
 
 _WITHOUT_EFFECT = {"callbacks", "max_retries", "metadata", "profile", "tags", "verbose"}
 _DEEPEST = 6

@@ -15,9 +15,10 @@ from pydantic import BaseModel
 
 from judges import allowance
 from judges.errors import AskFailed, ConfigurationError
+from judges.model import JudgeModel, Letter, RawReply
 from judges.models import retrying
-from judges.models.dialects import JSON_OBJECT
-from judges.models.model import Dialect, JudgeModel, Letter, RawReply
+from judges.models.dialects.general import JSON_OBJECT
+from judges.models.dialects.protocol import Dialect
 from judges.models.reading import Unreadable
 from judges.models.writing import fresh_nonce, repaired
 from judges.requests import Ask

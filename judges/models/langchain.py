@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from judges.errors import ConfigurationError
 from judges.guard import check_allowed
+from judges.model import Letter, RawReply
 from judges.models.methods import Method, Plan, closed_schema, only, response_format
-from judges.models.model import Letter, RawReply
 from judges.models.retrying import status_of
 from judges.verdict import Usage
 

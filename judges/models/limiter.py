@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from judges import allowance
 from judges.errors import AskFailed, ConfigurationError
+from judges.model import JudgeModel, Letter, RawReply
 from judges.models import retrying
 from judges.models.breaker import Breaker
-from judges.models.model import JudgeModel, Letter, RawReply, as_model
+from judges.models.resolve import as_model
 from judges.models.turnstile import Ticket, Turnstile
 from judges.models.wrapping import Wrapped
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 from judges.errors import ConfigurationError
-from judges.models.model import RawReply
+from judges.model import RawReply
 
 Method = Literal["json_schema", "tools", "text"]
 """`json_schema`: the endpoint holds the model to the schema. `tools`: one forced call of one tool. `text`: the

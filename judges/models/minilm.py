@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judges.errors import ConfigurationError
-from judges.models.embeddings import Embedded
+from judges.model import Embedded
 from judges.threads import in_thread
 
 if TYPE_CHECKING:

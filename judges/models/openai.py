@@ -11,10 +11,10 @@ from pydantic import BaseModel, JsonValue
 
 from judges.errors import ConfigurationError
 from judges.guard import check_allowed
+from judges.model import Letter, RawReply
 from judges.models.endpoint import Answer, Connected, Endpoint
 from judges.models.endpoint_errors import EndpointReplyError, EndpointStatusError, error_in
 from judges.models.methods import Method, Plan, forced_tool, only, response_format
-from judges.models.model import Letter, RawReply
 from judges.verdict import Usage
 
 RETRIES = 2

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from judges.models.model import RawReply
+from judges.model import RawReply
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from judges.errors import ConfigurationError
+from judges.model import JudgeModel
 from judges.models.dialects.graded import FLOW_JUDGE, GLIDER, PROMETHEUS
 from judges.models.dialects.minicheck import MiniCheck
-from judges.models.model import Dialect, JudgeModel, as_model
+from judges.models.dialects.protocol import Dialect
+from judges.models.resolve import as_model
 from judges.models.wrapping import Wrapped
 
 DialectName = Literal["flow_judge", "glider", "minicheck", "prometheus"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from judges.models.dialects import JSON_OBJECT
+from judges.model import JudgeModel, Letter, RawReply
+from judges.models.dialects.general import JSON_OBJECT
+from judges.models.dialects.protocol import Dialect
 from judges.models.identity import identity_of
-from judges.models.model import Dialect, JudgeModel, Letter, RawReply
 
 
 def dialect_of(model: JudgeModel) -> Dialect:

@@ -19,7 +19,7 @@ from typing import get_args
 
 from pydantic import BaseModel, JsonValue
 
-from judges.models.model import Letter, Speaker
+from judges.model import Letter, Speaker
 from judges.requests import Ask, Worked
 
 _INVISIBLE = (

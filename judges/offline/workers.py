@@ -12,11 +12,11 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from judges.coerce import as_judge
 from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.offline.record import Record
 from judges.offline.results import Evaluation, Row
+from judges.panel import as_judge
 from judges.sample import Sample
 from judges.sharing import shared_work
 from judges.verdict import Verdict

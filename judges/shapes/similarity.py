@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from judges.errors import CannotJudge
-from judges.models.embeddings import EmbeddingModel
+from judges.model import EmbeddingModel
 from judges.requests import Apply, Embed
 from judges.sample import Sample
 

@@ -26,7 +26,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field
 
 from judges import Helpfulness, OpenAICompatible
-from judges.models import Letter, RawReply
+from judges.model import Letter, RawReply
 from judges.models.methods import response_format
 from refine import SelfRefine
 from tests.bench.instant_server import DRAFTS, serving

@@ -26,7 +26,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from graphs import RefineError
 from judges import Cache, ConfigurationError, Helpfulness, JudgesError, OpenAICompatible, Verdict, cached
-from judges.models import Letter
+from judges.model import Letter
 from judges.models.endpoint_errors import EndpointError
 from judges.offline import aevaluate
 from refine import SelfRefine

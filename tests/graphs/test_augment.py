@@ -17,7 +17,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from structlog.testing import capture_logs
 
 from graphs import Augmenter, Policy, Refinement, all_drafts, feedback_only, last_draft, last_drafts
-from graphs.augment import FEEDBACK_LIMIT, MARK, WITHHELD, withheld
+from graphs.augment import FEEDBACK_LIMIT, MARK, added_messages
+from graphs.redaction import WITHHELD, withheld
 from judges import ConfigurationError, Helpfulness, Verdict
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -158,7 +159,7 @@ def test_an_own_augmenter_gives_messages(made: Any) -> None:
     with pytest.raises(
         ConfigurationError, match=r"augment function returned .*; return a list of messages"
     ) as told:
-        judged.augmented()
+        judged.augmented(added_messages(judged))
     assert "again'" not in str(told.value).split(";")[0]
 
 
@@ -168,7 +169,7 @@ def test_an_own_augmenter_may_give_a_tuple_or_nothing() -> None:
     for made in each:
         policy = Policy(augment=partial(lambda made, _: made, made))
         judged = Refinement(policy=policy).drafted(AIMessage("draft")).judged(Verdict.rated(1), now=0)
-        assert judged.augmented().added == tuple(made)
+        assert judged.augmented(added_messages(judged)).added == tuple(made)
 
 
 LEAKS = {

@@ -21,7 +21,7 @@ def refined(**fields: Any) -> Refinement:
     """Make a refinement whose second attempt was accepted and released."""
     made = Refinement(policy=Policy(), question="what?", started_at=10.0, **fields)
     made = made.drafted(AIMessage("bad"), usage=Usage(calls=1, input_tokens=3))
-    made = made.judged(Verdict.rated(1, rationale="too bad", feedback="be good"), now=11.0).augmented()
+    made = made.judged(Verdict.rated(1, rationale="too bad", feedback="be good"), now=11.0).augmented(())
     made = made.drafted(AIMessage("good"), steps=STEPS, evidence={"retrieved_contexts": ["text"]})
     return made.judged(Verdict.rated(4, rationale="truth it is"), now=13.0).answered(2)
 

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from graphs import Attempt, Policy, Refinement
+from graphs.augment import added_messages
 from graphs.refinement import StopReason, empty_answer
 from judges import Usage, Verdict
 from judges.verdict import Unscored
@@ -58,7 +59,7 @@ def stages(policy: Policy, said: Sequence[Verdict], **fields: Any) -> list[Refin
         told.append(told[-1].judged(verdict, now=NOW))
         if told[-1].done:
             break
-        told.append(told[-1].augmented())
+        told.append(told[-1].augmented(added_messages(told[-1])))
     return told
 
 
@@ -90,7 +91,7 @@ def test_done_is_final(policy: Policy, said: list[Verdict]) -> None:
     events: list[Callable[[], Refinement]] = [
         lambda: last.drafted(AIMessage("one more")),
         lambda: last.judged(Verdict.rated(4), now=NOW),
-        last.augmented,
+        lambda: last.augmented(()),
         lambda: last.stopped("accepted"),
     ]
     for event in events:
@@ -189,7 +190,8 @@ def test_the_state_survives_a_strict_checkpoint() -> None:
     ]
     begun = Refinement(policy=Policy(), question="what?", evidence={"reference": "truth"}, started_at=2.0)
     one = begun.drafted(AIMessage("draft"), steps=steps, evidence={"retrieved_contexts": ["c"]})
-    one = one.judged(Verdict.rated(2, feedback="more"), now=NOW).augmented()
+    one = one.judged(Verdict.rated(2, feedback="more"), now=NOW)
+    one = one.augmented(added_messages(one))
     serializer = JsonPlusSerializer(allowed_msgpack_modules=None)
     assert Refinement.read(serializer.loads_typed(serializer.dumps_typed(one.to_state())), one.policy) == one
 
@@ -218,7 +220,7 @@ def test_drafts_and_verdicts_take_turns() -> None:
         drafted.judged(Verdict.rated(1), now=NOW).judged(Verdict.rated(4), now=NOW)
     for one in (begun, drafted):
         with pytest.raises(ValueError, match="no judged draft"):
-            one.augmented()
+            one.augmented(())
 
 
 def test_attempts_are_numbered_from_1() -> None:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, SecretStr, create_model
 
 from judges import Cache, ConfigurationError, Helpfulness, Judge, JudgeModel, Repeat, Rubric, Verdict, cached
 from judges.allowance import Allowance, Price, within
-from judges.models import Letter, RawReply
+from judges.model import Letter, RawReply
 from judges.models.cache import key_of
 from judges.models.identity import identity_of
 from judges.models.langchain import LangChainModel
@@ -653,7 +653,7 @@ def test_threads_share_a_cache(cache: Cache) -> None:
 HAMMER = """
 import logging, os, sys, threading
 from judges import Cache, Helpfulness, cached
-from judges.models import RawReply
+from judges.model import RawReply
 
 path, inherited = sys.argv[1], sys.argv[2] == "inherited"
 logging.basicConfig(level=logging.WARNING)

@@ -13,8 +13,9 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel, JsonValue
 
 from judges import ConfigurationError, Helpfulness, Judge, Rubric, Sample, Verdict, speaking
-from judges.models import JudgeModel, Letter, RawReply, as_model
+from judges.model import JudgeModel, Letter, RawReply
 from judges.models.identity import identity_of
+from judges.models.resolve import as_model
 from judges.models.speaking import DialectName
 from judges.requests import Ask, ask
 from judges.testing import ScriptedModel

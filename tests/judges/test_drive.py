@@ -25,8 +25,8 @@ from judges import (
     as_judge,
 )
 from judges.drive import observer
-from judges.models import as_model
-from judges.requests import Apply, Ask, Consult, Deliberation
+from judges.models.resolve import as_model
+from judges.requests import Apply, Ask, Consult, Deliberates, Deliberation
 from judges.testing import ScriptedJudge, ScriptedModel
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -381,7 +381,7 @@ def test_observer_sees_every_judge(how: How) -> None:
     seen: list[str] = []
 
     @contextmanager
-    def watch(judge: Judge, sample: Sample) -> Iterator[Callable[[Verdict], None]]:
+    def watch(judge: Deliberates, sample: Sample) -> Iterator[Callable[[Verdict], None]]:
         yield lambda verdict: seen.append(f"{judge.name} {verdict.rating}")
 
     token = observer.set(watch)

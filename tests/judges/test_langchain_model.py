@@ -18,7 +18,8 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
 
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, Panel
-from judges.models import Letter, RawReply, as_model
+from judges.model import Letter, RawReply
+from judges.models.resolve import as_model
 from judges.testing import ScriptedModel
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}

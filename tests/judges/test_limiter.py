@@ -19,7 +19,7 @@ from pydantic import BaseModel, SecretStr
 
 from judges import Breaker, Cache, ConfigurationError, Helpfulness, JudgeModel, Limiter, cached, limited
 from judges.allowance import Allowance, within
-from judges.models import Letter, RawReply
+from judges.model import Letter, RawReply
 from judges.models.retrying import pause
 from judges.models.turnstile import MINUTE_S, Ticket, Turnstile
 from judges.offline import aevaluate, evaluate

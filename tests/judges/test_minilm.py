@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load, no_model_requests
+from judges.model import EmbeddingModel
 from judges.models import minilm
-from judges.models.embeddings import EmbeddingModel, as_embeddings
 from judges.models.minilm import MiniLM
+from judges.models.resolve import as_embeddings
 from judges.shapes.similarity import cosine
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -21,7 +21,7 @@ from langchain_openai import ChatOpenAI
 
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, OpenAICompatible, Verdict
 from judges.allowance import Allowance, within
-from judges.models import Letter
+from judges.model import Letter
 from judges.models.endpoint import LARGEST_REPLY
 from judges.models.endpoint_errors import (
     EndpointConnectionError,

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel
 
 from judges import Helpfulness, Judge, Sample, ToolCall, Verdict
-from judges.models import as_model
+from judges.models.resolve import as_model
 from judges.requests import ask
 from judges.testing import ScriptedModel
 

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from pydantic import BaseModel, Field
 
 from judges import ConfigurationError, Sample, ToolCall, Verdict
-from judges.models.embeddings import as_embeddings
+from judges.models.resolve import as_embeddings
 from judges.testing import ScriptedEmbeddings, ScriptedJudge, ScriptedModel, no_model_requests
 
 HOWS = ("invoke", "ainvoke", "stream", "astream")

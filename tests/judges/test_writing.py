@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, JsonValue
 
 from judges import Helpfulness, Judge, Message, Sample, ToolCall, Verdict
-from judges.models import as_model
+from judges.models.resolve import as_model
 from judges.models.writing import encode, fresh_nonce
 from judges.requests import ask
 from judges.testing import ScriptedModel

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from judges.models.model import Letter, RawReply
+from judges.model import Letter, RawReply
 from judges.models.reading import read
 from judges.models.writing import compose
 from judges.requests import Ask

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from judges.model import Letter, RawReply, Speaker
 from judges.models.dialects.levels import criteria_and_rubric, level_at, levels_of, scores_for
 from judges.models.dialects.slots import fenced, filled, judged_and_rest, text_of
-from judges.models.model import Letter, RawReply, Speaker
 from judges.models.reading import Unreadable
 from judges.requests import Ask
 

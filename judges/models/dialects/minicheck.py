@@ -10,9 +10,9 @@ from typing import TypeVar
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import AskFailed
+from judges.model import Letter, RawReply
 from judges.models.dialects.levels import levels_of
 from judges.models.dialects.slots import filled, judged_and_rest, quoted, text_of
-from judges.models.model import Letter, RawReply
 from judges.models.reading import Unreadable
 from judges.requests import Ask
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import ConfigurationError
+from judges.model import RawReply
 from judges.models.dialects.levels import levels_of
-from judges.models.model import RawReply
 from judges.models.reading import Unreadable, read
 from judges.models.writing import body_of, encode
 

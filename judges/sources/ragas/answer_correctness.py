@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from judges.asking import Asking, ModelSettings
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.models.embeddings import as_embeddings
+from judges.models.resolve import as_embeddings
 from judges.questions import Question, Reply
 from judges.requests import Deliberation
 from judges.sample import Sample

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Unpack
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.metric import Metric, Settings
-from judges.models.embeddings import EmbeddingModel, as_embeddings
+from judges.model import EmbeddingModel
+from judges.models.resolve import as_embeddings
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.shapes.needed import answer_in, reference_in

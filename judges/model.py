@@ -1,20 +1,15 @@
-"""The one interface through which a judge's questions reach a model."""
+"""Models as judges see them: what is sent, what comes back, and the two protocols."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from judges.errors import ConfigurationError
 from judges.verdict import Usage
-
-if TYPE_CHECKING:
-    from judges.requests import Ask
-
-T = TypeVar("T", bound=BaseModel)
 
 Speaker = Literal["system", "user", "assistant"]
 
@@ -64,23 +59,12 @@ class RawReply:
     model: str | None = None
 
 
-class Dialect(Protocol):
-    """How a model is asked and how its reply is read, where it was trained to judge in a format of its own."""
-
-    def compose(self, ask: Ask, nonce: str) -> Letter:
-        """Write the letter of a question, with `nonce` in the marks around the data."""
-        ...
-
-    def read(self, reply: RawReply, schema: type[T]) -> T:
-        """Read a reply as `schema`; raises `judges.models.reading.Unreadable` if it does not fit."""
-        ...
-
-
 @runtime_checkable
 class JudgeModel(Protocol):
     """A model as judges see it.
 
-    One that was trained to judge in a format of its own has an attribute `dialect` besides, a `Dialect`.
+    One that was trained to judge in a format of its own has an attribute `dialect` besides, a
+    `judges.models.dialects.protocol.Dialect`.
 
     Attributes:
         name: For messages and traces.
@@ -111,26 +95,34 @@ class JudgeModel(Protocol):
         ...
 
 
-def as_model(given: object, *, temperature: float | None = 0.0) -> JudgeModel:
-    """Accept a LangChain chat model, a `"provider:model"` string, or anything that is a `JudgeModel` already.
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors in the order of their texts, all of one length, and what they cost.
 
     Args:
-        given: The model.
-        temperature: Sampling temperature asked of a LangChain model that has none of its own; None leaves it
-            to the provider.
-
-    Raises:
-        ConfigurationError: If nothing was given, or something that is no model.
+        vectors: One vector for each text.
+        usage: What the requests consumed; calls are requests, one for each batch.
+        model: Model id as the provider reported it.
     """
-    from judges.models.langchain import LangChainModel, NamedModel, looks_like_chat_model  # noqa: PLC0415 - cycle
 
-    if isinstance(given, str) and ":" in given.strip(":"):
-        return NamedModel(given, temperature=temperature)
-    if looks_like_chat_model(given):
-        return LangChainModel(given, temperature=temperature)
-    if isinstance(given, JudgeModel):
-        return given
-    raise ConfigurationError(
-        f"a judge needs a model to ask, not {given!r}; give a LangChain chat model or a string such as "
-        f"'openai:gpt-5-mini'"
-    )
+    vectors: list[list[float]]
+    usage: Usage = Usage()
+    model: str | None = None
+
+
+@runtime_checkable
+class EmbeddingModel(Protocol):
+    """A model that turns texts into vectors."""
+
+    @property
+    def name(self) -> str:
+        """Name for messages and traces."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """Embed texts, in their order; raises whatever the provider raises."""
+        ...
+
+    async def aembed(self, texts: Sequence[str]) -> Embedded:
+        """Embed texts without blocking."""
+        ...
