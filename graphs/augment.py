@@ -12,8 +12,8 @@ from graphs.policy import Augmenter, AugmenterName
 from graphs.redaction import withheld
 from graphs.refinement import Attempt, Refinement
 from judges.errors import ConfigurationError
-from judges.models.writing import encode
-from judges.prompts import Language, language_of
+from judges.models.render import encode
+from judges.prompting.prompts import Language, language_of
 
 MARK = "refine"
 """Key in a message's `additional_kwargs` that marks it as put there by the loop."""

@@ -15,14 +15,14 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, R
 from langgraph.pregel import Pregel
 from pydantic import JsonValue
 
-from graphs import hidden
+from graphs import langgraph_private
 from graphs.errors import DraftError
 from judges.drive import waited_for
 from judges.errors import BadSample, ConfigurationError
-from judges.guard import check_allowed
-from judges.models.langchain import chat_model, usage_of
+from judges.models.providers.langchain import chat_model, usage_of
+from judges.runtime.blocking import in_thread
+from judges.runtime.no_requests import check_allowed
 from judges.sample import Sample
-from judges.threads import in_thread
 from judges.verdict import Usage
 
 _ANSWERS = ("answer", "output", "response", "result", "text")
@@ -143,7 +143,7 @@ class _FunctionGenerator:
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _no_temperature(temperature, self._name)
-        if hidden.listeners(config):
+        if langgraph_private.listeners(config):
             made = self._traced().invoke(prompt, config)
         else:
             made = waited_for(self._function(list(prompt)))
@@ -151,7 +151,7 @@ class _FunctionGenerator:
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _no_temperature(temperature, self._name)
-        if hidden.listeners(config):
+        if langgraph_private.listeners(config):
             made = await self._traced().ainvoke(prompt, config)
         elif self._async:
             made = await _awaited(self._function(list(prompt)))

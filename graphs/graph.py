@@ -15,12 +15,12 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from graphs import hidden
+from graphs import langgraph_private
+from graphs.drivers import atake, atry_on, take, try_on
 from graphs.loop import Decision, Loop, Move, Node
 from graphs.policy import Policy
 from graphs.refinement import Refinement
-from graphs.steps import atake, atry_on, take, try_on
-from judges.panel import as_judge
+from judges.compose.panel import as_judge
 
 Evidence = dict[str, Any]
 
@@ -71,7 +71,7 @@ class _Entrance(Runnable[Any, str]):
         """Begin, and name the way to go."""
         config = config or {}
         _write(self._loop.begin(input), config)
-        hidden.write(config, hidden.SUMMARY, None)
+        langgraph_private.write(config, langgraph_private.SUMMARY, None)
         return self.name
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
@@ -122,7 +122,7 @@ class _Node(Runnable[Any, Any]):
 
 
 def _recorded(config: RunnableConfig, policy: Policy) -> Refinement:
-    return Refinement.read(hidden.read(config, hidden.RECORD), policy)
+    return Refinement.read(langgraph_private.read(config, langgraph_private.RECORD), policy)
 
 
 def _carried_out(move: Move, config: RunnableConfig) -> Any:
@@ -132,8 +132,8 @@ def _carried_out(move: Move, config: RunnableConfig) -> Any:
 
 def _write(refinement: Refinement, config: RunnableConfig) -> None:
     """Keep the record: as plain data where it goes into a checkpoint, else as it is."""
-    record = refinement.to_state() if hidden.stored(config) else refinement
-    hidden.write(config, hidden.RECORD, record)
+    record = refinement.to_state() if langgraph_private.stored(config) else refinement
+    langgraph_private.write(config, langgraph_private.RECORD, record)
 
 
 def self_refine(
@@ -199,5 +199,5 @@ def compiled(
             graph.add_node(node, step, input_schema=Conversation, destinations=targets)
     graph.add_edge("finish", END)
     made = graph.compile(checkpointer=checkpointer, store=store, name=name)
-    made.stream_channels = ["messages", hidden.SUMMARY]
+    made.stream_channels = ["messages", langgraph_private.SUMMARY]
     return made

@@ -5,7 +5,7 @@ they stand on, into the graph and from the judge back to the generator: each nod
 costs a client.
 
 A step decides without I/O, from the record so far, and comes to a `Move`, or to a `Call` that must be made before
-it can tell. `graphs.steps` carries both out.
+it can tell. `graphs.drivers` carries both out.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import interrupt
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
-from graphs import hidden
+from graphs import langgraph_private
 from graphs.augment import added_messages
+from graphs.deadline import DeadlinePassed
 from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
 from graphs.generators import Draft, Generator, as_generator
-from graphs.limits import DeadlinePassed
 from graphs.outcome import Outcome, sample_of
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.refinement import Attempt, Refinement, empty_answer
 from graphs.tracing import watched
-from judges.allowance import Allowance, priced, within
 from judges.errors import ConfigurationError
 from judges.judge import Judge
-from judges.models.retrying import kind_of
+from judges.models.retry import kind_of
+from judges.runtime.budget import Allowance, within
+from judges.runtime.prices import priced
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
@@ -142,9 +143,9 @@ class Loop:
         generator, temperature = self._generator_for(refinement.number)
         prompt = refinement.prompt(messages)
         quiet = (
-            hidden.quiet_inside(config, silent=not self.policy.show_drafts)
+            langgraph_private.quiet_inside(config, silent=not self.policy.show_drafts)
             if generator.may_interrupt
-            else hidden.quiet(config)
+            else langgraph_private.quiet(config)
         )
         quiet["run_name"] = f"attempt {refinement.number}"
         left = refinement.seconds_left(now)
@@ -206,7 +207,7 @@ class Loop:
             return self._to_finish(refinement.stopped("deadline", "it passed before the judge was asked", now=now))
         sample = sample_of(messages, attempt, refinement.evidence)
         allowance = refinement.allowance(now)
-        quiet = hidden.quiet(config)
+        quiet = langgraph_private.quiet(config)
 
         def run() -> Verdict:
             with within(allowance), watched(quiet):
@@ -243,11 +244,11 @@ class Loop:
         except Unanswered as error:
             return Move(refinement=refinement, events=lambda: (_finished(refinement),), error=error)
         summary = Outcome.of(refinement, messages, answer, now=now).summary()
-        metadata = {**answer.response_metadata, hidden.SUMMARY: summary}
+        metadata = {**answer.response_metadata, langgraph_private.SUMMARY: summary}
         final = answer.model_copy(update={"id": str(uuid4()), "response_metadata": metadata})
         return Move(
             refinement=refinement,
-            update={"messages": [final], hidden.SUMMARY: summary},
+            update={"messages": [final], langgraph_private.SUMMARY: summary},
             events=lambda: (_finished(refinement),),
         )
 

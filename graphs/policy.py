@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from judges.errors import ConfigurationError
-from judges.prices import Prices
+from judges.runtime.prices import Prices
 from judges.verdict import Rating
 
 Augmenter = Callable[[Any], list[AnyMessage]]

@@ -11,7 +11,7 @@ import structlog
 from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
 from langchain_core.runnables import RunnableConfig
 
-from graphs import hidden
+from graphs import langgraph_private
 
 _LOGGER = "refine"
 
@@ -43,7 +43,7 @@ class Event:
 
 def tell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
     """Send events to the graph's custom stream, to callback handlers, and to the log."""
-    send, log, audience = hidden.writer(config), _log(), hidden.audience(config)
+    send, log, audience = langgraph_private.writer(config), _log(), langgraph_private.audience(config)
     if send is None and log is None and not audience:
         return
     for event in events():
@@ -54,7 +54,7 @@ def tell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_t
 
 async def atell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
     """Send events without blocking; otherwise as `tell`."""
-    send, log, audience = hidden.writer(config), _log(), hidden.audience(config)
+    send, log, audience = langgraph_private.writer(config), _log(), langgraph_private.audience(config)
     if send is None and log is None and not audience:
         return
     for event in events():

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from graphs.policy import Policy
 from graphs.redaction import withheld
-from judges.allowance import Allowance
+from judges.runtime.budget import Allowance
 from judges.verdict import Usage, Verdict
 
 StopReason = Literal[

@@ -12,7 +12,7 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
-from graphs import hidden
+from graphs import langgraph_private
 from judges.drive import observer
 from judges.judge import Judge
 from judges.sample import Sample
@@ -25,7 +25,7 @@ def watched(config: RunnableConfig) -> Iterator[None]:
 
     Without callbacks nothing is set up and nothing is spent.
     """
-    if not hidden.listeners(config):
+    if not langgraph_private.listeners(config):
         yield
         return
     token = observer.set(lambda judge, sample: _run_of(judge, sample, config))
@@ -43,7 +43,7 @@ def _run_of(judge: Judge, sample: Sample, config: RunnableConfig) -> Iterator[Ca
     )
     verdicts: list[Verdict] = []
     try:
-        with hidden.inside(patch_config(parent, callbacks=run.get_child())):
+        with langgraph_private.inside(patch_config(parent, callbacks=run.get_child())):
             yield verdicts.append
     except BaseException as error:
         run.on_chain_error(error)

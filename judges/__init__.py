@@ -6,8 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from judges.allowance import Price
-    from judges.checks import JsonValid, Length, NumericRange, Pattern
+    from judges.catalogue.general.checks import JsonValid, Length, NumericRange, Pattern
+    from judges.catalogue.general.pairwise import Pairwise, Preference
+    from judges.catalogue.general.rubric import Helpfulness, Rubric
+    from judges.catalogue.registry import catalogue, load
+    from judges.compose.cascade import Cascade
+    from judges.compose.panel import Panel, as_judge
+    from judges.compose.repeat import Repeat
     from judges.entry import Entry, Explanation
     from judges.errors import (
         AskFailed,
@@ -17,73 +22,68 @@ if TYPE_CHECKING:
         JudgesError,
         ModelRequestError,
     )
-    from judges.guard import no_model_requests
     from judges.judge import Judge
     from judges.messages import Message, ToolCall
     from judges.model import JudgeModel
-    from judges.models.breaker import Breaker
-    from judges.models.cache import cached
-    from judges.models.embeddings import OpenAICompatibleEmbeddings
-    from judges.models.hhem import HHEM
-    from judges.models.langchain import chat_model
-    from judges.models.limiter import Limiter, limited
-    from judges.models.minilm import MiniLM
-    from judges.models.openai import OpenAICompatible
-    from judges.models.speaking import speaking
-    from judges.models.store import Cache
-    from judges.pairwise import Pairwise, Preference
-    from judges.panel import Cascade, Panel, Repeat, as_judge
-    from judges.prices import known_prices
-    from judges.registry import catalogue, load
-    from judges.rubric import Helpfulness, Rubric
+    from judges.models.providers.embeddings import OpenAICompatibleEmbeddings
+    from judges.models.providers.hhem import HHEM
+    from judges.models.providers.langchain import chat_model
+    from judges.models.providers.minilm import MiniLM
+    from judges.models.providers.openai import OpenAICompatible
+    from judges.models.wrappers.breaker import Breaker
+    from judges.models.wrappers.cache import cached
+    from judges.models.wrappers.cache_store import Cache
+    from judges.models.wrappers.dialect import speaking
+    from judges.models.wrappers.limiter import Limiter, limited
+    from judges.runtime.no_requests import no_model_requests
+    from judges.runtime.prices import Price, known_prices
     from judges.sample import Sample
     from judges.verdict import Unscored, Usage, Verdict
 
 _HOMES = {
     "AskFailed": "errors",
     "BadSample": "errors",
-    "Breaker": "models.breaker",
-    "Cache": "models.store",
+    "Breaker": "models.wrappers.breaker",
+    "Cache": "models.wrappers.cache_store",
     "CannotJudge": "errors",
-    "Cascade": "panel",
+    "Cascade": "compose.cascade",
     "ConfigurationError": "errors",
     "Entry": "entry",
     "Explanation": "entry",
-    "HHEM": "models.hhem",
-    "Helpfulness": "rubric",
-    "JsonValid": "checks",
+    "HHEM": "models.providers.hhem",
+    "Helpfulness": "catalogue.general.rubric",
+    "JsonValid": "catalogue.general.checks",
     "Judge": "judge",
     "JudgeModel": "model",
     "JudgesError": "errors",
-    "Length": "checks",
-    "Limiter": "models.limiter",
+    "Length": "catalogue.general.checks",
+    "Limiter": "models.wrappers.limiter",
     "Message": "messages",
-    "MiniLM": "models.minilm",
+    "MiniLM": "models.providers.minilm",
     "ModelRequestError": "errors",
-    "NumericRange": "checks",
-    "OpenAICompatible": "models.openai",
-    "OpenAICompatibleEmbeddings": "models.embeddings",
-    "Pairwise": "pairwise",
-    "Panel": "panel",
-    "Pattern": "checks",
-    "Preference": "pairwise",
-    "Price": "allowance",
-    "Repeat": "panel",
-    "Rubric": "rubric",
+    "NumericRange": "catalogue.general.checks",
+    "OpenAICompatible": "models.providers.openai",
+    "OpenAICompatibleEmbeddings": "models.providers.embeddings",
+    "Pairwise": "catalogue.general.pairwise",
+    "Panel": "compose.panel",
+    "Pattern": "catalogue.general.checks",
+    "Preference": "catalogue.general.pairwise",
+    "Price": "runtime.prices",
+    "Repeat": "compose.repeat",
+    "Rubric": "catalogue.general.rubric",
     "Sample": "sample",
     "ToolCall": "messages",
     "Unscored": "verdict",
     "Usage": "verdict",
     "Verdict": "verdict",
-    "as_judge": "panel",
-    "cached": "models.cache",
-    "catalogue": "registry",
-    "chat_model": "models.langchain",
-    "known_prices": "prices",
-    "limited": "models.limiter",
-    "load": "registry",
-    "no_model_requests": "guard",
-    "speaking": "models.speaking",
+    "as_judge": "compose.panel",
+    "cached": "models.wrappers.cache",
+    "chat_model": "models.providers.langchain",
+    "known_prices": "runtime.prices",
+    "limited": "models.wrappers.limiter",
+    "load": "catalogue.registry",
+    "no_model_requests": "runtime.no_requests",
+    "speaking": "models.wrappers.dialect",
 }
 """Where each public name lives: loaded when first used, so that a command line answers at once."""
 
@@ -136,6 +136,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "catalogue":  # a package that can be called
+        return import_module(f"{__name__}.catalogue")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

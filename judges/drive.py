@@ -18,16 +18,16 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from judges import allowance
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
 from judges.model import Embedded, repetition
-from judges.models import inquiry, retrying
+from judges.models import retry, structured
 from judges.models.identity import handle_of
-from judges.models.writing import body_of
+from judges.models.render import body_of
 from judges.requests import Apply, Ask, Consult, Deliberates, Deliberation, Embed, Request
+from judges.runtime import budget
+from judges.runtime.blocking import in_thread
+from judges.runtime.sharing import scope, shared_work
 from judges.sample import Sample
-from judges.sharing import scope, shared_work
-from judges.threads import in_thread
 from judges.verdict import Usage, Verdict
 
 _MOST_THREADS = 16
@@ -230,9 +230,9 @@ def _fetched(request: Request) -> _Answer:
     try:
         match request:
             case Ask():
-                return _told(inquiry.put(request))
+                return _told(structured.put(request))
             case Embed(model=model, texts=texts):
-                allowance.take()
+                budget.take()
                 return _embedded(model.embed(texts), model.name)
             case Consult(judge=judge, sample=sample):
                 with _numbered(request):
@@ -247,9 +247,9 @@ async def _afetched(request: Request) -> _Answer:
     try:
         match request:
             case Ask():
-                return _told(await inquiry.aput(request))
+                return _told(await structured.aput(request))
             case Embed(model=model, texts=texts):
-                allowance.take()
+                budget.take()
                 return _embedded(await model.aembed(texts), model.name)
             case Consult(judge=judge, sample=sample):
                 with _numbered(request):
@@ -273,13 +273,13 @@ def _numbered(request: Consult) -> Iterator[None]:
         repetition.reset(token)
 
 
-def _told(reply: inquiry.Reply) -> _Answer:
+def _told(reply: structured.Reply) -> _Answer:
     return _Answer(reply.value, usage=reply.usage, model=reply.model)
 
 
 def _embedded(told: Embedded, name: str) -> _Answer:
     """Take vectors; what they cost counts, but calls are those of models that speak."""
-    usage = allowance.add(told.usage, told.model or name)
+    usage = budget.add(told.usage, told.model or name)
     return _Answer(told.vectors, usage=usage.model_copy(update={"calls": 0}))
 
 
@@ -298,7 +298,7 @@ def _failed(error: Exception, request: Request) -> _Answer:
     if isinstance(error, AskFailed):
         return _Answer(failure=error, usage=error.usage)
     where = getattr(getattr(request, "function", None), "__name__", type(request).__name__)
-    told = f"{retrying.kind_of(error)} from {request.model.name}" if isinstance(request, Embed) else ""
+    told = f"{retry.kind_of(error)} from {request.model.name}" if isinstance(request, Embed) else ""
     failure = AskFailed("judge_failed", told or f"{type(error).__name__} in {where}")
     failure.__cause__ = error
     return _Answer(failure=failure)

@@ -24,7 +24,7 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """A worked case as a model is shown it (see `judges.models.writing.worked`): the data and the wanted reply."""
+    """A worked case as a model is shown it (see `judges.models.render.worked`): the data and the wanted reply."""
 
     body: str
     reply: str

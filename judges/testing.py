@@ -21,13 +21,13 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from judges.coerce import verdict_of
+from judges.compose.coerce import verdict_of
 from judges.errors import ConfigurationError
-from judges.guard import no_model_requests
 from judges.judge import Judge
 from judges.messages import ToolCall
-from judges.models.retrying import pause
+from judges.models.retry import pause
 from judges.requests import Deliberation
+from judges.runtime.no_requests import no_model_requests
 from judges.sample import Sample
 
 __all__ = ["ScriptedEmbeddings", "ScriptedJudge", "ScriptedModel", "no_model_requests", "no_waiting"]

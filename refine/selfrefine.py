@@ -15,9 +15,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, Durability
 
-from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, hidden
+from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
+from graphs.drivers import Ended, arun, run
 from graphs.graph import compiled, loop_of
-from graphs.steps import Ended, arun, run
 from judges import ConfigurationError
 from refine.recording import Record
 
@@ -27,7 +27,7 @@ Question = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
 Where a checkpointer keeps the conversation, None goes on with a turn that died.
 """
 
-_OUTPUT = ["messages", hidden.SUMMARY, hidden.RECORD]
+_OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
 class SelfRefine(Runnable[Question, AIMessage]):
@@ -207,8 +207,8 @@ class SelfRefine(Runnable[Question, AIMessage]):
     def _outcome(self, asked: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(asked, config):
-                told = hidden.told(config)
-                with hidden.inside(told):
+                told = langgraph_private.told(config)
+                with langgraph_private.inside(told):
                     outcome = self._read(self.graph.invoke(asked, told, output_keys=_OUTPUT, **self._durability))
             else:
                 outcome = _summed_up(run(self._loop, asked, config), asked)
@@ -221,8 +221,8 @@ class SelfRefine(Runnable[Question, AIMessage]):
     async def _aoutcome(self, asked: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(asked, config):
-                told = hidden.told(config)
-                with hidden.inside(told):
+                told = langgraph_private.told(config)
+                with langgraph_private.inside(told):
                     state = await self.graph.ainvoke(asked, told, output_keys=_OUTPUT, **self._durability)
                 outcome = self._read(state)
             else:
@@ -235,7 +235,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
 
     def _needs_graph(self, asked: Any, config: RunnableConfig) -> bool:
         """Tell whether there is anything to checkpoint or resume; if not, the steps run without the graph."""
-        return bool(self.graph.checkpointer) or hidden.stored(config) or isinstance(asked, Command)
+        return bool(self.graph.checkpointer) or langgraph_private.stored(config) or isinstance(asked, Command)
 
     def _asked(self, given: Question | None, evidence: Mapping[str, Any] | None) -> Any:
         """Read what was asked as the graph's input; None goes on with a turn that died, where one is kept."""
@@ -256,8 +256,8 @@ class SelfRefine(Runnable[Question, AIMessage]):
 
     def _read(self, state: Mapping[str, Any]) -> Outcome:
         """Make the outcome of the graph's final state."""
-        refinement = Refinement.read(state[hidden.RECORD], self.policy)
-        if state.get(hidden.SUMMARY) is None:
+        refinement = Refinement.read(state[langgraph_private.RECORD], self.policy)
+        if state.get(langgraph_private.SUMMARY) is None:
             return _waiting(refinement, state["messages"])
         *conversation, answer = state["messages"]
         return Outcome.of(refinement, conversation, answer, now=time.time())

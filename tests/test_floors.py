@@ -6,7 +6,7 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -197,9 +197,9 @@ def test_the_arrows_are_those_of_the_architecture(floor: str, allowed: str) -> N
 @pytest.mark.parametrize(
     ("path", "source", "wrong"),
     [
-        ("judges/rubric.py", "import langchain_core.messages", {"langchain_core"}),
-        ("judges/rubric.py", "def f():\n    import langchain_core", set()),
-        ("judges/rubric.py", "if TYPE_CHECKING:\n    import langgraph", set()),
+        ("judges/catalogue/general/rubric.py", "import langchain_core.messages", {"langchain_core"}),
+        ("judges/catalogue/general/rubric.py", "def f():\n    import langchain_core", set()),
+        ("judges/catalogue/general/rubric.py", "if TYPE_CHECKING:\n    import langgraph", set()),
         ("judges/testing.py", "import langchain_core", set()),
         ("judges/testing.py", "import langgraph", {"langgraph"}),
         ("graphs/loop.py", "from langgraph.types import Command\nimport starlette", {"starlette"}),
@@ -209,6 +209,96 @@ def test_the_arrows_are_those_of_the_architecture(floor: str, allowed: str) -> N
 def test_the_reader_knows_the_doors(path: str, source: str, wrong: set[str]) -> None:
     """A framework outside its door is found; inside a function or for types it is no matter."""
     assert wrong_frameworks(path, source) == wrong
+
+
+INNER: tuple[tuple[str, ...], ...] = (
+    ("verdict", "messages", "entry"),
+    ("errors", "model"),
+    ("sample", "runtime"),
+    ("requests",),
+    ("models",),
+    ("drive", "prompting"),
+    ("judge",),
+    ("compose",),
+    ("catalogue", "testing"),
+    ("offline",),
+    ("rag",),
+)
+"""The floors inside `judges`, lowest first. A room imports itself and what stands below, never beside or above."""
+
+
+def dotted_imports(source: str) -> set[tuple[str, str]]:
+    """List what a module imports, as module and name, for types and inside functions included."""
+    imported: set[tuple[str, str]] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            imported |= {(node.module, f"{node.module}.{name.name}") for name in node.names}
+        elif isinstance(node, ast.Import):
+            imported |= {(name.name, name.name) for name in node.names}
+    return imported
+
+
+def wrong_inner_arrows(path: str, source: str) -> set[str]:
+    """Name the rooms of `judges` that the module at `path` imports and may not."""
+    heights = {room: height for height, rooms in enumerate(INNER) for room in rooms}
+    own = path.split("/")[1].removesuffix(".py")
+    rooms = {name.split(".")[1] for _, name in dotted_imports(source) if name.startswith("judges.")} - {own}
+    return {room for room in rooms if heights[room] >= heights[own]}
+
+
+def test_the_rooms_of_judges_import_downwards() -> None:
+    """No room of `judges` imports one above or beside it, not even for types."""
+    rooms = [(path, source) for path, source in modules("judges") if path != "judges/__init__.py"]
+    assert {path: wrong for path, source in rooms if (wrong := wrong_inner_arrows(path, source))} == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "wrong"),
+    [
+        ("judges/models/retry.py", "from judges.drive import run", {"drive"}),
+        ("judges/errors.py", "if TYPE_CHECKING:\n    from judges.sample import Sample", {"sample"}),
+        ("judges/errors.py", "def f():\n    import judges.rag.limits", {"rag"}),
+        ("judges/catalogue/metric.py", "from judges import testing", {"testing"}),
+        ("judges/catalogue/ragas/bleu.py", "from judges.catalogue.metric import Metric", set()),
+        ("judges/offline/rank.py", "from judges import verdict\nfrom judges.errors import JudgesError", set()),
+    ],
+)
+def test_the_reader_finds_an_arrow_between_rooms(path: str, source: str, wrong: set[str]) -> None:
+    """An import of a room above or beside is found in every form."""
+    assert wrong_inner_arrows(path, source) == wrong
+
+
+def circles(sources: Mapping[str, str]) -> set[str]:
+    """Name the modules from which following imports never ends; `sources` has a module's text by its name."""
+    open_ends = {
+        name: {inner if inner in sources else outer for outer, inner in dotted_imports(source)} - {name}
+        for name, source in sources.items()
+    }
+    while ends := [name for name, targets in open_ends.items() if not targets & open_ends.keys()]:
+        for name in ends:
+            del open_ends[name]
+    return set(open_ends)
+
+
+@pytest.mark.parametrize("floor", ["judges", "graphs", "refine"])
+def test_no_module_imports_in_a_circle(floor: str) -> None:
+    """Following imports never leads back to where one started, for types and inside functions included."""
+    assert circles({_module_name(path): source for path, source in modules(floor)}) == set()
+
+
+def test_a_circle_is_found_through_types_and_functions() -> None:
+    """Three modules that lead back to the first are named, and one beside them is not."""
+    sources = {
+        "a.x": "from a import y",
+        "a.y": "if TYPE_CHECKING:\n    from a.z import Z",
+        "a.z": "def f():\n    import a.x",
+        "a.w": "import json",
+    }
+    assert circles(sources) == {"a.x", "a.y", "a.z"}
+
+
+def _module_name(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def in_a_fresh_process(code: str) -> tuple[float, list[str]]:

@@ -12,9 +12,9 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from judges import Helpfulness, OpenAICompatible, Rubric, Verdict
-from judges.models.langchain import LangChainModel
+from judges.catalogue.registry import catalogue
 from judges.models.methods import Method
-from judges.registry import catalogue
+from judges.models.providers.langchain import LangChainModel
 from refine import Outcome, SelfRefine
 from tests.catalogue.cases import asks_a_model, made, sample_for
 from tests.tiny_llama import CONTEXT, serving_llama

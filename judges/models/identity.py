@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from judges.model import JudgeModel
-from judges.models.langchain import LangChainModel, NamedModel
+from judges.models.providers.langchain import LangChainModel, NamedModel
 
 _WITHOUT_EFFECT = {"callbacks", "max_retries", "metadata", "profile", "tags", "verbose"}
 _DEEPEST = 6

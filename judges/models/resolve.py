@@ -6,9 +6,9 @@ from functools import cache
 
 from judges.errors import ConfigurationError
 from judges.model import EmbeddingModel, JudgeModel
-from judges.models.embeddings import LangChainEmbeddings
-from judges.models.langchain import LangChainModel, NamedModel, looks_like_chat_model
-from judges.models.minilm import MiniLM
+from judges.models.providers.embeddings import LangChainEmbeddings
+from judges.models.providers.langchain import LangChainModel, NamedModel, looks_like_chat_model
+from judges.models.providers.minilm import MiniLM
 
 
 def as_model(given: object, *, temperature: float | None = 0.0) -> JudgeModel:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, Entry, catalogue
-from judges.registry import known
+from judges.catalogue.registry import known
 
 _WIDTH = 115
 """Columns where there is no terminal to fit the text to."""

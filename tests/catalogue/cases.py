@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judges import Judge
-from judges.registry import known
+from judges.catalogue.registry import known
 from judges.testing import ScriptedEmbeddings
 from tests.catalogue.filling import BAD, FillingModel
 

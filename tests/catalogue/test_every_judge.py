@@ -11,15 +11,15 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from judges import Judge, Panel, Sample, Verdict, as_judge
-from judges.asking import Asking
-from judges.metric import Metric
-from judges.prompts import LANGUAGES, language_of, prompt
-from judges.registry import catalogue
+from judges.catalogue.metric import Metric
+from judges.catalogue.model_judge import Asking
+from judges.catalogue.registry import catalogue
+from judges.prompting.prompts import LANGUAGES, language_of, prompt
 from refine import SelfRefine
 from tests.catalogue.cases import CASES, asks_a_model, calls_in, made, sample_for, takes
 from tests.catalogue.filling import FillingModel
-from tests.judges.test_adapting import german, translating
 from tests.judges.test_injections import ENCODINGS, FAMILIES, instructions_in
+from tests.judges.test_translation import german, translating
 
 ENTRIES = {entry.name: entry for entry in catalogue()}
 ASKING = [name for name in ENTRIES if asks_a_model(name)]

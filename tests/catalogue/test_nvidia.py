@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from judges import load
-from judges.prompts import LANGUAGES, prompt
+from judges.prompting.prompts import LANGUAGES, prompt
 from judges.testing import ScriptedModel
 from tests.catalogue.scripts import Shown, asked, replying
 

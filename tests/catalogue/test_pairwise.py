@@ -10,9 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 from judges import ConfigurationError, load
-from judges.allowance import Allowance, within
-from judges.pairwise import Pairwise, Preference
-from judges.prompts import prompt
+from judges.catalogue.general.pairwise import Pairwise, Preference
+from judges.prompting.prompts import prompt
+from judges.runtime.budget import Allowance, within
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.catalogue.scripts import Shown, asked, replying

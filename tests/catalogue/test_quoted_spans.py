@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, Verdict, load
-from judges.shapes.quotations import quotations
+from judges.catalogue.parts.quotations import quotations
 
 CONTEXTS = [
     "Machine learning models improve\naccuracy by 15%. It doesn't always help.",

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from judges import Entry, Sample
-from judges.reference_page import PAGE, page
-from judges.registry import catalogue
+from judges.catalogue.reference_page import PAGE, page
+from judges.catalogue.registry import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 every = pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
 
 
 def test_the_page_is_the_one_generated() -> None:
-    """Whoever changes an entry writes the page anew: `python -m judges.reference_page docs/judges.md`."""
+    """Whoever changes an entry writes the page anew, with `python -m judges.catalogue.reference_page`."""
     assert (ROOT / PAGE).read_text(encoding="utf-8") == page()
 
 
@@ -53,7 +53,7 @@ def test_a_row_is_a_row_whatever_the_texts() -> None:
 
 def test_the_command_prints_the_page(tmp_path: Path) -> None:
     """Without a file it prints, with one it writes, and both give the same."""
-    run = [sys.executable, "-m", "judges.reference_page"]
+    run = [sys.executable, "-m", "judges.catalogue.reference_page"]
     printed = subprocess.run(run, cwd=ROOT, capture_output=True, check=True).stdout.decode()
     subprocess.run([*run, str(tmp_path / "docs/page.md")], cwd=ROOT, check=True)
     assert printed == (tmp_path / "docs/page.md").read_text(encoding="utf-8") == page()

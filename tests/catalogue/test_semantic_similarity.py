@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load, no_model_requests
-from judges.shapes.similarity import cosine
+from judges.catalogue.parts.similarity import cosine
 from judges.testing import ScriptedEmbeddings
 
 EIFFEL: dict[str, Any] = {

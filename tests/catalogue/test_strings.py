@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load
-from judges.shapes.text import characters, common_ends, common_subsequence, normalized, tokens, unfenced, words
+from judges.catalogue.parts.text import (
+    characters,
+    common_ends,
+    common_subsequence,
+    normalized,
+    tokens,
+    unfenced,
+    words,
+)
 
 ENGLISH = {
     "response": "The Eiffel Tower is located in India.",

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, Verdict, load
+from judges.catalogue.parts.alignment import Comparison
+from judges.catalogue.parts.calls import same, written
+from judges.catalogue.parts.pairing import common, matching
 from judges.messages import ToolCall
-from judges.shapes.alignment import Comparison
-from judges.shapes.calls import same, written
-from judges.shapes.pairing import common, matching
 from judges.testing import ScriptedJudge
 
 Call = dict[str, Any]

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from judges import Helpfulness, Panel
-from judges.models.inquiry import REPAIRS
-from judges.models.langchain import RETRIES
+from judges.models.providers.langchain import RETRIES
+from judges.models.structured import REPAIRS
 from judges.testing import no_waiting
 from refine import SelfRefine
 from tests.faults.catalogue import CRITIC, FAULTS, WRITER, Fault, good

@@ -15,8 +15,8 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from judges import Helpfulness, Panel
-from judges.models.inquiry import REPAIRS
-from judges.models.langchain import RETRIES
+from judges.models.providers.langchain import RETRIES
+from judges.models.structured import REPAIRS
 from judges.testing import ScriptedModel, no_waiting
 from refine import SelfRefine
 from tests.faults.catalogue import CRITIC, FAULTS, WRITER, good

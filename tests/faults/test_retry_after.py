@@ -8,8 +8,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from judges.models.langchain import RETRIES
-from judges.models.retrying import LONGEST_WAIT_S
+from judges.models.providers.langchain import RETRIES
+from judges.models.retry import LONGEST_WAIT_S
 from judges.testing import no_waiting
 from tests.faults.catalogue import CRITIC, Fault
 from tests.faults.stage import CLIENTS, HOWS, Client, How, Stage, run

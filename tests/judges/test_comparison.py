@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges import BadSample, ConfigurationError, Panel, Repeat, Sample
+from judges.catalogue.general.pairwise import Pairwise
 from judges.offline import Row, evaluate
-from judges.offline.comparison import Comparison, acompare, compare
-from judges.offline.figures import spearman, wilson
-from judges.offline.pairing import paired
-from judges.pairwise import Pairwise
+from judges.offline.compare import Comparison, acompare, compare
+from judges.offline.dataset.pairing import paired
+from judges.offline.statistics.intervals import spearman, wilson
 from judges.testing import ScriptedModel
 from tests.catalogue.scripts import Shown, asked, replying
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from judges import Helpfulness, Rubric, Verdict
-from judges.gate import hold
+from judges.catalogue.general.gate import hold
 from judges.testing import ScriptedModel
 
 QUESTION = "How many legs does a spider have?"

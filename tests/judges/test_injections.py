@@ -13,7 +13,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from judges import Helpfulness, Message, Sample, ToolCall
-from judges.models.speaking import DialectName, speaking
+from judges.models.wrappers.dialect import DialectName, speaking
 from judges.testing import ScriptedModel
 
 GUESS = "0123456789abcdef0123456789abcdef"

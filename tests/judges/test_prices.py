@@ -14,8 +14,8 @@ from genai_prices import calc_price
 from pydantic import BaseModel, ValidationError
 
 from judges import ConfigurationError, Helpfulness, Price, Usage, known_prices
-from judges.allowance import Allowance, add, priced, within
-from judges.prices import KnownPrices, Prices
+from judges.runtime.budget import Allowance, add, within
+from judges.runtime.prices import KnownPrices, Prices, priced
 from judges.testing import ScriptedModel
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -173,7 +173,7 @@ def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_the_list_is_loaded_when_it_is_wanted() -> None:
     """Importing the module loads no list."""
-    code = "import sys, judges.prices; print([name for name in sys.modules if name.startswith('genai')])"
+    code = "import sys, judges.runtime.prices; print([name for name in sys.modules if name.startswith('genai')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import judges
 from judges import ConfigurationError
-from judges.prompts import LANGUAGES, Language, Prompt, language_of, prompt
+from judges.prompting.prompts import LANGUAGES, Language, Prompt, language_of, prompt
 
 PACKS = Path(judges.__file__).parent / "packs"
 FILES = sorted(PACKS.glob("en/*.toml"))

@@ -20,7 +20,7 @@ from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.catalogue.cases import EMBEDDINGS
 from tests.catalogue.filling import FillingModel
 from tests.catalogue.scripts import shown
-from tests.judges.test_adapting import german
+from tests.judges.test_translation import german
 
 DATASET: dict[str, list[Any]] = {
     "user_input": ["Where is the tower?", "When was it built?"],
@@ -339,7 +339,7 @@ async def test_progress_is_told_in_lines_without_rich(
 ) -> None:
     """The extra is not needed."""
     monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("judges.rag.find_spec", lambda name: None)
+    monkeypatch.setattr("judges.rag.evaluator.find_spec", lambda name: None)
     await evaluated("sync", ["faithfulness"], show_progress=True)
     assert capsys.readouterr() == ("", "judged 1 of 2\njudged 2 of 2\n")
 

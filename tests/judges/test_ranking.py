@@ -15,10 +15,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from judges import ConfigurationError
-from judges.offline.comparison import Comparison
-from judges.offline.ranking import Game, Ranking, rank
-from judges.offline.strengths import _binomial, resampled, strengths
-from judges.pairwise import Winner
+from judges.catalogue.general.pairwise import Winner
+from judges.offline.compare import Comparison
+from judges.offline.rank import Game, Ranking, rank
+from judges.offline.statistics.bradley_terry import _binomial, resampled, strengths
 
 OTHER: dict[Winner, Winner] = {"a": "b", "b": "a", "tie": "tie"}
 TRUE = {"one": 1200.0, "two": 1100.0, "three": 1000.0, "four": 900.0, "five": 800.0}

@@ -24,7 +24,7 @@ from judges import (
     Verdict,
     load,
 )
-from judges.registry import Registry, catalogue, known
+from judges.catalogue.registry import Registry, catalogue, known
 from judges.requests import Deliberation
 from judges.testing import ScriptedJudge, ScriptedModel
 
@@ -82,7 +82,7 @@ def test_the_public_names_are_those_listed() -> None:
     """The list is complete, without doubles, and nothing beside it is offered."""
     assert len(judges.__all__) == len(set(judges.__all__))
     assert dir(judges) == sorted(judges.__all__)
-    assert set(judges.__all__) == set(judges._HOMES)
+    assert set(judges.__all__) == {*judges._HOMES, "catalogue"}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -13,10 +13,10 @@ from langchain_core.outputs import ChatResult
 from pydantic import PrivateAttr
 
 from judges import ConfigurationError, Helpfulness, Judge, Panel, Repeat, Sample, Verdict, as_judge
+from judges.catalogue.ragas.faithfulness import Faithfulness
+from judges.catalogue.ragas.semantic_similarity import SemanticSimilarity
 from judges.offline import aevaluate, evaluate
-from judges.sharing import Shared, scope, shared_work
-from judges.sources.ragas.faithfulness import Faithfulness
-from judges.sources.ragas.semantic_similarity import SemanticSimilarity
+from judges.runtime.sharing import Shared, scope, shared_work
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.catalogue.filling import FillingModel
 from tests.catalogue.scripts import Shown, items, replying

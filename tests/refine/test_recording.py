@@ -14,7 +14,7 @@ from graphs import GeneratorFailed, JudgeFailed, NotAccepted, Outcome, Unanswere
 from judges import ConfigurationError, Sample
 from judges.messages import ToolCall
 from judges.offline import evaluate
-from judges.offline.rows import read_rows
+from judges.offline.dataset.reading import read_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.recording import Record

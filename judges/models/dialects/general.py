@@ -7,8 +7,8 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from judges.model import Letter, RawReply
-from judges.models.reading import read
-from judges.models.writing import compose
+from judges.models.parse import read
+from judges.models.render import compose
 from judges.requests import Ask
 
 T = TypeVar("T", bound=BaseModel)

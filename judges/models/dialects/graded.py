@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from judges.model import Letter, RawReply, Speaker
 from judges.models.dialects.levels import criteria_and_rubric, level_at, levels_of, scores_for
 from judges.models.dialects.slots import fenced, filled, judged_and_rest, text_of
-from judges.models.reading import Unreadable
+from judges.models.parse import Unreadable
 from judges.requests import Ask
 
 T = TypeVar("T", bound=BaseModel)

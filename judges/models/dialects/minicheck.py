@@ -13,7 +13,7 @@ from judges.errors import AskFailed
 from judges.model import Letter, RawReply
 from judges.models.dialects.levels import levels_of
 from judges.models.dialects.slots import filled, judged_and_rest, quoted, text_of
-from judges.models.reading import Unreadable
+from judges.models.parse import Unreadable
 from judges.requests import Ask
 
 T = TypeVar("T", bound=BaseModel)

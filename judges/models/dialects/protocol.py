@@ -20,5 +20,5 @@ class Dialect(Protocol):
         ...
 
     def read(self, reply: RawReply, schema: type[T]) -> T:
-        """Read a reply as `schema`; raises `judges.models.reading.Unreadable` if it does not fit."""
+        """Read a reply as `schema`; raises `judges.models.parse.Unreadable` if it does not fit."""
         ...

@@ -13,8 +13,8 @@ from pydantic import BaseModel, JsonValue
 from judges.errors import ConfigurationError
 from judges.model import RawReply
 from judges.models.dialects.levels import levels_of
-from judges.models.reading import Unreadable, read
-from judges.models.writing import body_of, encode
+from judges.models.parse import Unreadable, read
+from judges.models.render import body_of, encode
 
 T = TypeVar("T", bound=BaseModel)
 

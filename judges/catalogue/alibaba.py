@@ -1,0 +1,146 @@
+"""Judges after the evaluators that Spring AI Alibaba had: agreement with contexts, facts or a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Unpack
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.model_judge import ModelSettings
+from judges.catalogue.parts.needed import answer_in, filled_contexts_in, question_in, reference_in
+from judges.catalogue.parts.one_question import OneQuestion, YesOrNo
+from judges.catalogue.spring import agreement
+from judges.entry import Entry
+from judges.prompting.questions import Question, Reply
+from judges.sample import Sample
+from judges.verdict import Verdict, rating_of
+
+
+class Mark(Reply):
+    """A mark with its reasons, closed from 0 to 1."""
+
+    rationale: str = Field(description="text: your reasons, before the score")
+    score: Annotated[float, Field(ge=0, le=1)] = Field(description="number from 0 to 1")
+    feedback: str = Field(description="text: what to change; empty if nothing")
+
+
+class OpenMark(Reply):
+    """A mark with its reasons, taken as it is."""
+
+    rationale: str = Field(description="text: your reasons, before the score")
+    score: float = Field(description="number from 0 to 1")
+    feedback: str = Field(description="text: what to change; empty if nothing")
+
+
+class Marking(OneQuestion):
+    """A judge that asks for a mark from 0 to 1.
+
+    With `variant="compat"` every mark above 0 passes, and one outside 0 to 1 is unscored, `invalid_output`, with
+    the mark as its value.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        question: Question[Any] = Question(prompt=self.pack, reply=Mark, compat=OpenMark)
+        super().__init__(model, question=question, **settings)
+
+    def concluded(self, found: Any) -> Verdict:
+        """Take the mark as the score."""
+        score = found.score
+        if not 0 <= score <= 1:
+            return Verdict.without_score(
+                "invalid_output", f"the score is {score}, outside 0 to 1", value=score, rationale=found.rationale
+            )
+        return Verdict(
+            value=score,
+            score=score,
+            rating=rating_of(score),
+            passed=score > 0 if self.compat else score >= self.threshold,
+            rationale=found.rationale,
+            feedback="" if score == 1 else found.feedback,
+        )
+
+
+class AnswerCorrectnessEvaluator(YesOrNo):
+    """Judge whether an answer agrees with its contexts; no reference answer takes part, in spite of the name.
+
+    With `variant="compat"` the model replies in words, and whatever contains "yes" passes ("not yes" too).
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="alibaba.answer_correctness_evaluator",
+        aliases=("alibaba.answer_correctness", "AnswerCorrectnessEvaluator"),
+        asks="Is the answer to the question in line with the contexts?",
+        needs=("user_input", "response", "retrieved_contexts"),
+        calls="1",
+        scale="yes or no",
+        source="Spring AI Alibaba",
+        differs="A closed yes or no with reasons and feedback; no contexts is unscored.",
+    )
+    pack = "spring_relevancy_evaluator"
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Show the question, the contexts and the answer."""
+        return agreement(sample)
+
+    def is_yes(self, said: str) -> bool:
+        """Take whatever contains the word."""
+        return "YES" in said.upper()
+
+
+class AnswerFaithfulnessEvaluator(Marking):
+    """Mark from 0 to 1 how far an answer keeps to the facts of its contexts; the question is not shown.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="alibaba.answer_faithfulness_evaluator",
+        aliases=("alibaba.answer_faithfulness", "AnswerFaithfulnessEvaluator"),
+        asks="How far does the answer keep to the facts, inventing nothing?",
+        needs=("response", "retrieved_contexts"),
+        calls="1",
+        source="Spring AI Alibaba",
+        differs="The score is held to 0 to 1 and passes at the threshold, not above 0; reasons come before it.",
+    )
+    pack = "alibaba_answer_faithfulness"
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Show the facts and the answer."""
+        answer = answer_in(sample)
+        return {"facts": filled_contexts_in(sample), "answer": answer}
+
+
+class AnswerRelevancyEvaluator(Marking):
+    """Mark from 0 to 1 how far an answer agrees with the reference answer, in spite of its name.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="alibaba.answer_relevancy_evaluator",
+        aliases=("alibaba.answer_relevancy", "AnswerRelevancyEvaluator"),
+        asks="How far does the answer agree with the reference answer?",
+        needs=("user_input", "response", "reference"),
+        calls="1",
+        source="Spring AI Alibaba",
+        differs="The score is held to 0 to 1 and passes at the threshold, not above 0; reasons come before it.",
+    )
+    pack = "alibaba_answer_relevancy"
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Show the question, the reference and the answer."""
+        answer, reference = answer_in(sample), reference_in(sample)
+        return {"question": question_in(sample), "reference": reference, "answer": answer}

@@ -1,0 +1,91 @@
+"""What the judges after Databricks' built-in ones have in common: a question of their own, or one yes or no."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Unpack
+
+from pydantic import JsonValue
+
+from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.parts.items import Supports, one_each
+from judges.catalogue.parts.one_question import Remark
+from judges.catalogue.parts.sentences import sentences
+from judges.catalogue.parts.support import standings
+from judges.errors import CannotJudge
+from judges.prompting.prompts import Language, Prompt
+from judges.prompting.questions import Question
+from judges.requests import Ask, Deliberation, Request
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
+
+OVERALL: Question[Remark] = Question(prompt="databricks_overall", reply=Remark)
+
+NEITHER = "the model said neither yes nor no"
+_YES = {"yes", "y", "true", "1", "pass", "passed", "correct"}
+_NO = {"no", "n", "false", "0", "fail", "failed", "incorrect"}
+
+
+class BuiltIn(Asking):
+    """A judge that asks in detail or, with `variant="compat"`, for one yes or no on the whole, as mlflow does.
+
+    Then the value is `"yes"` or `"no"`; any other word is unscored, `undefined`, mlflow's UNKNOWN.
+
+    Attributes:
+        question: What is asked in detail.
+    """
+
+    question: ClassVar[Question[Any]]
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        chosen: Question[Any] = OVERALL if settings.get("variant") == "compat" else self.question
+        super().__init__(model, questions=(chosen,), **settings)
+
+    def overall(self, sample: Sample, data: Mapping[str, JsonValue]) -> Deliberation:
+        """Ask for one yes or no, with `yield from`, and give the verdict."""
+        found = yield from self.put(OVERALL, sample, data)
+        yes = is_yes(found.verdict)
+        if yes is None:
+            return Verdict.without_score("undefined", NEITHER, rationale=found.rationale)
+        feedback = "" if yes else found.feedback
+        return Verdict.checked(yes, value="yes" if yes else "no", rationale=found.rationale, feedback=feedback)
+
+    def standings(self, sample: Sample, data: Mapping[str, JsonValue], texts: tuple[str, ...]) -> Items:
+        """Ask where each of some numbered texts stands, with `yield from`, and give a verdict on each."""
+        found: Supports = yield from self.put(self.question, sample, data, check=one_each(len(texts)))
+        return tuple(standings(texts, found))
+
+    def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
+        """Put what the judge asks, in the language of the template, into the question for one yes or no."""
+        if question is OVERALL:
+            phrases = self._phrases.get(language, self._phrases["en"]).feedback
+            question = replace(question, fills={"criteria": phrases["question"]})
+        return super()._template(question, language, text)
+
+
+def is_yes(said: str) -> bool | None:
+    """Read a word as mlflow does: yes, no, or None for any other, which is its UNKNOWN."""
+    word = said.strip().strip(".!\"'*").lower()
+    return word in _YES if word in _YES | _NO else None
+
+
+def facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:
+    """Give the facts that are expected: those listed, or else the sentences of the reference.
+
+    Args:
+        sample: The sample. Where it has both, the listed facts count.
+        compat: Whether to take the reference undivided, and to refuse both together, as mlflow does.
+
+    Raises:
+        CannotJudge: `no_reference` without either, `undefined` with both where that is refused.
+    """
+    facts = tuple(one for one in sample.expected_facts or () if one.strip())
+    reference = (sample.reference or "").strip()
+    if not facts and not reference:
+        raise CannotJudge("no_reference", "there are no expected facts, and no reference to take them from")
+    if compat and facts and reference:
+        raise CannotJudge("undefined", "mlflow takes expected facts or an expected response, and not both")
+    return facts or (() if compat else sentences(reference)) or (reference,)

@@ -1,0 +1,50 @@
+"""Correctness: does an answer state every expected fact?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from judges.catalogue.databricks.built_in import BuiltIn, facts_of
+from judges.catalogue.parts.items import Supports, numbered, reasons, share
+from judges.catalogue.parts.needed import answer_in, question_of
+from judges.catalogue.parts.support import named
+from judges.entry import Entry
+from judges.prompting.questions import Question
+from judges.requests import Deliberation
+from judges.sample import Sample
+
+
+class Correctness(BuiltIn):
+    """Judge whether question and answer together bear out every expected fact.
+
+    The facts are `expected_facts` or, without those, the sentences of `reference`. Each is found supported,
+    contradicted or absent in one call; wording does not matter, and what the answer says beyond them does not
+    either. Score = supported / facts; it passes at `threshold`, 1.0 unless given, so when all are supported.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.correctness",
+        aliases=("correctness", "mlflow.correctness", "Correctness", "is_correct"),
+        asks="Does the answer bear out every expected fact?",
+        needs=("response", "expected_facts or reference"),
+        calls="1",
+        source="Databricks built-in judges; mlflow 3 Correctness",
+        differs="One verdict for each fact, contradictions told from omissions; score is the share of facts.",
+    )
+    pack = "databricks_correctness"
+    pass_mark = 1.0
+    question = Question(prompt="databricks_correctness", reply=Supports)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Look for each fact in the exchange."""
+        answer, facts = answer_in(sample), facts_of(sample, compat=self.compat)
+        data = {"facts": numbered(facts, called="fact"), **question_of(sample), "answer": answer}
+        if self.compat:
+            return (yield from self.overall(sample, data))
+        items = yield from self.standings(sample, data, facts)
+        advice = named(self, sample, items, called="texts", absent="absent")
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)

@@ -1,0 +1,143 @@
+"""A judge of your own: a criterion in words, the kind of reply wanted, and the columns that are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Unpack
+
+from pydantic import JsonValue, ValidationError
+
+from judges.catalogue.databricks.columns import checked_columns, column, needed_for, variables_in, with_names
+from judges.catalogue.general.rubric import Example
+from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.parts.one_question import FINEST, finding, labelled, lowest_is, material, worded
+from judges.entry import Entry
+from judges.errors import BadSample, CannotJudge, ConfigurationError
+from judges.models.render import worked
+from judges.prompting.questions import Question, Reply
+from judges.requests import Deliberation, Worked
+from judges.sample import Sample
+
+Answer = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
+"""The kind of reply wanted: `bool`, labels, labels with their scores, or the ends of a range of whole numbers."""
+
+_YES_OR_NO = (bool, "bool")
+
+
+class Custom(Asking):
+    """Judge by a criterion of your own, with the kind of reply you name, in one call.
+
+    A variable in the criterion, `{{ outputs }}` or `$outputs`, names a column the model is shown; what is judged
+    never becomes a part of the instructions. Both variants give the same numbers.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        criteria: What to judge by. The variables are those of mlflow (`inputs`, `outputs`, `expectations`,
+            `conversation`, `trace`), and, in double braces, any field of a sample or key of its `metadata`.
+        answer: `bool` for yes or no; labels, the worst first, which are spaced evenly over 0 to 1; labels mapped
+            to their scores from 0 to 1; or the lowest and the highest of a range of whole numbers, low is bad.
+        examples: Cases with the wanted reply (`rationale`, `verdict`, `feedback`), shown before the question.
+        columns: What is shown, by the names above; None takes the variables of the criterion, and if it has
+            none, all there is.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.custom",
+        aliases=(
+            "custom_judge",
+            "make_judge",
+            "custom_prompt_judge",
+            "mlflow.make_judge",
+            "mlflow.custom_prompt_judge",
+        ),
+        asks="Does the answer meet your criterion?",
+        needs=("response",),
+        calls="1",
+        scale="yes or no, your labels, or your range",
+        source="Databricks custom judges; mlflow 3 make_judge",
+        differs="Reasons come before the verdict; the reply is closed; what is judged is never templated into the "
+        "instructions.",
+    )
+    pack = "databricks_custom"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        criteria: str,
+        answer: Answer = bool,
+        examples: Sequence[Example] = (),
+        columns: Sequence[str] | None = None,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        criteria = worded(criteria, setting="criteria")
+        self._columns = checked_columns(columns, variables_in(criteria))
+        self._scores = _scores(answer)
+        choices = () if answer in _YES_OR_NO else tuple(self._scores)
+        reply = finding(choices)
+        self._question: Question[Any] = Question(
+            prompt=self.pack,
+            reply=reply,
+            fills={"criteria": with_names(criteria)},
+            examples=tuple(self._written(examples, reply)) or None,
+            written=lowest_is(reply, min(self._scores, key=self._scores.__getitem__)),
+        )
+        super().__init__(model, questions=(self._question,), **settings)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The fields of a sample that are shown."""
+        return tuple(map(needed_for, self._columns)) or self.entry.needs
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once."""
+        found = yield from self.put(self._question, sample, self._data(sample))
+        return labelled(self, found, self._scores)
+
+    def _data(self, sample: Sample) -> dict[str, JsonValue]:
+        return {name: column(name, sample) for name in self._columns} or material(sample)
+
+    def _written(self, examples: Iterable[Example], schema: type[Reply]) -> Iterable[Worked]:
+        for fields, reply in examples:
+            try:
+                wanted = schema.model_validate({"feedback": "", **reply}, strict=True)
+                yield worked(self._data(Sample.read(fields)), wanted)
+            except (BadSample, CannotJudge) as error:
+                raise ConfigurationError(f"an example of {self.entry.name!r}: {error}") from error
+            except ValidationError as error:
+                fault = error.errors(include_url=False)[0]
+                place = ".".join(map(str, fault["loc"]))
+                raise ConfigurationError(f"an example's reply, field {place!r}: {fault['msg']}") from error
+
+
+def _scores(answer: Any) -> Mapping[Any, float]:
+    """Give each reply its score.
+
+    Raises:
+        ConfigurationError: If what is given is none of the kinds of reply.
+    """
+    if answer in _YES_OR_NO:
+        return {False: 0.0, True: 1.0}
+    if isinstance(answer, Mapping) and answer:
+        return _weighed(answer)
+    kinds = [type(one) for one in answer] if isinstance(answer, list | tuple) else []
+    if kinds == [int, int] and answer[0] < answer[1] < answer[0] + FINEST:
+        return _spaced(range(answer[0], answer[1] + 1))
+    if set(kinds) == {str} and len(kinds) == len(set(answer)) > 1 and all(answer):
+        return _spaced(answer)
+    raise ConfigurationError(
+        f"answer is bool, labels such as ('bad', 'good'), labels with scores, or the ends of a range of at most "
+        f"{FINEST} whole numbers such as (1, 5), not {answer!r}"
+    )
+
+
+def _weighed(scores: Mapping[Any, Any]) -> Mapping[str, float]:
+    for label, score in scores.items():
+        if not isinstance(label, str) or not label or type(score) not in (int, float) or not 0 <= score <= 1:
+            raise ConfigurationError(f"answer maps labels to scores from 0 to 1, not {label!r} to {score!r}")
+    return {label: float(score) for label, score in scores.items()}
+
+
+def _spaced(choices: Sequence[Any]) -> Mapping[Any, float]:
+    return {one: place / (len(choices) - 1) for place, one in enumerate(choices)}

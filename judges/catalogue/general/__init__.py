@@ -1,0 +1,1 @@
+"""Judges of no particular source: deterministic checks, rubrics, pairwise comparison, the gate."""

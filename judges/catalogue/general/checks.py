@@ -1,0 +1,260 @@
+"""Deterministic checks: judges that ask no model, so cheap that they belong in front of those that do."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from judges.entry import Entry, Explanation
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.requests import Deliberation
+from judges.runtime.validation import whole
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+_NUMBER = re.compile(
+    r"(?<![\dA-Za-z\u00c0-\u04ff_.])[-+\u2212]?"  # not inside a word; scripts without blanks may touch a number
+    r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+    r"(?:[eE][-+\u2212]?\d+)?"
+)
+
+
+class Check(Judge):
+    """A judge whose algorithm is one plain method, `check`."""
+
+    @abstractmethod
+    def check(self, answer: str) -> list[str]:
+        """List the answer's faults as instructions to mend them; none means it passes."""
+
+    entry: ClassVar[Entry]
+
+    def explain(self) -> Explanation:
+        """Tell what it checks; nothing is spent."""
+        asks = self.entry.asks if hasattr(self, "entry") else ""
+        return Explanation(judge=self.name, asks=asks, needs=("response",), scale="yes or no")
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Check the answer; asks for nothing."""
+        yield from ()
+        if sample.answer is None:
+            return Verdict.without_score("no_response", "there is no answer to judge")
+        faults = self.check(sample.answer)
+        told = " ".join(faults)
+        return Verdict.checked(not faults, rationale=told or "Every rule is kept.", feedback=told)
+
+
+class Length(Check):
+    """Check the length of an answer.
+
+    Args:
+        at_least: Fewest units allowed.
+        at_most: Most units allowed, or None for any number.
+        unit: `"characters"` or `"words"` (runs of text between blanks).
+        name: What the check is called.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="length",
+        asks="Is the answer of the right length?",
+        needs=("response",),
+        scale="yes or no",
+    )
+
+    def __init__(
+        self,
+        *,
+        at_least: int = 0,
+        at_most: int | None = None,
+        unit: Literal["characters", "words"] = "characters",
+        name: str = "length",
+    ) -> None:
+        whole(at_least, setting="at_least", least=0)
+        if at_most is not None and whole(at_most, setting="at_most", least=0) < at_least:
+            raise ConfigurationError(f"length runs from at_least to at_most, not from {at_least!r} to {at_most!r}")
+        if unit not in ("characters", "words"):
+            raise ConfigurationError(f"unit is 'characters' or 'words', not {unit!r}")
+        self.name = name
+        self._at_least, self._at_most, self._unit = at_least, at_most, unit
+
+    def check(self, answer: str) -> list[str]:
+        """Compare the length with both bounds."""
+        length = len(answer) if self._unit == "characters" else len(answer.split())
+        if length < self._at_least:
+            return [f"Write at least {self._at_least} {self._unit}; there are {length}."]
+        if self._at_most is not None and length > self._at_most:
+            return [f"Write at most {self._at_most} {self._unit}; there are {length}."]
+        return []
+
+
+class Pattern(Check):
+    """Check that required patterns occur in an answer and forbidden ones do not.
+
+    Args:
+        required: Regular expressions of which each must be found.
+        forbidden: Regular expressions of which none may be found.
+        ignore_case: Whether upper and lower case are the same.
+        name: What the check is called.
+
+    Raises:
+        ConfigurationError: If there is no pattern, or one is not a regular expression.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="pattern",
+        asks="Does the answer contain what it must, and nothing it must not?",
+        needs=("response",),
+        scale="yes or no",
+    )
+
+    def __init__(
+        self,
+        *,
+        required: str | Sequence[str] = (),
+        forbidden: str | Sequence[str] = (),
+        ignore_case: bool = False,
+        name: str = "pattern",
+    ) -> None:
+        self.name = name
+        flags = re.IGNORECASE if ignore_case else 0
+        self._required = _compiled(required, flags)
+        self._forbidden = _compiled(forbidden, flags)
+        if not self._required and not self._forbidden:
+            raise ConfigurationError("give at least one pattern, in required=... or forbidden=...")
+
+    def check(self, answer: str) -> list[str]:
+        """Search for each pattern."""
+        missing = [f"Include what matches {one.pattern!r}." for one in self._required if not one.search(answer)]
+        surplus = [f"Remove what matches {one.pattern!r}." for one in self._forbidden if one.search(answer)]
+        return missing + surplus
+
+
+class JsonValid(Check):
+    """Check that an answer is one JSON value, and that it fits a schema.
+
+    Args:
+        schema: JSON schema (draft 2020-12 unless it names another); None asks for any JSON value. Needs the
+            extra `jsonschema`.
+        name: What the check is called.
+
+    Raises:
+        ConfigurationError: If the schema is no valid one, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="json",
+        asks="Is the answer one JSON value that fits a schema?",
+        needs=("response",),
+        extra="jsonschema",
+        scale="yes or no",
+    )
+
+    def __init__(self, schema: Mapping[str, Any] | None = None, *, name: str = "json") -> None:
+        self.name = name
+        self._validator = None if schema is None else _validator_of(schema)
+
+    def check(self, answer: str) -> list[str]:
+        """Parse the answer and validate it."""
+        try:
+            value = json.loads(answer, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return ["Reply with one valid JSON value and nothing around it."]
+        if self._validator is None:
+            return []
+        faults = sorted(self._validator.iter_errors(value), key=lambda fault: list(map(str, fault.path)))
+        return [f"At {fault.json_path}: {fault.message}." for fault in faults[:_MOST_FAULTS]]
+
+
+class NumericRange(Check):
+    """Check that the numbers in an answer lie in a range.
+
+    Numbers are read with a decimal point and, if any, commas between thousands.
+
+    Args:
+        at_least: Smallest number allowed, or None.
+        at_most: Largest number allowed, or None.
+        which: `"all"` numbers of the answer, or just the `"first"` or `"last"`.
+        name: What the check is called.
+
+    Raises:
+        ConfigurationError: If there is no bound, or the bounds are the wrong way round.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="numeric_range",
+        asks="Do the numbers in the answer lie in a range?",
+        needs=("response",),
+        scale="yes or no",
+    )
+
+    def __init__(
+        self,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        which: Literal["all", "first", "last"] = "all",
+        name: str = "numeric_range",
+    ) -> None:
+        if at_least is None and at_most is None:
+            raise ConfigurationError("give at_least=..., at_most=... or both")
+        if at_least is not None and at_most is not None and at_most < at_least:
+            raise ConfigurationError(f"at_most={at_most!r} lies below at_least={at_least!r}")
+        if which not in ("all", "first", "last"):
+            raise ConfigurationError(f"which is 'all', 'first' or 'last', not {which!r}")
+        self.name = name
+        self._at_least, self._at_most, self._which = at_least, at_most, which
+
+    def check(self, answer: str) -> list[str]:
+        """Find the numbers and compare each; an answer without a number fails."""
+        numbers = _NUMBER.findall(answer)
+        if not numbers:
+            return [f"Give a number {self._range}."]
+        looked_at = {"all": numbers, "first": numbers[:1], "last": numbers[-1:]}[self._which]
+        return [f"Check {one}: a number {self._range} is expected." for one in looked_at if not self._holds(one)]
+
+    def _holds(self, text: str) -> bool:
+        number = float(text.replace(",", "").replace("\u2212", "-"))
+        above = self._at_least is None or number >= self._at_least
+        return above and (self._at_most is None or number <= self._at_most)
+
+    @property
+    def _range(self) -> str:
+        if self._at_most is None:
+            return f"of at least {self._at_least}"
+        if self._at_least is None:
+            return f"of at most {self._at_most}"
+        return f"from {self._at_least} to {self._at_most}"
+
+
+_MOST_FAULTS = 5
+
+
+def _compiled(given: str | Sequence[str], flags: int) -> tuple[re.Pattern[str], ...]:
+    texts = (given,) if isinstance(given, str) else tuple(given)
+    try:
+        return tuple(re.compile(text, flags) for text in texts)
+    except (re.error, TypeError) as error:
+        raise ConfigurationError(f"not a regular expression among {texts!r}: {error}") from error
+
+
+def _validator_of(schema: Mapping[str, Any]) -> Any:
+    try:
+        from jsonschema import SchemaError  # noqa: PLC0415 - an extra, opened on demand
+        from jsonschema.validators import validator_for  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigurationError("a JSON schema check needs the extra: selfrefine[jsonschema]") from error
+    if not isinstance(schema, Mapping):
+        raise ConfigurationError(f"a JSON schema is a mapping, not {schema!r}")
+    kind = validator_for(schema)
+    try:
+        kind.check_schema(dict(schema))
+    except SchemaError as error:
+        raise ConfigurationError(f"not a JSON schema: {error.message}") from error
+    return kind(dict(schema))
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

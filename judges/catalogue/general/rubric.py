@@ -1,0 +1,261 @@
+"""Judges that rate an answer on described levels: `Rubric`, and `Helpfulness`, the rubric for any chat answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, create_model
+
+from judges.catalogue.general.gate import explained, hold
+from judges.catalogue.model_judge import Asking
+from judges.catalogue.parts.shown import evidence
+from judges.entry import Entry
+from judges.errors import BadSample, ConfigurationError
+from judges.models.render import worked
+from judges.prompting.prompts import Language, Prompt, prompt
+from judges.prompting.questions import Question
+from judges.requests import Deliberation, Worked
+from judges.sample import Sample
+from judges.verdict import Verdict, only_an_integer
+
+Example = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
+"""A worked case: the fields of a sample, and the reply wanted for it (`rationale`, `rating`, `feedback`)."""
+
+
+class Rubric(Asking):
+    """Rate an answer by your own criterion, on levels you describe.
+
+    The judge sees the whole conversation, tool calls and tool results, retrieved contexts, and the reference
+    where the sample has one. It gives its reasons before its rating (as in G-Eval, arXiv 2303.16634).
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        criteria: What to judge by.
+        levels: Description of each level, keyed by whole numbers or, as in JSON, by their digits; the lowest is
+            the worst. With the levels 1 to 4 the rating is native; other levels are mapped onto a score from 0
+            to 1 by their value.
+        name: What the judge is called.
+        instructions: Your own instructions instead of the packaged ones; `$criteria` and `$levels` in them are
+            replaced.
+        language: Language of the packaged prompt; None takes the one of the question.
+        examples: Cases with the wanted reply, shown before the question, instead of the packaged ones.
+        success_rating: Level from which the verdict passes; None takes 3 of 1 to 4, and otherwise the first
+            level that is at least two thirds of the way up.
+        temperature: Asked of a model that leaves it open; None asks for nothing.
+        prompts: Folder of prompts that override the packaged ones, laid out like the package's
+            (`zh/rubric.toml`); it is read once, here.
+        gate: Whether an answer that is none (nothing but symbols, opening words or the question; see
+            `judges.catalogue.general.gate.hold`) gets the lowest level without asking the model.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range; the message says which.
+    """
+
+    entry = Entry(
+        name="rubric",
+        asks="Which of the levels you describe does the answer reach, by your criterion?",
+        needs=("user_input", "response"),
+        calls="1",
+        scale="your levels",
+        source="G-Eval (arXiv 2303.16634)",
+    )
+    _prompt_name: ClassVar[str] = "rubric"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        criteria: str,
+        levels: Mapping[int, str],
+        name: str = "rubric",
+        instructions: str | None = None,
+        language: Language | None = None,
+        examples: Sequence[Example] | None = None,
+        success_rating: int | None = None,
+        temperature: float | None = 0.0,
+        prompts: str | Path | None = None,
+        gate: bool = True,
+    ) -> None:
+        self.name = name
+        own = _checked_levels(levels)
+        self._scale = tuple(sorted(own))
+        self._success = _checked_success(success_rating, self._scale)
+        self._gate = gate
+
+        def fills(text: Prompt, _: Language) -> dict[str, str]:
+            listed = {**own, **text.levels}
+            return {"criteria": criteria, "levels": "\n".join(f"{one}: {listed[one]}" for one in sorted(listed))}
+
+        self._question: Question[Any] = Question(
+            prompt=self._prompt_name,
+            reply=_reply_schema(self._scale),
+            task=instructions,
+            fills=fills,
+            examples=None if examples is None else self._written(examples),
+            written=(_Worked, partial(_on_scale, self._scale)),
+        )
+        super().__init__(
+            model,
+            questions=(self._question,),
+            temperature=temperature,
+            name=name,
+            language=language,
+            prompts=prompts,
+        )
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once for rationale, rating and feedback, unless the gate holds the answer."""
+        if not (sample.answer or "").strip():
+            return Verdict.without_score("no_response", "there is no answer to judge")
+        held = self._gate and hold(sample.answer or "", question=sample.question, reference=sample.reference)
+        if held:
+            rationale, feedback = explained(held, self.spoken(sample))
+            return self._verdict(self._scale[0], rationale=rationale, feedback=feedback, detail=f"gate: {held}")
+        reply = yield from self.put(self._question, sample, evidence(sample))
+        return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
+
+    def _written(self, examples: Iterable[Example]) -> tuple[Worked, ...]:
+        try:
+            return tuple(
+                worked(evidence(Sample.read(sample)), _reply_schema(self._scale).model_validate(reply))
+                for sample, reply in examples
+            )
+        except BadSample as error:
+            raise ConfigurationError(f"example of {self.name!r}: {error}") from error
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            place = ".".join(map(str, fault["loc"]))
+            raise ConfigurationError(
+                f"example of {self.name!r}, reply, field {place!r}: {fault['msg']}"
+            ) from error
+
+    def _verdict(self, level: int, **told: str) -> Verdict:
+        if self._scale == (1, 2, 3, 4):
+            return Verdict.rated(level, success_rating=self._success, **told)
+        lowest, highest = self._scale[0], self._scale[-1]
+        place = (level - lowest) / (highest - lowest)
+        mark = (self._success - lowest) / (highest - lowest)
+        return Verdict.scored(place, threshold=mark, value=level, **told)
+
+
+class Helpfulness(Rubric):
+    """Rate from 1 to 4 how helpful an answer is to the person who asked.
+
+    The four levels are those of Spring AI's self-refine advisor: 1 useless, 2 mostly unhelpful, 3 mostly
+    helpful, 4 excellent. Corrected against it: reasons come before the rating, ratings outside the scale are
+    refused, tool results count as evidence, and the prompt offers the judge no reward.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        name: What the judge is called.
+        instructions: Your own instructions instead of the packaged ones; `$levels` in them is replaced.
+        language: Language of the prompt; None takes the one of the question.
+        examples: Cases with the wanted reply, shown before the question, instead of the packaged one.
+        success_rating: Rating from which the verdict passes, 1 to 4.
+        temperature: Asked of a model that leaves it open; None asks for nothing.
+        prompts: Folder of prompts that override the packaged ones.
+        gate: Whether an answer that is none is rated 1 without asking the model; see
+            `judges.catalogue.general.gate.hold`.
+
+    Raises:
+        ConfigurationError: If there is no model, or a setting is out of its range.
+    """
+
+    entry = Entry(
+        name="helpfulness",
+        asks="How helpful is the answer to the person who asked?",
+        needs=("user_input", "response"),
+        calls="1",
+        scale="1 to 4",
+        aliases=("spring.self_refine_evaluation_advisor", "spring.self_refine", "SelfRefineEvaluationAdvisor"),
+        source="Spring AI",
+        differs="Reasons before the rating; ratings off the scale are refused; tool results are evidence; no "
+        "reward is promised to the judge.",
+    )
+    _prompt_name = "helpfulness"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        name: str = "helpfulness",
+        instructions: str | None = None,
+        language: Language | None = None,
+        examples: Sequence[Example] | None = None,
+        success_rating: int = 3,
+        temperature: float | None = 0.0,
+        prompts: str | Path | None = None,
+        gate: bool = True,
+    ) -> None:
+        super().__init__(
+            model,
+            criteria="helpfulness",
+            levels=prompt("helpfulness", "en").levels,
+            name=name,
+            instructions=instructions,
+            language=language,
+            examples=examples,
+            success_rating=success_rating,
+            temperature=temperature,
+            prompts=prompts,
+            gate=gate,
+        )
+
+
+def _checked_levels(levels: object) -> dict[int, str]:
+    """Check the levels; JSON knows no keys but text, so digits are read as the number they spell."""
+    given = levels if isinstance(levels, Mapping) else {}
+    read = {_whole(level): text for level, text in given.items()}
+    if len(read) < 2 or None in read or len(read) < len(given):  # noqa: PLR2004 - a scale has two ends
+        raise ConfigurationError(
+            f"levels maps at least two whole numbers to their descriptions, for instance "
+            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {levels!r}"
+        )
+    return {level: text for level, text in read.items() if level is not None}
+
+
+def _whole(level: object) -> int | None:
+    if isinstance(level, str) and re.fullmatch(r"-?\d+", level):
+        return int(level)
+    return level if type(level) is int else None
+
+
+def _checked_success(given: int | None, scale: tuple[int, ...]) -> int:
+    if given is None:
+        two_thirds = scale[0] + (scale[-1] - scale[0]) * 2 / 3
+        return next(level for level in scale if level >= two_thirds)
+    if type(given) is not int or given not in scale:
+        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {given!r}")
+    return given
+
+
+class _Worked(BaseModel):
+    """The reply of an example in a pack, whose rating may be the lowest of whatever scale."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rationale: str
+    rating: int | Literal["lowest"]
+    feedback: str
+
+
+def _on_scale(scale: tuple[int, ...], reply: _Worked) -> BaseModel:
+    rating = scale[0] if reply.rating == "lowest" else reply.rating
+    return _reply_schema(scale).model_validate({**reply.model_dump(), "rating": rating})
+
+
+@lru_cache(maxsize=256)
+def _reply_schema(scale: tuple[int, ...]) -> type[BaseModel]:
+    rating = Annotated[Literal[scale], BeforeValidator(only_an_integer)]  # type: ignore[valid-type]
+    return create_model(
+        "Assessment",
+        __config__=ConfigDict(extra="forbid"),
+        __doc__="Assessment of an answer.",
+        rationale=(str, Field(description="text: your reasons, before you rate")),
+        rating=(rating, Field(description=f"whole number: one of {', '.join(map(str, scale))}")),
+        feedback=(str, Field(description="text: what to change; empty if nothing")),
+    )

@@ -1,0 +1,162 @@
+"""Judges after NVIDIA's metrics in ragas: two graders with tasks of their own, and the mean of their ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, JsonValue
+
+from judges.catalogue.parts.needed import answer_in, filled_contexts_in, question_in, reference_in
+from judges.catalogue.parts.retrieval import for_retriever
+from judges.catalogue.parts.two_graders import TwoGraders
+from judges.entry import Entry
+from judges.prompting.questions import Reply
+from judges.sample import Sample
+from judges.verdict import Verdict, only_an_integer
+
+_RATIONALE = "text: your reasons, before the rating"
+_FEEDBACK = "text: what to change; empty if nothing"
+
+
+class Agreement(Reply):
+    """How far two answers agree."""
+
+    rationale: str = Field(description=_RATIONALE)
+    rating: Annotated[Literal[0, 2, 4], BeforeValidator(only_an_integer)] = Field(
+        description="whole number: one of 0, 2, 4"
+    )
+    feedback: str = Field(description=_FEEDBACK)
+
+
+class Extent(Reply):
+    """How far something holds: not at all, in part, or fully."""
+
+    rationale: str = Field(description=_RATIONALE)
+    rating: Annotated[Literal[0, 1, 2], BeforeValidator(only_an_integer)] = Field(
+        description="whole number: one of 0, 1, 2"
+    )
+    feedback: str = Field(description=_FEEDBACK)
+
+
+class AnswerAccuracy(TwoGraders):
+    """Judge how far the answer agrees with the reference: two graders rate 0, 2 or 4.
+
+    Score = mean of rating / 4. Both graders see the answer as the answer and the reference as the reference; the
+    order alone is swapped for the second one.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="nvidia.answer_accuracy",
+        aliases=("answer_accuracy", "nv_accuracy", "AnswerAccuracy", "ragas.answer_accuracy",
+                 "ragas.nv_accuracy", "nvidia.nv_accuracy"),
+        asks="How far does the answer agree with the reference?",
+        needs=("user_input", "response", "reference"),
+        calls="2",
+        source="ragas 0.4, NVIDIA metrics",
+        differs="The rating is closed, not searched in text; both graders have the right labels; one failed "
+        "grader leaves the other's rating; extremes are flagged; what is missing is unscored.",
+    )  # fmt: skip
+    pack = "answer_accuracy"
+    reply = Agreement
+    highest = 4
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Show the question, the answer and the reference."""
+        answer, reference = answer_in(sample), reference_in(sample)
+        return {"question": question_in(sample), "answer": answer, "reference": reference}
+
+
+class ContextRelevance(TwoGraders):
+    """Judge how far the retrieved contexts, taken together, help to answer the question: two graders rate 0 to 2.
+
+    Score = mean of rating / 2. With `variant="compat"` the score is 0 without a call where there is no question
+    or no context, and where the joined contexts stand word for word in the question, as in ragas.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="nvidia.context_relevance",
+        aliases=("context_relevance", "nv_context_relevance", "ContextRelevance", "ragas.context_relevance",
+                 "ragas.nv_context_relevance", "nvidia.nv_context_relevance"),
+        asks="How far do the retrieved contexts help to answer the question?",
+        needs=("user_input", "retrieved_contexts"),
+        calls="2",
+        subject="retriever",
+        source="ragas 0.4, NVIDIA metrics",
+        differs="No context is 0 because its words stand in the question; no question or contexts is unscored; "
+        "the rating is closed, not searched in text.",
+    )  # fmt: skip
+    pack = "context_relevance"
+    reply = Extent
+    highest = 2
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Show the question and the contexts."""
+        question = question_in(sample)
+        return {"question": question, "contexts": filled_contexts_in(sample)}
+
+    def advice(self, sample: Sample, told: str) -> str:
+        """Address the retriever."""
+        return for_retriever(self, sample, told)
+
+    def shortcut(self, sample: Sample) -> Verdict | None:
+        """Give 0 where there is nothing to look at, or nothing but what the question says."""
+        question, document = sample.question.strip(), _joined(sample)
+        if question and document and document not in question:
+            return None
+        advice = self.advice(sample, self.say("nothing", sample))
+        told = "there is nothing to look at, or nothing that the question does not say"
+        return self.verdict(0.0, rationale=told, feedback=advice)
+
+
+class ResponseGroundedness(TwoGraders):
+    """Judge how far the retrieved contexts bear out the answer: two graders rate 0 to 2.
+
+    Score = mean of rating / 2. With `variant="compat"` the score is 1 without a call where the answer stands word
+    for word in the joined contexts, and 0 where there is no answer or no context, as in ragas.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="nvidia.response_groundedness",
+        aliases=("response_groundedness", "nv_response_groundedness", "ResponseGroundedness",
+                 "ragas.response_groundedness", "ragas.nv_response_groundedness",
+                 "nvidia.nv_response_groundedness"),
+        asks="How far do the retrieved contexts bear out the answer?",
+        needs=("response", "retrieved_contexts"),
+        calls="2",
+        source="ragas 0.4, NVIDIA metrics",
+        differs="A quoted answer is rated like any other; no answer or contexts is unscored; the rating is "
+        "closed, not searched in text.",
+    )  # fmt: skip
+    pack = "response_groundedness"
+    reply = Extent
+    highest = 2
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Show the contexts and the answer."""
+        answer = answer_in(sample)
+        return {"contexts": filled_contexts_in(sample), "answer": answer}
+
+    def shortcut(self, sample: Sample) -> Verdict | None:
+        """Give 0 where there is nothing to look at, and 1 where the answer is a quotation."""
+        answer, document = (sample.answer or "").strip(), _joined(sample)
+        if not answer or not document:
+            told = self.say("nothing", sample)
+            return self.verdict(0.0, rationale="there is nothing to look at", feedback=told)
+        return self.verdict(1.0, rationale="the contexts contain the answer") if answer in document else None
+
+
+def _joined(sample: Sample) -> str:
+    return "\n".join(sample.retrieved_contexts or ()).strip()

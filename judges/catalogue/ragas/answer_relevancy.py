@@ -1,0 +1,214 @@
+"""Answer relevancy: whether an answer answers the question that was asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from typing import Any, ClassVar, Literal, Unpack
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.parts.items import bullets, one_each, reasons
+from judges.catalogue.parts.needed import answer_in, question_in
+from judges.catalogue.parts.similarity import cosine, embed
+from judges.entry import Entry
+from judges.errors import AskFailed, ConfigurationError
+from judges.model import EmbeddingModel
+from judges.models.resolve import as_embeddings
+from judges.prompting.questions import Question, Reply
+from judges.requests import Deliberation
+from judges.runtime.validation import one_of, whole
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+_LEVELS = {"none": 0.0, "partial": 0.5, "full": 1.0}
+
+
+class AskedBack(Reply):
+    """A question that the answer would answer."""
+
+    number: int = Field(description="whole number of the question, from 1 on")
+    question: str = Field(description="text: the question")
+    reason: str = Field(description="text: what the answer says to this question, before the verdict")
+    noncommittal: bool = Field(description="true if the answer evades this question, else false")
+
+
+class AskedBacks(Reply):
+    """Questions that the answer would answer."""
+
+    items: list[AskedBack] = Field(description="list of objects, as many as wanted, in order")
+
+
+class OneAskedBack(Reply):
+    """A question that the answer would answer, as the reference takes it."""
+
+    question: str = Field(description="text: the question")
+    noncommittal: int = Field(description="1 if the answer is noncommittal, else 0")
+
+
+class Part(Reply):
+    """How far the answer addresses one part of the question."""
+
+    part: str = Field(description="text: what is asked, in a few words")
+    reason: str = Field(description="text: what the answer says to it, before the verdict")
+    addressed: Literal["none", "partial", "full"] = Field(description="one of none, partial, full")
+
+
+class Parts(Reply):
+    """How far the answer addresses each part of the question."""
+
+    parts: list[Part] = Field(description="list of objects, one for each part of the question, at least one")
+
+
+ASKED_BACK: Question[AskedBacks] = Question(prompt="reverse_questions", reply=AskedBacks)
+ONE_ASKED_BACK: Question[OneAskedBack] = Question(prompt="reverse_question", reply=OneAskedBack)
+ADDRESSED: Question[Parts] = Question(prompt="addressed", reply=Parts)
+
+
+Method = Literal["embeddings", "judge"]
+
+
+class AnswerRelevancy(Asking):
+    """Judge whether the answer answers the question that was asked; not whether it is right.
+
+    With `method="judge"`, the default where no embeddings are given, a model names the parts of the question and
+    how far each is addressed, in one call: value full (score 1) if all are in full, none (0) if not one is at all,
+    else partial (0.5).
+
+    With `method="embeddings"` a model writes `strictness` different questions that the answer would answer, in one
+    call, and says of each whether the answer evades it: value = mean over k of cos(E(question), E(question_k)),
+    -1 to 1, or 0 if the answer evades most; score = max(0, value). Empty questions are left out; if all are,
+    the verdict is unscored, `undefined`.
+
+    With `variant="compat"` there are `strictness` calls that ask for one question each, and the value is 0 only if
+    the answer is noncommittal in all.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        embeddings: A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`.
+        method: `"embeddings"` or `"judge"`; None takes embeddings where they are given.
+        strictness: How many questions, from 1 on.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.answer_relevancy",
+        aliases=("answer_relevancy", "ResponseRelevancy", "AnswerRelevancy", "ragas.response_relevancy"),
+        asks="Does the answer answer the question that was asked?",
+        needs=("user_input", "response"),
+        calls="1; compat k",
+        scale="none, partial, full; with embeddings -1 to 1",
+        source="ragas 0.4; arXiv 2309.15217",
+        differs="Without embeddings a model says which parts of the question are addressed. With them, different "
+        "questions come from one call, not near-copies from several, and most flags decide, not all.",
+    )
+    pack = "answer_relevancy"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        embeddings: object = None,
+        method: Method | None = None,
+        strictness: int = 3,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        whole(strictness, setting="strictness")
+        compat = settings.get("variant") == "compat"
+        self._strictness = strictness
+        self._embeddings = _chosen(embeddings, method, compat=compat)
+        reverse: Question[Any] = ONE_ASKED_BACK if compat else ASKED_BACK
+        super().__init__(model, questions=(ADDRESSED if self._embeddings is None else reverse,), **settings)
+
+    @property
+    def calls(self) -> str:
+        """Model calls for one sample, set up as it is, as a formula."""
+        return str(self._strictness) if self.compat else "1"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Look at the parts of the question, or at the questions that the answer would answer."""
+        answer_in(sample)
+        question_in(sample)
+        if self._embeddings is None:
+            return (yield from self._by_parts(sample))
+        return (yield from self._by_questions(sample, self._embeddings))
+
+    def _by_parts(self, sample: Sample) -> Deliberation:
+        data = {"question": question_in(sample), "answer": answer_in(sample)}
+        found = yield from self.put(ADDRESSED, sample, data, check=_some_part)
+        level = _level([one.addressed for one in found.parts])
+        items = [self._part(one) for one in found.parts]
+        left = [one.subject for one in items if one.value != "full"]
+        feedback = self.say("unaddressed", sample, parts=bullets(left)) if left else ""
+        told = "\n".join(f"{one.subject}: {one.rationale}" for one in items)
+        return self.verdict(_LEVELS[level], value=level, rationale=told, feedback=feedback, items=tuple(items))
+
+    def _by_questions(self, sample: Sample, embeddings: EmbeddingModel) -> Deliberation:
+        asked, failed = yield from (self._apart(sample) if self.compat else self._at_once(sample))
+        compared = [one for one in asked if self.compat or one.question.strip()]
+        if not any(one.question.strip() for one in compared):
+            return Verdict.without_score("undefined", "the model found no question that the answer would answer")
+        own, *others = yield from embed(embeddings, (sample.question, *(one.question for one in compared)))
+        cosines = [cosine(own, one) for one in others]
+        items = tuple(self._item(one, near) for one, near in zip(compared, cosines, strict=True))
+        evasive = self._evasive(asked)
+        value = 0.0 if evasive else math.fsum(cosines) / len(cosines)
+        verdict = self.verdict(max(0.0, value), value=value, rationale=reasons(items), items=(*items, *failed))
+        if verdict.passed and not evasive:
+            return verdict
+        phrase = "evasive" if evasive else "astray"
+        told = self.say(phrase, sample, questions=bullets(one.question for one in compared))
+        return verdict.model_copy(update={"feedback": told})
+
+    def _at_once(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
+        data: dict[str, JsonValue] = {"answer": answer_in(sample), "count": self._strictness}
+        found = yield from self.put(ASKED_BACK, sample, data, check=one_each(self._strictness))
+        return found.items, []
+
+    def _apart(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
+        """Ask several times for one question; some may fail, but not all."""
+        ask = self.asking(ONE_ASKED_BACK, sample, {"answer": answer_in(sample)})
+        replies = yield from self.put_all([ask] * self._strictness)
+        failed = [one for one in replies if isinstance(one, AskFailed)]
+        told = [one for one in replies if isinstance(one, OneAskedBack)]
+        if not told:
+            raise failed[0]
+        asked = [
+            AskedBack(number=number, question=one.question, reason="", noncommittal=bool(one.noncommittal))
+            for number, one in enumerate(told, 1)
+        ]
+        return asked, [Verdict.without_score(one.reason, one.detail, raw=one.raw) for one in failed]
+
+    def _part(self, one: Part) -> Verdict:
+        return self.verdict(_LEVELS[one.addressed], value=one.addressed, subject=one.part, rationale=one.reason)
+
+    def _item(self, one: AskedBack, near: float) -> Verdict:
+        told = "the answer evades this question" if one.noncommittal else ""
+        return self.verdict(max(0.0, near), value=near, subject=one.question, rationale=one.reason, detail=told)
+
+    def _evasive(self, asked: Sequence[AskedBack]) -> bool:
+        flags = [one.noncommittal for one in asked]
+        return all(flags) if self.compat else 2 * sum(flags) > len(flags)
+
+
+def _chosen(embeddings: object, method: str | None, *, compat: bool) -> EmbeddingModel | None:
+    """Give what embeds, or None where a model is to judge alone."""
+    if method is not None:
+        one_of(Method, method, setting="method")
+    if compat and method == "judge":
+        raise ConfigurationError("method='judge' is our own; with variant='compat' give embeddings=...")
+    if embeddings is None and (compat or method == "embeddings"):
+        raise ConfigurationError(
+            "to compare questions, give embeddings=..., a LangChain Embeddings object or 'minilm'"
+        )
+    return None if embeddings is None or method == "judge" else as_embeddings(embeddings)
+
+
+def _some_part(found: Parts) -> str | None:
+    return None if found.parts else "parts: at least one part is wanted, the whole question if it has no parts"
+
+
+def _level(parts: Sequence[str]) -> str:
+    """Give the level of a question: that of its parts where they agree, else partial."""
+    return parts[0] if len(set(parts)) == 1 else "partial"

@@ -1,0 +1,187 @@
+"""Context precision: do the useful contexts stand first among those retrieved?"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Unpack
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.parts.items import bullets, reasons
+from judges.catalogue.parts.needed import answer_in, contexts_in, question_in, reference_in
+from judges.catalogue.parts.retrieval import EPSILON, average_precision, for_retriever
+from judges.entry import Entry
+from judges.errors import AskFailed, ConfigurationError
+from judges.prompting.questions import Question, Reply
+from judges.requests import Deliberation
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+PrecisionMetric = Literal["average_precision", "precision"]
+
+
+class Useful(Reply):
+    """Whether one context was useful."""
+
+    reason: str = Field(description="text: why, before the verdict")
+    verdict: bool = Field(description="true if the context is useful in arriving at the answer, else false")
+
+
+class Marked(Reply):
+    """Whether one context was useful, as ragas takes it: any number but 0 is a yes."""
+
+    reason: str = Field(description="text: why, before the verdict")
+    verdict: int = Field(description="1 if the context is useful in arriving at the answer, else 0")
+
+
+USEFUL: Question[Any] = Question(
+    prompt="context_precision",
+    reply=Useful,
+    compat=Marked,
+    shared=True,
+)
+
+
+class _ContextPrecision(Asking):
+    """Ask of each context, one call each and all at once, whether it is useful, and score their order."""
+
+    pack = "context_precision"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        metric: PrecisionMetric = "average_precision",
+        k: int | None = None,
+        strict_k: bool = True,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        one_of(PrecisionMetric, metric, setting="metric")
+        if k is not None and (type(k) is not int or k < 1):
+            raise ConfigurationError(f"k is a whole number from 1, or None for all contexts, not {k!r}")
+        if not strict_k and (k is None or metric != "precision"):
+            raise ConfigurationError("strict_k is for metric='precision' with k=...; leave it out otherwise")
+        self._metric, self._k, self._strict_k = metric, k, strict_k
+        super().__init__(model, questions=(USEFUL,), **settings)
+
+    @abstractmethod
+    def answer(self, sample: Sample) -> str:
+        """Give the answer that the contexts are to be useful for."""
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask about each context by itself."""
+        asked = {"question": question_in(sample), "answer": self.answer(sample)}
+        if self.compat and not sample.retrieved_contexts:
+            return self.verdict(0.0, rationale="", feedback=for_retriever(self, sample))
+        contexts = contexts_in(sample)[: self._k]
+        replies = yield from self.put_all([self._about(sample, asked, one) for one in contexts])
+        items = tuple(_item(context, reply) for context, reply in zip(contexts, replies, strict=True))
+        failed = next((one for one in replies if isinstance(one, AskFailed)), None)
+        if failed is not None:
+            return Verdict.without_score(failed.reason, failed.detail, items=items, raw=failed.raw)
+        score = self._score([bool(one.passed) for one in items])
+        return self.verdict(score, rationale=reasons(items), feedback=self._advice(sample, items), items=items)
+
+    def _about(self, sample: Sample, asked: dict[str, JsonValue], context: str) -> Any:
+        return self.asking(USEFUL, sample, {**asked, "context": context})
+
+    def _score(self, useful: Sequence[bool]) -> float:
+        if self._metric == "precision":
+            return sum(useful) / (self._k if self._strict_k and self._k else len(useful))
+        return average_precision(useful, epsilon=EPSILON if self.compat else 0.0)
+
+    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        useless = [one.subject for one in items if not one.passed]
+        if not useless:
+            return ""
+        return for_retriever(self, sample, self.say("useless", sample, contexts=bullets(useless)))
+
+
+class ContextPrecision(_ContextPrecision):
+    """Judge whether the contexts useful for the reference answer stand before the others.
+
+    Score = average precision over the ranks: AP = sum_k(precision@k * v_k) / sum_k(v_k), with v_k 1 where the
+    context of rank k is useful; 0 where none is. One call for each context, all at once. A context whose call
+    fails leaves the verdict unscored, with what was found in `items`, because the order cannot be told without it.
+
+    With `variant="compat"` 1e-10 is added to the denominator, as ragas does, and no contexts are a 0.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        metric: `"average_precision"`, or `"precision"`: useful / contexts, whatever their order.
+        k: How many of the first contexts are judged; None takes all.
+        strict_k: With `metric="precision"`: divide by k even where there are fewer contexts, as precision@k is
+            defined; False divides by the contexts there are.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.context_precision",
+        aliases=(
+            "context_precision",
+            "ContextPrecision",
+            "LLMContextPrecisionWithReference",
+            "ContextPrecisionWithReference",
+            "ragas.llm_context_precision_with_reference",
+            "ragas.context_precision_with_reference",
+            "llm_context_precision_with_reference",
+            "context_precision_with_reference",
+        ),
+        asks="Do the contexts that help to the expected answer stand before those that do not?",
+        needs=("user_input", "retrieved_contexts", "reference"),
+        calls="n",
+        subject="retriever",
+        source="ragas 0.4",
+        differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
+    )
+
+    def answer(self, sample: Sample) -> str:
+        """Give the reference."""
+        return reference_in(sample)
+
+
+class ContextUtilization(_ContextPrecision):
+    """Judge whether the contexts useful for the answer that was given stand before the others.
+
+    As `ContextPrecision`, with the answer in place of the reference.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        metric: See `ContextPrecision`.
+        k: See `ContextPrecision`.
+        strict_k: See `ContextPrecision`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.context_utilization",
+        aliases=(
+            "context_utilization",
+            "ContextUtilization",
+            "LLMContextPrecisionWithoutReference",
+            "ContextPrecisionWithoutReference",
+            "ragas.llm_context_precision_without_reference",
+            "ragas.context_precision_without_reference",
+            "llm_context_precision_without_reference",
+            "context_precision_without_reference",
+        ),
+        asks="Do the contexts that helped to the answer stand before those that did not?",
+        needs=("user_input", "response", "retrieved_contexts"),
+        calls="n",
+        subject="retriever",
+        source="ragas 0.4",
+        differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
+    )
+
+    def answer(self, sample: Sample) -> str:
+        """Give the answer."""
+        return answer_in(sample)
+
+
+def _item(context: str, reply: Useful | Marked | AskFailed) -> Verdict:
+    if isinstance(reply, AskFailed):
+        return Verdict.without_score(reply.reason, reply.detail, subject=context)
+    return Verdict.checked(bool(reply.verdict), subject=context, rationale=reply.reason)

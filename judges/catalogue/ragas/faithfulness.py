@@ -1,0 +1,69 @@
+"""Faithfulness: the share of an answer's claims that its contexts support."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Unpack
+
+from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.parts.claims import CLAIMS, claims_in
+from judges.catalogue.parts.items import reasons, share
+from judges.catalogue.parts.needed import answer_in, contexts_in
+from judges.catalogue.parts.support import SUPPORT, named, verified
+from judges.entry import Entry
+from judges.requests import Deliberation
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+Missing = Literal["unscored", "unsupported"]
+
+
+class Faithfulness(Asking):
+    """Judge what share of the answer's claims can be inferred from the retrieved contexts.
+
+    The answer is broken into claims, and each claim is found supported, contradicted or absent: two calls.
+    Score = supported / claims. No claims (a greeting, a refusal) is unscored, `no_claims`, after one call.
+
+    With `variant="compat"` the score is ragas': marks counted as yes / marks returned, however many there are.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        missing: What becomes of claims that the model gives no verdict on, even when asked again: `"unscored"`
+            leaves the whole verdict unscored; `"unsupported"` counts them as such at once.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.faithfulness",
+        aliases=("faithfulness", "Faithfulness"),
+        asks="What share of the answer's claims do the contexts support?",
+        needs=("response", "retrieved_contexts"),
+        calls="2",
+        source="ragas 0.4; arXiv 2309.15217",
+        differs="One verdict for each numbered claim, so that none can be left out; contradicted claims are told "
+        "from absent ones; reasons are kept; no claims is unscored.",
+    )
+    pack = "faithfulness"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        missing: Missing = "unscored",
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        one_of(Missing, missing, setting="missing")
+        self._missing = missing
+        super().__init__(model, questions=(CLAIMS, SUPPORT), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Break the answer into claims, and verify each."""
+        answer, contexts = answer_in(sample), contexts_in(sample)
+        claims = yield from claims_in(self, sample, answer)
+        if not claims:
+            return Verdict.without_score("no_claims", "the answer makes no claim")
+        items = yield from verified(self, sample, contexts, claims, all_needed=self._missing == "unscored")
+        if not items:
+            return Verdict.without_score("no_claims", "no claim was verified")
+        advice = named(self, sample, items, called="claims", absent="unsupported")
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))

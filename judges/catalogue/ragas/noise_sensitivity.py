@@ -1,0 +1,178 @@
+"""Noise sensitivity: how many wrong claims of an answer come from the contexts it was given?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any, ClassVar, Literal, Unpack, get_args
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.model_judge import Asking, ModelSettings, all_of
+from judges.catalogue.parts.claims import CLAIMS, claims_in_each
+from judges.catalogue.parts.items import YesNo, bullets, fault_in, in_order, numbered
+from judges.catalogue.parts.needed import answer_in, contexts_in, reference_in
+from judges.catalogue.parts.support import SUPPORT, standings, verifying
+from judges.entry import Entry
+from judges.errors import CannotJudge
+from judges.prompting.questions import Question, Reply
+from judges.requests import Deliberation
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+Mode = Literal["relevant", "irrelevant", "hallucination"]
+Origin = Literal["correct", "relevant", "irrelevant", "unsupported"]
+
+
+class Matrix(Reply):
+    """What one context bears out, of the claims of the reference and of the answer."""
+
+    reference_claims: list[YesNo] = Field(
+        description="list of objects, exactly one for each number: true if the context supports the claim"
+    )
+    answer_claims: list[YesNo] = Field(
+        description="list of objects, exactly one for each number: true if the context supports the claim"
+    )
+
+
+MATRIX: Question[Matrix] = Question(prompt="noise_sensitivity", reply=Matrix, shared=True)
+
+
+@dataclass(frozen=True)
+class _Support:
+    """What supports what: by context, then by claim; and which claims of the answer the reference supports."""
+
+    wanted: Sequence[Sequence[bool]]
+    given: Sequence[Sequence[bool]]
+    right: Sequence[bool]
+
+    def origins(self) -> list[Origin]:
+        """Tell of each claim of the answer whether it is correct, and if not, where it comes from.
+
+        A context is relevant if it supports any claim of the reference. What a relevant context supports counts as
+        from there, whatever else supports it.
+        """
+        return [self._origin(number) for number in range(len(self.right))]
+
+    def _origin(self, number: int) -> Origin:
+        if self.right[number]:
+            return "correct"
+        sources = {any(wanted) for wanted, given in zip(self.wanted, self.given, strict=True) if given[number]}
+        if True in sources:
+            return "relevant"
+        return "irrelevant" if sources else "unsupported"
+
+
+class NoiseSensitivity(Asking):
+    """Judge how many claims of the answer are wrong because of what was retrieved; low is good.
+
+    A claim of the answer is wrong if the reference does not support it. It comes from a relevant context (one that
+    supports any claim of the reference), else from an irrelevant one, else from nowhere. Value = claims of the
+    kind that `mode` names / claims of the answer; the three kinds add up to the share of wrong claims. The score
+    is 1 - value.
+
+    Both texts are broken into claims, one call for each context finds which claims of both it supports, and one
+    more which claims of the answer the reference supports: 3 + n calls, which all modes share.
+
+    With `variant="compat"` each context is asked about twice, as in ragas: 3 + 2n calls, the same formula.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        mode: `"relevant"`, `"irrelevant"`, or `"hallucination"`: wrong, and supported by nothing.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.noise_sensitivity",
+        aliases=("noise_sensitivity", "NoiseSensitivity"),
+        asks="What share of the answer's claims is wrong, and comes from the contexts?",
+        needs=("response", "reference", "retrieved_contexts"),
+        calls="3 + n; compat 3 + 2n",
+        better="low",
+        source="ragas 0.4; arXiv 2408.08067",
+        differs="Every wrong claim is told to come from a relevant context, an irrelevant one, or nowhere, which "
+        "is a mode of its own; no claims is unscored; one call for each context.",
+    )
+    pack = "noise_sensitivity"
+
+    def __init__(
+        self, model: object = None, *, mode: Mode = "relevant", **settings: Unpack[ModelSettings]
+    ) -> None:
+        one_of(Mode, mode, setting="mode")
+        self._mode = mode
+        compat = settings.get("variant") == "compat"
+        questions: tuple[Question[Any], ...] = (CLAIMS, SUPPORT) if compat else (CLAIMS, MATRIX, SUPPORT)
+        super().__init__(model, questions=questions, **settings)
+
+    @property
+    def calls(self) -> str:
+        """One call for each context, or two in compat."""
+        return "3 + 2n" if self.compat else "3 + n"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Break both texts into claims, and find what supports them."""
+        answer, reference, contexts = answer_in(sample), reference_in(sample), contexts_in(sample)
+        given, wanted = yield from claims_in_each(self, sample, answer, reference)
+        if not given:
+            raise CannotJudge("no_claims", "the answer makes no claim")
+        if not wanted:  # no context could be told to be relevant, and an answer of noise alone would look perfect
+            raise CannotJudge("no_claims", "the reference makes no claim")
+        find = self._marked if self.compat else self._found
+        support: _Support = yield from find(sample, contexts, reference, (wanted, given))
+        origins = support.origins()
+        value = origins.count("unsupported" if self._mode == "hallucination" else self._mode) / len(origins)
+        items = tuple(
+            Verdict.checked(origin == "correct", value=origin, subject=claim)
+            for claim, origin in zip(chain(given, repeat("")), origins, strict=False)
+        )
+        return self.verdict(
+            1 - value,
+            value=value,
+            rationale="\n".join(f"{one.value}: {one.subject}" for one in items),
+            feedback=self._advice(sample, items) if value else "",
+            items=items,
+            detail=", ".join(f"{origins.count(one)} {one}" for one in get_args(Origin)),
+        )
+
+    def _found(
+        self, sample: Sample, contexts: Sequence[str], reference: str, claims: tuple[Sequence[str], Sequence[str]]
+    ) -> Any:
+        wanted, given = claims
+        lists: dict[str, JsonValue] = {
+            "reference_claims": numbered(wanted, called="claim"),
+            "answer_claims": numbered(given, called="claim"),
+        }
+
+        def check(reply: Any) -> str | None:
+            return fault_in(reply.reference_claims, len(wanted), called="reference_claims") or fault_in(
+                reply.answer_claims, len(given), called="answer_claims"
+            )
+
+        asked = [self.asking(MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
+        replies = yield from self.put_all([*asked, verifying(self, sample, [reference], given)])
+        *matrices, last = all_of(replies)
+        return _Support(
+            [[one.verdict for one in in_order(matrix.reference_claims)] for matrix in matrices],
+            [[one.verdict for one in in_order(matrix.answer_claims)] for matrix in matrices],
+            [bool(one.passed) for one in standings(given, last)],
+        )
+
+    def _marked(
+        self, sample: Sample, contexts: Sequence[str], reference: str, claims: tuple[Sequence[str], Sequence[str]]
+    ) -> Any:
+        pairs = [(context, side) for context in contexts for side in claims]
+        asked = [verifying(self, sample, [text], side) for text, side in (*pairs, (reference, claims[1]))]
+        replies = all_of((yield from self.put_all(asked)))
+        marks = [[bool(one.verdict) for one in reply.items] for reply in replies]
+        wanted, given, right = marks[:-1:2], marks[1:-1:2], marks[-1]
+        if {len(one) for one in given} != {len(right)} or len({len(one) for one in wanted}) > 1:
+            raise CannotJudge("invalid_output", "the model gave lists of verdicts of different lengths")
+        if not (right and wanted[0]):
+            raise CannotJudge("no_claims", "no claim was verified")
+        return _Support(wanted, given, right)
+
+    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        told = {kind: [one.subject for one in items if one.value == kind] for kind in get_args(Origin)[1:]}
+        return "\n".join(self.say(kind, sample, claims=bullets(found)) for kind, found in told.items() if found)

@@ -1,0 +1,148 @@
+"""Retrieved and reference contexts compared as strings: precision and recall of a retriever, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Unpack
+
+from judges.catalogue.metric import Measured, Settings
+from judges.catalogue.parts.distance import DistanceMeasure, distance_of, nearest
+from judges.catalogue.parts.items import bullets, share
+from judges.catalogue.parts.needed import contexts_in
+from judges.catalogue.parts.retrieval import EPSILON, average_precision, for_retriever
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+_NEEDS = ("retrieved_contexts", "reference_contexts")
+_ALIKE = 0.5
+
+
+class _ComparingContexts(Measured):
+    """What precision and recall have in common: a distance, and a similarity from which texts are the same."""
+
+    pack = "non_llm_contexts"
+
+    def __init__(
+        self,
+        *,
+        distance_measure: DistanceMeasure = "levenshtein",
+        similarity_threshold: float | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        super().__init__(**settings)
+        usual = self.threshold if self.compat else _ALIKE
+        least = usual if similarity_threshold is None else similarity_threshold
+        if type(least) not in (int, float) or not 0 <= least <= 1:
+            raise ConfigurationError(
+                f"similarity_threshold is a similarity from 0 to 1, not {similarity_threshold!r}"
+            )
+        self._least = least
+        self._distance = distance_of(distance_measure, judge=self.name)
+
+    def _compared(self, text: str, others: Sequence[str], *, above: bool = False) -> Verdict:
+        """Tell whether one of the others is similar enough: from the threshold on, or above it."""
+        found = nearest(text, others, self._distance, least=self._least)
+        alike = found is not None and (found > self._least if above else found >= self._least)
+        told = f"below {self._least}" if found is None else f"{found:.4f}"
+        return Verdict.checked(alike, subject=text, rationale=f"best similarity {told}")
+
+
+class NonLLMContextPrecisionWithReference(_ComparingContexts):
+    """Judge whether the retriever ranked contexts first that are similar to one of the reference contexts.
+
+    A retrieved context is relevant if its best similarity, 1 - normalised distance, is at least
+    `similarity_threshold`; score = the mean of precision@k over the relevant ranks.
+
+    Args:
+        distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
+        similarity_threshold: Similarity from which two texts are the same, 0.5 unless given. It is ragas'
+            `threshold`, and with `variant="compat"` goes by that name as well; here `threshold` is the pass mark.
+        settings: See `judges.catalogue.metric.Settings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.non_llm_context_precision_with_reference",
+        aliases=("NonLLMContextPrecisionWithReference", "non_llm_context_precision_with_reference"),
+        asks="Are the contexts that resemble a reference context ranked first?",
+        needs=_NEEDS,
+        subject="retriever",
+        source="ragas 0.4; rapidfuzz",
+        differs="Exact average precision, without an epsilon; nothing retrieved is unscored.",
+        extra="strings",
+    )
+
+    def measured(self, sample: Sample) -> Verdict:
+        """Compare each retrieved context with all reference contexts."""
+        if self.compat and sample.retrieved_contexts == ():
+            return self.verdict(0.0, rationale="nothing was retrieved", feedback=for_retriever(self, sample))
+        retrieved = _retrieved(sample) if self.compat else contexts_in(sample)
+        references = _references(sample)
+        items = tuple(self._compared(one, references) for one in retrieved)
+        score = average_precision([bool(one.passed) for one in items], epsilon=EPSILON if self.compat else 0.0)
+        wrong = [f"{rank}. {one.subject}" for rank, one in enumerate(items, 1) if not one.passed]
+        advice = self.say("irrelevant", sample, contexts=bullets(wrong)) if wrong else ""
+        told = for_retriever(self, sample, advice) if wrong else ""
+        return self.verdict(score, rationale=_told(items), feedback=told, items=items)
+
+
+class NonLLMContextRecall(_ComparingContexts):
+    """Judge what share of the reference contexts was retrieved, as far as strings tell.
+
+    A reference context is recalled if the best similarity of a retrieved one, 1 - normalised distance, is at
+    least `similarity_threshold`; with `variant="compat"`, if it is above.
+
+    Args:
+        distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
+        similarity_threshold: Similarity from which two texts are the same, 0.5 unless given. It is ragas'
+            `threshold`, and with `variant="compat"` goes by that name as well; here `threshold` is the pass mark.
+        settings: See `judges.catalogue.metric.Settings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.non_llm_context_recall",
+        aliases=("NonLLMContextRecall", "non_llm_context_recall"),
+        asks="What share of the reference contexts was retrieved, by similarity?",
+        needs=_NEEDS,
+        subject="retriever",
+        source="ragas 0.4; rapidfuzz",
+        differs="A similarity of exactly the threshold recalls, as it does for precision; nothing retrieved is 0.",
+        extra="strings",
+    )
+
+    def measured(self, sample: Sample) -> Verdict:
+        """Compare each reference context with all retrieved contexts."""
+        references = _references(sample)
+        retrieved = _retrieved(sample)
+        if not retrieved and self.compat:
+            raise CannotJudge("no_contexts", "nothing was retrieved")
+        items = tuple(self._compared(one, retrieved, above=self.compat) for one in references)
+        missing = [one.subject for one in items if not one.passed]
+        advice = self.say("missing", sample, contexts=bullets(missing)) if missing else ""
+        told = for_retriever(self, sample, advice) if missing else ""
+        return self.verdict(share(items), rationale=_told(items), feedback=told, items=items)
+
+
+def _retrieved(sample: Sample) -> tuple[str, ...]:
+    if sample.retrieved_contexts is None:
+        raise CannotJudge("no_contexts", "there are no retrieved contexts to look at")
+    return sample.retrieved_contexts
+
+
+def _references(sample: Sample) -> tuple[str, ...]:
+    """Give the reference contexts that say something."""
+    found = tuple(one for one in sample.reference_contexts or () if one.strip())
+    if not found:
+        raise CannotJudge("no_reference", "there are no reference contexts to compare with")
+    return found
+
+
+def _told(items: Sequence[Verdict]) -> str:
+    return "\n".join(f"{rank}. {one.rationale}" for rank, one in enumerate(items, 1))

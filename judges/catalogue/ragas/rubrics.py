@@ -1,0 +1,185 @@
+"""Rubrics scores: the described level an answer reaches, on one scale for all rows or on each row's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Unpack
+
+from pydantic import JsonValue
+
+from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.parts.needed import reference_in
+from judges.catalogue.parts.one_question import Grade, finding, graded, material
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError
+from judges.prompting.prompts import Language, Prompt, prompt
+from judges.prompting.questions import Question
+from judges.requests import Deliberation, put
+from judges.sample import Sample
+
+Rubrics = Mapping[str, str] | Mapping[int, str]
+"""Descriptions of levels, keyed `"score1_description"` as in ragas, `"1"` or 1."""
+
+_PLAIN, _REFERENCED = "rubrics_score", "rubrics_score_reference"
+
+
+class RubricsScore(Asking):
+    """Rate an answer on described levels, for all rows the same; the feedback says what the next level lacks.
+
+    Score = (level - lowest) / (highest - lowest). Unless levels are given they go from 1 to 5, and are about the
+    agreement with the reference where there is one, and about the answer alone where there is none.
+
+    With `variant="compat"` the model may give any whole number, as in ragas; one outside the levels is unscored,
+    `invalid_output`, with the number as its value.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
+        with_reference: Whether to rate by the reference: True needs one, False hides it, and None takes it where
+            there is one.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.rubrics_score",
+        aliases=(
+            "rubrics_score",
+            "RubricsScore",
+            "RubricsScoreWithReference",
+            "RubricsScoreWithoutReference",
+            "DomainSpecificRubrics",
+            "domain_specific_rubrics",
+            "ragas.domain_specific_rubrics",
+            "rubrics_score_with_reference",
+            "rubrics_score_without_reference",
+            "ragas.rubrics_score_with_reference",
+            "ragas.rubrics_score_without_reference",
+        ),
+        asks="Which of the described levels does the answer reach?",
+        needs=("response",),
+        calls="1",
+        scale="1 to 5, or your levels",
+        source="ragas 0.4",
+        differs="Levels that are not described are refused; the score is normalised; the feedback says what is "
+        "missing for the next level.",
+    )
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        rubrics: Rubrics | None = None,
+        with_reference: bool | None = None,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        if with_reference not in (True, False, None):
+            raise ConfigurationError(f"with_reference is True, False or None, not {with_reference!r}")
+        self._with_reference = with_reference
+        self._own = None if rubrics is None else _own_levels(rubrics)
+        self._scale = tuple(sorted(self._own or prompt(_PLAIN, "en").levels))
+        self._plain = self._asked(_PLAIN)
+        self._referenced = self._plain if self._own else self._asked(_REFERENCED)
+        asked = {_PLAIN: self._plain, self._referenced.prompt: self._referenced}
+        super().__init__(model, questions=tuple(asked.values()), **settings)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The answer, and the reference where one is wanted."""
+        return ("response", "reference") if self._with_reference else self.entry.needs
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once, with the reference or without."""
+        shown = material(sample)
+        if self._with_reference:
+            reference_in(sample)
+        if self._with_reference is False:
+            shown = {name: one for name, one in shown.items() if not name.startswith("reference")}
+        question = self._referenced if "reference" in shown else self._plain
+        found = yield from self.put(question, sample, shown)
+        return graded(self, found, self._scale)
+
+    def _asked(self, name: str) -> Question[Any]:
+        """Ask by one's own levels, without the pack's examples, or else by those of the pack."""
+        own, scale = self._own, self._scale
+
+        def fills(text: Prompt, _: Language) -> dict[str, str]:
+            levels = own or {**prompt(name, "en").levels, **text.levels}
+            return {"levels": "\n".join(f"{level}: {levels[level]}" for level in scale)}
+
+        return Question(prompt=name, reply=finding(scale), compat=Grade, fills=fills, examples=() if own else None)
+
+
+class InstanceRubrics(Asking):
+    """Rate an answer on the levels that its own row describes, `rubrics`.
+
+    Score = (level - lowest) / (highest - lowest). With `variant="compat"` the model may give any whole number, as
+    in ragas; one outside the levels is unscored, `invalid_output`, with the number as its value.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.instance_rubrics",
+        aliases=(
+            "instance_rubrics",
+            "InstanceRubrics",
+            "InstanceSpecificRubrics",
+            "instance_specific_rubrics",
+            "ragas.instance_specific_rubrics",
+        ),
+        asks="Which of the levels that its row describes does the answer reach?",
+        needs=("response", "rubrics"),
+        calls="1",
+        scale="the levels of the row",
+        source="ragas 0.4",
+        differs="Levels that the row does not describe are refused; the score is normalised; the feedback says "
+        "what is missing for the next level.",
+    )
+    question = Question(prompt="instance_rubrics", reply=Grade)
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, questions=(self.question,), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once, with the levels of the row among the data, and as the only ones that can be given."""
+        shown, levels = material(sample), _levels_of(sample)
+        scale = tuple(sorted(levels))
+        listed: list[JsonValue] = [{"level": one, "description": levels[one]} for one in scale]
+        schema = Grade if self.compat else finding(scale)
+        question = self.asking(self.question, sample, {"levels": listed, **shown})
+        found = yield from put(schema, replace(question, schema=schema))
+        return graded(self, found, scale)
+
+
+def _levels_of(sample: Sample) -> dict[int, str]:
+    if not sample.rubrics:
+        raise CannotJudge("no_rubrics", "the row has no rubrics")
+    levels = _read(sample.rubrics)
+    if levels is None:
+        raise CannotJudge("no_rubrics", "rubrics describes at least two levels, keyed by whole numbers")
+    return levels
+
+
+def _own_levels(rubrics: object) -> dict[int, str]:
+    levels = _read(rubrics) if isinstance(rubrics, Mapping) else None
+    if levels is None:
+        raise ConfigurationError(
+            f"rubrics describes at least two levels, for instance {{'score1_description': 'rude', "
+            f"'score2_description': 'kind'}}, not {rubrics!r}"
+        )
+    return levels
+
+
+def _read(rubrics: Mapping[Any, Any]) -> dict[int, str] | None:
+    """Read levels keyed by whole numbers, however written; None where they are not at least two such."""
+    levels: dict[int, str] = {}
+    for key, text in rubrics.items():
+        found = re.fullmatch(r"(?:score)?(-?\d{1,9})(?:_description)?", str(key), re.ASCII)
+        if found is None or not isinstance(text, str) or not text.strip():
+            return None
+        levels[int(found[1])] = text
+    return levels if len(levels) == len(rubrics) > 1 else None

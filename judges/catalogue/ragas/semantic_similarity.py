@@ -1,0 +1,105 @@
+"""Semantic similarity: how close an answer comes in meaning to the expected one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, ClassVar, Unpack
+
+from judges.catalogue.metric import Metric, Settings
+from judges.catalogue.parts.needed import answer_in, reference_in
+from judges.catalogue.parts.similarity import Scorer, cosine, embed, scored
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError
+from judges.model import EmbeddingModel
+from judges.models.resolve import as_embeddings
+from judges.requests import Deliberation
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+
+class SemanticSimilarity(Metric):
+    """Judge how close the answer comes in meaning to the reference, by their vectors; no model is asked.
+
+    Value = cosine of the two vectors, -1 to 1, both embedded in one batch; score = max(0, cosine).
+    A text that is missing or blank, and a vector of zeros, is unscored.
+
+    With `variant="compat"` a blank text is embedded as a blank, and where a threshold is given, 0 included, the
+    value becomes 1.0 or 0.0.
+
+    Args:
+        embeddings: A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`, which needs no network.
+        cross_encoder: Takes their place: a function, sync or async, from pairs (answer, reference) to one
+            similarity from -1 to 1 for each.
+        settings: See `judges.catalogue.metric.Settings`.
+
+    Raises:
+        ConfigurationError: Unless one of `embeddings` and `cross_encoder` is given, and not both.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.semantic_similarity",
+        aliases=(
+            "semantic_similarity",
+            "answer_similarity",
+            "SemanticSimilarity",
+            "AnswerSimilarity",
+            "ragas.answer_similarity",
+        ),
+        asks="How close does the answer come in meaning to the expected one?",
+        needs=("response", "reference"),
+        scale="-1 to 1",
+        source="ragas 0.4; arXiv 2108.06130",
+        differs="The threshold decides on passing and leaves the value alone; a blank text or a vector of zeros "
+        "is unscored; a cross-encoder may take the place of embeddings.",
+    )
+    pack = "semantic_similarity"
+
+    def __init__(
+        self, embeddings: object = None, *, cross_encoder: Scorer | None = None, **settings: Unpack[Settings]
+    ) -> None:
+        if (embeddings is None) == (cross_encoder is None):
+            raise ConfigurationError(
+                f"{self.entry.name} compares texts by embeddings=..., a LangChain Embeddings object or 'minilm', "
+                f"or by cross_encoder=..., and not by both"
+            )
+        if cross_encoder is not None and not callable(cross_encoder):
+            raise ConfigurationError(f"cross_encoder is a function of pairs of texts, not {cross_encoder!r}")
+        self._has_mark = settings.get("threshold") is not None
+        super().__init__(**settings)
+        self._compare: _Compare = (
+            partial(_by_vectors, as_embeddings(embeddings))
+            if cross_encoder is None
+            else partial(_by_scorer, cross_encoder)
+        )
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Compare two texts."""
+        texts = self._texts(sample)
+        likeness = yield from self._compare(texts, sample)
+        if self.compat and self._has_mark:
+            alike = likeness >= self.threshold
+            verdict = Verdict.checked(alike, value=float(alike))
+        else:
+            verdict = self.verdict(max(0.0, likeness), value=likeness)
+        return verdict if verdict.passed else verdict.model_copy(update={"feedback": self.say("far", sample)})
+
+    def _texts(self, sample: Sample) -> tuple[str, str]:
+        if self.compat and sample.answer is not None and sample.reference is not None:
+            return sample.answer or " ", sample.reference or " "
+        return answer_in(sample), reference_in(sample)
+
+
+_Compare = Callable[[tuple[str, str], Sample], Generator[Any, Any, float]]
+
+
+def _by_vectors(model: EmbeddingModel, texts: tuple[str, str], _: Sample) -> Generator[Any, Any, float]:
+    one, other = yield from embed(model, texts)
+    return cosine(one, other)
+
+
+def _by_scorer(scorer: Scorer, texts: tuple[str, str], sample: Sample) -> Generator[Any, Any, float]:
+    (likeness,) = yield from scored(scorer, [texts], sample)
+    if not -1 <= likeness <= 1:
+        raise CannotJudge("invalid_output", f"the cross-encoder gave {likeness}; -1 to 1 is wanted")
+    return likeness

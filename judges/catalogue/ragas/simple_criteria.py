@@ -1,0 +1,86 @@
+"""Simple criteria score: a whole number for how far an answer meets a definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Unpack
+
+from pydantic import JsonValue
+
+from judges.catalogue.model_judge import ModelSettings
+from judges.catalogue.parts.one_question import (
+    FINEST,
+    Grade,
+    OneQuestion,
+    finding,
+    graded,
+    lowest_is,
+    material,
+    worded,
+)
+from judges.entry import Entry
+from judges.errors import ConfigurationError
+from judges.prompting.questions import Question
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+
+class SimpleCriteriaScore(OneQuestion):
+    """Score an answer by a definition, on the whole numbers from `min_score` to `max_score`.
+
+    Score = (value - min_score) / (max_score - min_score). With `variant="compat"` the model may give any whole
+    number, as in ragas; one outside the scale is unscored, `invalid_output`, with the number as its value.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        definition: What earns a high score.
+        min_score: The lowest, worst score.
+        max_score: The highest, best score.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.simple_criteria_score",
+        aliases=("simple_criteria_score", "SimpleCriteriaScore", "ragas.simple_criteria"),
+        asks="How far does the answer meet your definition?",
+        needs=("response",),
+        calls="1",
+        scale="min_score to max_score",
+        source="ragas 0.4",
+        differs="The scale is a setting and closed, not a part of the definition; the score is normalised.",
+    )
+    pack = "simple_criteria"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        definition: str,
+        min_score: int = 0,
+        max_score: int = 5,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        if type(min_score) is not int or type(max_score) is not int or not 0 < max_score - min_score < FINEST:
+            raise ConfigurationError(
+                f"min_score and max_score are whole numbers, the first one lower, at most {FINEST} levels in all, "
+                f"not {min_score!r} and {max_score!r}"
+            )
+        self._lowest, self._highest = min_score, max_score
+        reply = finding(tuple(range(min_score, max_score + 1)))
+        told = worded(definition, setting="definition")
+        question: Question[Any] = Question(
+            prompt=self.pack,
+            reply=reply,
+            compat=Grade,
+            fills={"criteria": told, "lowest": str(min_score), "highest": str(max_score)},
+            written=lowest_is(reply, min_score),
+        )
+        super().__init__(model, question=question, **settings)
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Show all there is."""
+        return material(sample)
+
+    def concluded(self, found: Any) -> Verdict:
+        """Place the number on the scale."""
+        return graded(self, found, range(self._lowest, self._highest + 1))

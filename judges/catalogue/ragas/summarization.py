@@ -1,0 +1,182 @@
+"""Summarization: what a summary keeps of its source, and how short it is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from itertools import chain, repeat
+from statistics import harmonic_mean
+from typing import Any, ClassVar, Self, Unpack
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.parts.items import (
+    YesNos,
+    bullets,
+    filled,
+    in_order,
+    numbered,
+    one_each,
+    reasons,
+    share,
+    yes_or_no,
+)
+from judges.catalogue.parts.needed import answer_in
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError
+from judges.prompting.questions import Question, Reply
+from judges.requests import Deliberation
+from judges.sample import Sample
+from judges.verdict import HIGHEST, Verdict, rating_of
+
+EPSILON = 1e-10
+"""What ragas adds to the length of the source."""
+
+
+class Keyphrases(Reply):
+    """The key phrases of a text."""
+
+    keyphrases: list[str] = Field(description="list of texts: the phrases, as they stand in the text")
+
+
+class Questions(Reply):
+    """Closed questions about a text."""
+
+    questions: list[str] = Field(description="list of texts: questions whose answer is yes, by the text")
+
+
+class Answers(Reply):
+    """Answers as the reference takes them: however many there are."""
+
+    answers: list[str] = Field(description='list of texts: "1" where the summary says so, else "0"; no others')
+
+    @classmethod
+    def like(cls, other: Any) -> Self:
+        """Write verdicts as ones and zeros."""
+        return cls(answers=["1" if one.verdict else "0" for one in other.items])
+
+
+KEYPHRASES: Question[Keyphrases] = Question(prompt="summarization_keyphrases", reply=Keyphrases, shared=True)
+QUESTIONS: Question[Questions] = Question(prompt="summarization_questions", reply=Questions, shared=True)
+ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=Answers, shared=True)
+
+
+class SummarizationScore(Asking):
+    """Judge a summary by the questions it answers about its source, `reference_contexts`, and by its length.
+
+    Three calls: key phrases of the source; closed questions about them, to which the source says yes; and an
+    answer to each from the summary alone. qa = yes / questions; conciseness = 1 - length of the summary / length
+    of the source, in characters, and 0 for a summary that is longer. No questions is unscored, `no_claims`.
+
+    Score = 1 / ((1 - coeff) / qa + coeff / conciseness), the weighted harmonic mean, which is 0 where one of both
+    weighs anything and is 0: neither a word that answers nothing nor a copy of the source is a summary.
+
+    With `variant="compat"` the score is ragas' arithmetic mean, qa * (1 - coeff) + conciseness * coeff.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        coeff: Weight of conciseness, 0 to 1.
+        length_penalty: Whether the length counts; if not, score = qa.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.summarization_score",
+        aliases=(
+            "summarization_score",
+            "SummarizationScore",
+            "summary_score",
+            "SummaryScore",
+            "ragas.summary_score",
+        ),
+        asks="Does the summary keep what matters in its source, and is it short?",
+        needs=("response", "reference_contexts"),
+        calls="3",
+        source="ragas 0.4",
+        differs="One verdict for each numbered question; a harmonic mean, so that neither a single letter nor a "
+        "copy of the source scores like a summary; no questions is unscored.",
+    )
+    pack = "summarization"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        coeff: float = 0.5,
+        length_penalty: bool = True,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        if type(coeff) not in (int, float) or not 0 <= coeff <= 1:
+            raise ConfigurationError(f"coeff is a weight from 0 to 1, not {coeff!r}")
+        if not isinstance(length_penalty, bool):
+            raise ConfigurationError(f"length_penalty is True or False, not {length_penalty!r}")
+        self._coeff = coeff if length_penalty else 0.0
+        super().__init__(model, questions=(KEYPHRASES, QUESTIONS, ANSWERS), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Find key phrases, make questions of them, and answer these from the summary."""
+        summary, source = answer_in(sample), _source_in(sample)
+        questions = yield from self._questions_on(sample, source)
+        items: Sequence[Verdict] = ()
+        if questions:
+            data: dict[str, JsonValue] = {"summary": summary, "questions": numbered(questions, called="question")}
+            items = yield from self._answered(sample, data, questions)
+        if not items:
+            return Verdict.without_score("no_claims", "no question was made of the source, or none answered")
+        qa, conciseness = share(items), self._conciseness(summary, source)
+        score = self._score(qa, conciseness)
+        length = len(summary) / len(source)
+        detail = f"questions answered {qa:.3f}, length of the source {length:.3f}"
+        advice = [self._open(sample, items)]
+        if self._coeff and conciseness < qa and self._leaves_to_wish(score):
+            advice.append(self.say("shorten", sample, percent=round(100 * length)))
+        feedback = "\n".join(one for one in advice if one)
+        return self.verdict(score, rationale=reasons(items), feedback=feedback, items=tuple(items), detail=detail)
+
+    def _questions_on(self, sample: Sample, source: str) -> Generator[Any, Any, tuple[str, ...]]:
+        """Make questions of the source's key phrases; without any there are none, but compat asks all the same."""
+        found = yield from self.put(KEYPHRASES, sample, {"text": source})
+        phrases: list[JsonValue] = [*filled(found.keyphrases)]
+        if not phrases and not self.compat:
+            return ()
+        made = yield from self.put(QUESTIONS, sample, {"text": source, "keyphrases": phrases})
+        return filled(made.questions)
+
+    def _answered(
+        self, sample: Sample, data: dict[str, JsonValue], questions: Sequence[str]
+    ) -> Generator[Any, Any, list[Verdict]]:
+        if self.compat:
+            listed = yield from self.put(ANSWERS, sample, data)
+            # As many answers as there are count, whatever the number of questions: their texts may run out.
+            return [
+                Verdict.checked(answer.lower() == "1", subject=text)
+                for text, answer in zip(chain(questions, repeat("")), listed.answers, strict=False)
+            ]
+        found = yield from self.put(ANSWERS, sample, data, check=one_each(len(questions)))
+        return [yes_or_no(*one) for one in zip(questions, in_order(found.items), strict=True)]
+
+    def _conciseness(self, summary: str, source: str) -> float:
+        short, long = min(len(summary), len(source)), len(source)
+        return 1 - short / (long + EPSILON) if self.compat else 1 - short / long
+
+    def _score(self, qa: float, conciseness: float) -> float:
+        coeff = self._coeff
+        if self.compat:
+            return qa * (1 - coeff) + conciseness * coeff
+        weighed = [(part, weight) for part, weight in ((qa, 1 - coeff), (conciseness, coeff)) if weight]
+        return harmonic_mean([part for part, _ in weighed], weights=[weight for _, weight in weighed])
+
+    def _leaves_to_wish(self, score: float) -> bool:
+        return score < self.threshold or rating_of(score) < HIGHEST
+
+    def _open(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        """Name the questions that the summary leaves open."""
+        left = [one.subject for one in items if not one.passed and one.subject]
+        return self.say("open", sample, questions=bullets(left)) if left else ""
+
+
+def _source_in(sample: Sample) -> str:
+    source = "\n".join(sample.reference_contexts or ())
+    if not source.strip():
+        raise CannotJudge("no_contexts", "there are no reference contexts: the source of the summary")
+    return source

@@ -1,0 +1,163 @@
+"""Topic adherence: whether an assistant speaks about the topics it is there for, and declines the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+from typing import Any, ClassVar, Literal, Unpack
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.model_judge import Asking, ModelSettings, all_of
+from judges.catalogue.parts.exchange import exchange_in
+from judges.catalogue.parts.items import YesNo, YesNos, bullets, filled, in_order, numbered, one_each, reasons
+from judges.catalogue.parts.retrieval import EPSILON
+from judges.catalogue.parts.shown import transcript
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError
+from judges.prompting.questions import Question, Reply
+from judges.requests import Deliberation
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+Mode = Literal["f1", "precision", "recall", "accuracy"]
+
+
+class Topics(Reply):
+    """The topics of a conversation."""
+
+    topics: list[str] = Field(description="list of texts: each topic in a few words")
+
+
+TOPICS: Question[Topics] = Question(prompt="topic_adherence_topics", reply=Topics, shared=True)
+REFUSED: Question[YesNos] = Question(prompt="topic_adherence_refused", reply=YesNos, shared=True)
+ALLOWED: Question[YesNos] = Question(prompt="topic_adherence_allowed", reply=YesNos, shared=True)
+
+_STANDINGS = ("answered_on_topic", "answered_off_topic", "refused_on_topic", "refused_off_topic")
+
+
+class TopicAdherence(Asking):
+    """Judge whether the assistant answers on the topics it is there for, and refuses the others.
+
+    The topics the user raised are listed; then it is asked which of them the assistant refused, and which are
+    among `reference_topics`: three calls, which all modes share. Let TP be the topics answered and on topic,
+    FP answered and off topic, FN refused and on topic, TN refused and off topic. Then precision = TP / (TP + FP),
+    recall = TP / (TP + FN), f1 = 2 TP / (2 TP + FP + FN), accuracy = (TP + TN) / all. A denominator of 0 is
+    unscored, `undefined`; no topics at all is unscored, `no_topics`.
+
+    With `variant="compat"` the score is ragas': refusals are asked about one by one, every denominator has 1e-10
+    added, a short list of classifications is filled up with no, and what is undefined is 0.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        mode: Which of the four is the score; ragas knows no accuracy.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.topic_adherence",
+        aliases=("topic_adherence", "TopicAdherence", "TopicAdherenceScore", "ragas.topic_adherence_score"),
+        asks="Does the assistant answer on the topics it is there for, and decline the others?",
+        needs=("user_input", "reference_topics"),
+        calls="3; compat 2 + t",
+        subject="conversation",
+        source="ragas 0.4",
+        differs="Refusals are asked about at once; one verdict for each numbered topic, so that none can be left "
+        "out; exact arithmetic; what is undefined is unscored; accuracy also counts what was rightly declined.",
+    )
+    pack = "topic_adherence"
+
+    def __init__(self, model: object = None, *, mode: Mode = "f1", **settings: Unpack[ModelSettings]) -> None:
+        one_of(Mode, mode, setting="mode")
+        super().__init__(model, questions=(TOPICS, REFUSED, ALLOWED), **settings)
+        if self.compat and mode == "accuracy":
+            raise ConfigurationError("mode is 'f1', 'precision' or 'recall' with variant='compat', not 'accuracy'")
+        self._mode: Mode = mode
+
+    @property
+    def calls(self) -> str:
+        """Model calls for one sample."""
+        return "2 + t" if self.compat else "3"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """List the topics, then ask which were refused, and which are allowed."""
+        conversation: list[JsonValue] = transcript(exchange_in(sample))
+        if not filled(sample.reference_topics or ()):
+            raise CannotJudge("no_reference", "there are no reference_topics to compare with")
+        reply = yield from self.put(TOPICS, sample, {"conversation": conversation})
+        topics = reply.topics if self.compat else list(dict.fromkeys(filled(reply.topics)))
+        if not topics:
+            return self._without_topics()
+        refused, on_topic = yield from self._sorted(sample, conversation, topics)
+        items = [_standing(*three) for three in zip(topics, refused, on_topic, strict=True)]
+        return self._told(sample, items)
+
+    def _without_topics(self) -> Verdict:
+        if self.compat:
+            return self.verdict(0.0, detail="the user raised no topic")
+        return Verdict.without_score("no_topics", "the user raised no topic")
+
+    def _sorted(
+        self, sample: Sample, conversation: list[JsonValue], topics: Sequence[str]
+    ) -> Generator[Any, Any, tuple[list[YesNo], list[YesNo]]]:
+        """Ask of each topic whether it was refused, and whether it is allowed."""
+        listed = numbered(topics, called="topic")
+        together = [numbered([one], called="topic") for one in topics] if self.compat else [listed]
+        refusals = [
+            self.asking(REFUSED, sample, {"conversation": conversation, "topics": some}, check=one_each(len(some)))
+            for some in together
+        ]
+        shown: dict[str, JsonValue] = {"allowed_topics": list(sample.reference_topics or ()), "topics": listed}
+        check = None if self.compat else one_each(len(topics))
+        *replies, last = all_of(
+            (yield from self.put_all([*refusals, self.asking(ALLOWED, sample, shown, check=check)]))
+        )
+        refused = [one for reply in replies for one in in_order(reply.items)]
+        return refused, _filled_up(last, len(topics)) if self.compat else in_order(last.items)
+
+    def _told(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
+        score = self._score(Counter(str(one.value) for one in items))
+        if score is None:
+            told = f"{self._mode} has no value: no topic was answered or is on topic"
+            return Verdict.without_score("undefined", told, rationale=reasons(items), items=tuple(items))
+        return self.verdict(
+            score, rationale=reasons(items), feedback=self._advice(sample, items), items=tuple(items)
+        )
+
+    def _score(self, counts: Counter[str]) -> float | None:
+        tp, fp, fn, tn = (counts[one] for one in _STANDINGS)
+        if self.compat:
+            precision, recall = tp / (tp + fp + EPSILON), tp / (tp + fn + EPSILON)
+            f1 = 2 * (precision * recall) / (precision + recall + EPSILON)
+            return {"precision": precision, "recall": recall}.get(self._mode, f1)
+        good, all_of_them = {
+            "precision": (tp, tp + fp),
+            "recall": (tp, tp + fn),
+            "f1": (2 * tp, 2 * tp + fp + fn),
+            "accuracy": (tp + tn, tp + fp + fn + tn),
+        }[self._mode]
+        return good / all_of_them if all_of_them else None
+
+    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        """Name what lowers the score in this mode: topics wrongly answered, then topics wrongly refused."""
+        minded = {"precision": _STANDINGS[1:2], "recall": _STANDINGS[2:3]}.get(self._mode, _STANDINGS[1:3])
+        told = {one: [item.subject for item in items if item.value == one] for one in minded}
+        return "\n".join(self.say(name, sample, topics=bullets(found)) for name, found in told.items() if found)
+
+
+def _filled_up(reply: YesNos, count: int) -> list[YesNo]:
+    """Take a list by place, as the reference does: what is missing is a no, what is surplus is left out."""
+    missing = [YesNo(number=number, reason="", verdict=False) for number in range(len(reply.items) + 1, count + 1)]
+    return [*reply.items[:count], *missing]
+
+
+def _standing(topic: str, refused: YesNo, on_topic: YesNo) -> Verdict:
+    """Give the verdict on a topic: good is to answer what is on topic, and to refuse what is not."""
+    value = _STANDINGS[2 * refused.verdict + (not on_topic.verdict)]
+    told = " ".join(filter(None, (refused.reason, on_topic.reason)))
+    good = refused.verdict != on_topic.verdict
+    return Verdict.checked(good, value=value, subject=topic, rationale=told)

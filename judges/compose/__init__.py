@@ -1,0 +1,1 @@
+"""Judges made of functions and of other judges."""

@@ -1,0 +1,212 @@
+"""`Panel`: several judges at once; and `as_judge`, which makes a panel of a list."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from judges.compose.coerce import judge_of
+from judges.compose.votes import checked_quorum, checked_success, skipped, too_few
+from judges.entry import Explanation
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.model import JudgeModel
+from judges.requests import Deliberation, consult
+from judges.sample import Sample
+from judges.verdict import LOWEST, Verdict
+
+Rule = Literal["min", "mean", "weighted", "majority", "veto"]
+RULES: tuple[Rule, ...] = ("min", "mean", "weighted", "majority", "veto")
+
+_FAILING = 2
+"""The highest rating of a member that missed its own pass mark."""
+
+
+def as_judge(given: object, *, name: str | None = None) -> Judge:
+    """Make a judge of a function, an openevals-style evaluator, a LangChain runnable, or several judges.
+
+    A function takes either one sample, or arguments named after fields of a sample (`question`, `answer` and
+    the other dialects included), sync or async. It returns a `Verdict`; or True or False; or a whole number
+    from 1 to 4, a rating; or a float from 0 to 1, a score; or a mapping or pydantic object with one of `rating`,
+    `score` or `passed` and, if it likes, `rationale` and `feedback`; or a pair of any of these and the feedback.
+    Where an answer does not pass and a mapping gives no feedback, its rationale is the feedback. A list of
+    judges becomes a `Panel` that is as strict as its strictest member.
+
+    Args:
+        given: What to make a judge of; a judge is returned as it is.
+        name: What the judge is called; None takes the function's name.
+
+    Raises:
+        ConfigurationError: If it is none of these, or a parameter names no field of a sample.
+    """
+    if isinstance(given, Judge):
+        return given
+    if isinstance(given, list | tuple):
+        return Panel(given, name=name or "panel")
+    return judge_of(given, name=name)
+
+
+class Panel(Judge):
+    """Let several judges speak on one answer, at once, and combine what they say.
+
+    The rules, over the ratings of the members that gave one:
+
+    - `"min"`: the strictest member decides.
+    - `"mean"`: the mean rating, rounded; a half is rounded down.
+    - `"weighted"`: the weighted mean, rounded likewise.
+    - `"majority"`: the lower median, which reaches any mark exactly when more than half of the members do.
+    - `"veto"`: the mean, unless a member named in `veto` misses its pass mark; then that member decides.
+
+    A tie goes to the stricter side, and `detail` says so. A member that is unscored is skipped and counted in
+    `detail`. A member that misses its own pass mark counts as at most 2, and below `success_rating`, whatever
+    its score.
+
+    Args:
+        judges: The members, or a mapping of names to members; functions are accepted. In a list, a second
+            member called `x` becomes `x-2`.
+        rule: How to combine them.
+        weights: For `"weighted"`: a weight per member, in order or by name.
+        veto: For `"veto"`: names of the members that may veto; none means all.
+        quorum: How many members must have given a rating; None takes more than half. With fewer the panel is
+            unscored, `"too_few_votes"`.
+        success_rating: Rating from which the panel passes.
+        name: What the panel is called.
+
+    Raises:
+        ConfigurationError: If there are no members, or a setting does not fit them.
+    """
+
+    def __init__(
+        self,
+        judges: Sequence[object] | Mapping[str, object],
+        *,
+        rule: Rule = "min",
+        weights: Sequence[float] | Mapping[str, float] | None = None,
+        veto: Sequence[str] = (),
+        quorum: int | None = None,
+        success_rating: int = 3,
+        name: str = "panel",
+    ) -> None:
+        if rule not in RULES:
+            raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {rule!r}")
+        self.name = name
+        self.judges: Mapping[str, Judge] = members(judges)
+        self._rule: Rule = rule
+        self._weights = _checked_weights(weights, tuple(self.judges), rule)
+        self._veto = _checked_veto(veto, tuple(self.judges), rule)
+        self._quorum = checked_quorum(quorum, len(self.judges))
+        self._success = checked_success(success_rating)
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """Every model its members ask."""
+        return tuple(model for judge in self.judges.values() for model in judge.models)
+
+    def explain(self) -> Explanation:
+        """Tell what each of its judges needs, asks and costs."""
+        parts = [one.explain() for one in self.judges.values()]
+        return Explanation.of_parts(self.name, parts, asks="What do several judges say together?", scale="1 to 4")
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Consult all members at once and combine their verdicts."""
+        told = yield from consult(tuple(self.judges.values()), sample)
+        verdicts = tuple(
+            one.model_copy(update={"judge": name}) for name, one in zip(self.judges, told, strict=True)
+        )
+        valid = [one for one in verdicts if one.rating is not None]
+        if len(valid) < self._quorum:
+            return too_few(verdicts, len(valid), self._quorum)
+        rating, note = self._combined({one.judge: self._ballot(one) for one in valid}, valid)
+        failing = [one for one in valid if not one.reaches(self._success)]
+        passing = [one for one in valid if one.reaches(self._success)]
+        return Verdict.rated(
+            rating,
+            success_rating=self._success,
+            rationale=_rationale(valid),
+            feedback=_advice(failing or passing, passing if failing else ()),
+            items=verdicts,
+            detail="; ".join([*([note] if note else []), *skipped(verdicts)]),
+        )
+
+    def _ballot(self, verdict: Verdict) -> int:
+        """Count a member that missed its own pass mark as failing here too, whatever its score."""
+        rating = verdict.rating or LOWEST
+        return rating if verdict.reaches(rating) else max(LOWEST, min(rating, _FAILING, self._success - 1))
+
+    def _combined(self, ballots: Mapping[str, int], valid: Sequence[Verdict]) -> tuple[int, str]:
+        vetoes = [one.judge for one in valid if one.judge in self._veto and not one.reaches(self._success)]
+        if vetoes:
+            return min(ballots[name] for name in vetoes), f"vetoed by {', '.join(vetoes)}"
+        if self._rule == "min":
+            return min(ballots.values()), ""
+        if self._rule == "majority":
+            return _lower_median(list(ballots.values()))
+        return _mean([(ballot, self._weights[name]) for name, ballot in ballots.items()])
+
+
+def members(given: Sequence[object] | Mapping[str, object]) -> dict[str, Judge]:
+    """Make judges of the members and give each a name of its own: the second `x` of a list becomes `x-2`."""
+    if isinstance(given, Mapping):
+        members = {name: as_judge(one, name=name) for name, one in given.items()}
+    elif isinstance(given, Iterable):
+        members = {}
+        for judge in map(as_judge, given):
+            names = (judge.name, *(f"{judge.name}-{number}" for number in range(2, len(members) + 3)))
+            members[next(name for name in names if name not in members)] = judge
+    else:
+        raise ConfigurationError(f"give a list of judges, or a mapping of names to judges, not {given!r}")
+    if not members:
+        raise ConfigurationError("at least one judge is needed; none was given")
+    return members
+
+
+def _lower_median(ballots: list[int]) -> tuple[int, str]:
+    ordered = sorted(ballots)
+    middle = (len(ordered) - 1) // 2
+    tied = len(ordered) % 2 == 0 and ordered[middle] != ordered[middle + 1]
+    return ordered[middle], "tied: the stricter side counts" if tied else ""
+
+
+def _mean(ballots: Sequence[tuple[int, float]]) -> tuple[int, str]:
+    total = sum(weight for _, weight in ballots)
+    if total == 0:
+        return min(ballot for ballot, _ in ballots), "no weight among the members that rated: the strictest counts"
+    mean = round(sum(ballot * weight for ballot, weight in ballots) / total, 9)
+    rounded = math.ceil(mean - 0.5)
+    return rounded, f"mean {mean:.2f}" + (", tied: the stricter side counts" if mean - rounded == 0.5 else "")  # noqa: PLR2004
+
+
+def _rationale(verdicts: Sequence[Verdict]) -> str:
+    return "\n".join(f"{one.judge}: {one.rationale}" for one in verdicts if one.rationale)
+
+
+def _advice(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> str:
+    """Merge feedback: what to change, from those that are not content, then what must not be lost."""
+    change = ["- " + one.feedback.removeprefix("- ") for one in failing if one.feedback]
+    keep = ", ".join(one.judge for one in passing)
+    return "\n".join([*change, f"Already good, keep it so: {keep}."] if failing and keep else change)
+
+
+def _checked_weights(
+    given: Sequence[float] | Mapping[str, float] | None, names: Sequence[str], rule: Rule
+) -> dict[str, float]:
+    if rule != "weighted":
+        if given is not None:
+            raise ConfigurationError(f"weights are for rule='weighted', not {rule!r}")
+        return dict.fromkeys(names, 1.0)
+    weights = dict(given) if isinstance(given, Mapping) else dict(zip(names, given or (), strict=False))
+    fitting = set(weights) == set(names) and (given is not None and len(given) == len(names))
+    if not fitting or min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
+        raise ConfigurationError(f"weights gives each of {', '.join(names)} a weight from 0, not {given!r}")
+    return weights
+
+
+def _checked_veto(given: Sequence[str], names: Sequence[str], rule: Rule) -> tuple[str, ...]:
+    strange = [name for name in given if name not in names]
+    if strange or (given and rule != "veto"):
+        raise ConfigurationError(
+            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was {list(given)!r} "
+            f"for rule={rule!r}"
+        )
+    return tuple(given or names) if rule == "veto" else ()

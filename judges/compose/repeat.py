@@ -1,0 +1,67 @@
+"""`Repeat`: one judge asked several times."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from judges.compose.panel import as_judge
+from judges.compose.votes import checked_quorum, skipped, too_few
+from judges.entry import Explanation
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.model import JudgeModel
+from judges.requests import Deliberation, repeat
+from judges.sample import Sample
+
+
+class Repeat(Judge):
+    """Ask one judge several times and take the verdict given most often (self-consistency, arXiv 2203.11171).
+
+    A tie goes to the stricter side, and `detail` says so. `detail` also gives the agreement: the share of the
+    rated runs that said the same. Use a judge with a temperature above 0; at 0 the runs are copies.
+
+    Args:
+        judge: The judge; a function is accepted.
+        n: How often to ask, at least 1.
+        quorum: How many runs must have given a rating; None takes more than half. With fewer the verdict is
+            unscored, `"too_few_votes"`.
+        name: What it is called; None takes the judge's name.
+
+    Raises:
+        ConfigurationError: If `n` or `quorum` is out of its range.
+    """
+
+    def __init__(self, judge: object, n: int = 3, *, quorum: int | None = None, name: str | None = None) -> None:
+        if type(n) is not int or n < 1:
+            raise ConfigurationError(f"n is how often the judge is asked, a whole number from 1, not {n!r}")
+        self.judge = as_judge(judge)
+        self.name = name or self.judge.name
+        self._n = n
+        self._quorum = checked_quorum(quorum, n)
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """The models of the repeated judge."""
+        return self.judge.models
+
+    def explain(self) -> Explanation:
+        """Tell what each of its judges needs, asks and costs."""
+        part = self.judge.explain()
+        asks = f"What does {part.judge} say most often, asked {self._n} times?"
+        calls = "0" if part.calls == "0" else f"{self._n} x ({part.calls})"
+        return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, scale=part.scale)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Consult the judge n times at once and count what it says."""
+        verdicts = yield from repeat(self.judge, sample, self._n)
+        valid = [one for one in verdicts if one.rating is not None]
+        if len(valid) < self._quorum:
+            return too_few(verdicts, len(valid), self._quorum)
+        counts = Counter((one.passed, one.rating) for one in valid)
+        most = max(counts.values())
+        tied = [one for one in valid if counts[one.passed, one.rating] == most]
+        spoken = min(tied, key=lambda one: (one.passed, one.rating))
+        notes = [f"agreement {most / len(valid):.2f}", *skipped(verdicts)]
+        if most < len(tied):
+            notes.insert(1, "tied: the stricter side counts")
+        return spoken.model_copy(update={"judge": self.name, "items": verdicts, "detail": "; ".join(notes)})

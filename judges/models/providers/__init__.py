@@ -1,0 +1,1 @@
+"""The doors to models: LangChain's, behind OpenAI-compatible endpoints, on this machine."""

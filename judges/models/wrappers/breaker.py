@@ -1,0 +1,101 @@
+"""Leaving a dead endpoint alone: after some failures in a row nobody is kept waiting for it any more."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from judges.errors import AskFailed, ConfigurationError
+from judges.models.retry import is_transient, status_of
+
+_ALIVE = {409, 425, 429}
+"""Statuses worth another try that an endpoint in good health gives too."""
+
+
+class Breaker:
+    """A circuit breaker, for all the models of one endpoint.
+
+    After some failures of the transport in a row every call fails at once, as `judge_failed`. When the cooldown
+    has passed one call is let through; if it is answered all are, and if not the cooldown begins again.
+
+    Counted are broken connections, timeouts and the statuses 408 and 5xx, each try for itself. A reply of any
+    other kind, an error included, shows that the endpoint is there. That holds for 429 too, which is the
+    `Limiter`'s business: a busy endpoint is not a dead one.
+
+    Args:
+        failures: How many failures in a row open the circuit, at least 1.
+        cooldown_s: Seconds until one call is let through again, above 0.
+        clock: Seconds that only grow, for tests.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    def __init__(
+        self, failures: int = 5, *, cooldown_s: float = 30.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if type(failures) is not int or failures < 1:
+            raise ConfigurationError(f"failures is a whole number from 1, not {failures!r}")
+        if isinstance(cooldown_s, bool) or not 0 < cooldown_s < math.inf:
+            raise ConfigurationError(f"cooldown_s is a number of seconds above 0, not {cooldown_s!r}")
+        self._most = failures
+        self._cooldown = cooldown_s
+        self._clock = clock
+        self._failures = 0
+        self._opened = 0.0
+        self._probing = False
+        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """Refuse a call that `admit` would refuse now, and claim nothing.
+
+        Raises:
+            AskFailed: If the circuit is open.
+        """
+        with self._lock:
+            self._refuse()
+
+    def admit(self) -> bool:
+        """Let a call through; `settle` must follow. Gives whether it is the one call that tries an open circuit.
+
+        Raises:
+            AskFailed: If the circuit is open.
+        """
+        with self._lock:
+            self._refuse()
+            self._probing = self._failures >= self._most
+            return self._probing
+
+    def settle(self, error: BaseException | None, *, probe: bool) -> None:
+        """Learn how a call ended that was let through: with `error`, or None for a reply."""
+        with self._lock:
+            if probe:
+                self._probing = False
+            if error is None or _shows_life(error):
+                self._failures = 0
+            elif _shows_none(error):
+                self._failures += 1
+                if probe or self._failures == self._most:
+                    self._opened = self._clock()
+
+    def _refuse(self) -> None:
+        if self._failures < self._most:
+            return
+        left = math.ceil(self._opened + self._cooldown - self._clock())
+        if left > 0 or self._probing:
+            when = f"next try in {left} s" if left > 0 else "one call is trying it now"
+            raise AskFailed(
+                "judge_failed", f"the endpoint is not answering ({self._failures} failures in a row); {when}"
+            )
+
+
+def _shows_none(error: BaseException) -> bool:
+    return is_transient(error) and status_of(error) not in _ALIVE
+
+
+def _shows_life(error: BaseException) -> bool:
+    """Tell whether a failed call was answered; one that was cancelled, or never left, says nothing."""
+    never_left = isinstance(error, AskFailed | ConfigurationError) or not isinstance(error, Exception)
+    return not never_left and not _shows_none(error)

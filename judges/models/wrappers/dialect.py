@@ -1,0 +1,48 @@
+"""Giving a model the dialect it was trained to judge in."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from judges.errors import ConfigurationError
+from judges.model import JudgeModel
+from judges.models.dialects.graded import FLOW_JUDGE, GLIDER, PROMETHEUS
+from judges.models.dialects.minicheck import MiniCheck
+from judges.models.dialects.protocol import Dialect
+from judges.models.resolve import as_model
+from judges.models.wrappers.wrapped import Wrapped
+
+DialectName = Literal["flow_judge", "glider", "minicheck", "prometheus"]
+
+_DIALECTS: dict[DialectName, Dialect] = {
+    "flow_judge": FLOW_JUDGE,
+    "glider": GLIDER,
+    "minicheck": MiniCheck(),
+    "prometheus": PROMETHEUS,
+}
+
+
+def speaking(model: object, dialect: DialectName | Dialect, *, temperature: float | None = 0.0) -> JudgeModel:
+    """Let a model that was trained to judge in a format of its own be asked in that format.
+
+    The result goes wherever a judge takes a model, for instance
+    `Helpfulness(speaking("ollama:bespoke-minicheck", "minicheck"))`.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        dialect: `"flow_judge"` (Flow-Judge), `"glider"` (GLIDER), `"minicheck"` (Bespoke-MiniCheck: does the
+            evidence support the answer, whatever the judge's own criterion), `"prometheus"` (Prometheus 2), or a
+            `Dialect` of your own. Scores are mapped onto the judge's levels by their place on the scale: 1 to 5
+            becomes 1, 2, 3, 3, 4 of four levels; yes and no become the highest and the lowest.
+        temperature: Asked of a chat model that leaves it open; None asks for nothing. The judge's own
+            `temperature` does not reach a model that is given like this.
+
+    Raises:
+        ConfigurationError: If there is no such dialect, or what was given is no model.
+    """
+    spoken = _DIALECTS.get(dialect) if isinstance(dialect, str) else dialect
+    if not (hasattr(spoken, "compose") and hasattr(spoken, "read")):
+        names = ", ".join(get_args(DialectName))
+        raise ConfigurationError(f"a dialect is one of {names}, or has compose and read; not {dialect!r}")
+    assert spoken is not None  # noqa: S101 - it has compose and read
+    return Wrapped(as_model(model, temperature=temperature), spoken=spoken)

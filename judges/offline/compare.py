@@ -1,0 +1,272 @@
+"""Comparing two systems over a dataset: how often one wins, and how far the judge's own leanings decide."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from judges.catalogue.general.pairwise import CHOICES, Pairwise
+from judges.errors import BadSample, ConfigurationError
+from judges.judge import Judge
+from judges.offline.results import Evaluation, Row
+from judges.offline.run.evaluate import Given, aevaluate, evaluate
+from judges.offline.statistics.intervals import spearman, wilson
+from judges.sample import Sample, field_named
+from judges.verdict import Usage, Verdict
+
+_FATES = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+
+
+class Comparison(BaseModel):
+    """How the answers of one system, `a`, compare with those of another, `b`; `str()` of it is for people.
+
+    Args:
+        a: Name of the one system.
+        b: Name of the other.
+        n: Pairs with a verdict; all the figures but `unscored` and `usage` are over these.
+        wins: Pairs that `a` won, in both orders.
+        ties: Pairs that nobody won: a tie in both orders, or orders that disagree.
+        losses: Pairs that `b` won, in both orders.
+        unscored: How many pairs have no verdict, by reason.
+        win_rate: (wins + ties / 2) / n, 0 to 1; None without pairs.
+        interval: The 95 % interval of the win rate by Wilson's score method (JASA 22, 1927) with a tie as half a
+            win. A tie varies less than the toss of a coin, so with ties it is rather too wide than too narrow.
+        flip_rate: Share of the double judgements whose two orders disagree, 0 to 1: near 0 for a judge to be
+            trusted.
+        first_lean: Share of the single judgements that preferred the answer shown first, a tie counting half,
+            less 1/2: 0.5 for a judge that always takes the first, -0.5 for the second. Every answer is shown in
+            both places, so it is 0 for a judge that looks at the answers alone.
+        length_correlation: Spearman's rank correlation, -1 to 1, between how much longer (in characters) the
+            answer of `a` is and how it fared; None for fewer than 3 pairs, or where one of the two never varies.
+            A high one is no proof: longer answers may be better ones.
+        usage: What judging cost.
+        rows: The pairs, judged; empty where they were not kept.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    a: str
+    b: str
+    n: int = Field(ge=0)
+    wins: int = Field(ge=0)
+    ties: int = Field(ge=0)
+    losses: int = Field(ge=0)
+    unscored: Mapping[str, int] = Field(default_factory=dict)
+    win_rate: float | None = None
+    interval: tuple[float, float] | None = None
+    flip_rate: float | None = None
+    first_lean: float | None = None
+    length_correlation: float | None = None
+    usage: Usage = Usage()
+    rows: tuple[Row, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        counts = f"{self.wins} wins, {self.ties} ties, {self.losses} losses"
+        yield f"{self.a} against {self.b}: {counts} in {self.n} pairs"
+        if self.win_rate is not None and self.interval is not None:
+            low, high = self.interval
+            yield f"  win rate            {self.win_rate:.3f} (95 %: {low:.3f} to {high:.3f})"
+        figures = {
+            "flip rate": _shown(self.flip_rate, ".3f"),
+            "first lean": _shown(self.first_lean, "+.3f"),
+            "length correlation": _shown(self.length_correlation, "+.3f"),
+            "unscored": ", ".join(f"{reason} {times}" for reason, times in self.unscored.items()),
+        }
+        yield from (f"  {name:<19} {figure}" for name, figure in figures.items() if figure)
+
+
+def compare(
+    rows: Iterable[Given],
+    judge: Judge,
+    *,
+    a: str = "response",
+    b: str = "rival",
+    names: tuple[str, str] | None = None,
+    max_concurrency: int = 8,
+    out: str | Path | TextIO | None = None,
+    on_result: Callable[[Row], object] | None = None,
+    keep_rows: bool = True,
+) -> Comparison:
+    """Compare two answers in every row of a dataset, in threads; otherwise as `evaluate`.
+
+    A row whose judgement fails in one order is unscored, and so is one that lacks an answer.
+
+    Args:
+        rows: Samples, or mappings that are read as samples; for the answers of two runs, see
+            `judges.offline.paired`.
+        judge: A `Pairwise`, or a `Repeat` or `Cascade` of one.
+        a: The column of the one system's answers.
+        b: The column of the other's.
+        names: What the two systems are called; None takes the names of the columns.
+        max_concurrency: How many rows are judged at once, at least 1.
+        out: A path, which is overwritten, or an open text file; each row becomes one line of JSON there.
+        on_result: Called with each `Row` once it has been written, in order and never twice at a time.
+        keep_rows: Whether the comparison holds the rows.
+
+    Raises:
+        ConfigurationError: If the judge, its model or an argument is set up wrongly.
+    """
+    game = _Game(rows, judge, (a, b), names, on_result)
+    evaluation = evaluate(
+        map(game.pair, rows),
+        {judge.name: judge},
+        max_concurrency=max_concurrency,
+        out=out,
+        on_result=game.count,
+        keep_rows=keep_rows,
+    )
+    return game.comparison(evaluation)
+
+
+async def acompare(
+    rows: Iterable[Given] | AsyncIterable[Given],
+    judge: Judge,
+    *,
+    a: str = "response",
+    b: str = "rival",
+    names: tuple[str, str] | None = None,
+    max_concurrency: int = 8,
+    out: str | Path | TextIO | None = None,
+    on_result: Callable[[Row], object] | None = None,
+    keep_rows: bool = True,
+) -> Comparison:
+    """Compare two answers in every row of a dataset, in tasks; otherwise as `compare`.
+
+    `rows` may be an async iterable.
+    """
+    game = _Game(rows, judge, (a, b), names, on_result)
+    evaluation = await aevaluate(
+        _each(rows, game.pair) if isinstance(rows, AsyncIterable) else map(game.pair, rows),
+        {judge.name: judge},
+        max_concurrency=max_concurrency,
+        out=out,
+        on_result=game.count,
+        keep_rows=keep_rows,
+    )
+    return game.comparison(evaluation)
+
+
+class _Game:
+    """Reads rows as pairs, and counts what the judge says of them, one at a time."""
+
+    def __init__(
+        self,
+        rows: object,
+        judge: Judge,
+        columns: tuple[str, str],
+        names: tuple[str, str] | None,
+        on_result: Callable[[Row], object] | None,
+    ) -> None:
+        if isinstance(rows, str | Path | Sample | Mapping):
+            raise ConfigurationError(f"rows are several samples or mappings, not a {type(rows).__name__}")
+        if not isinstance(judge, Judge):
+            raise ConfigurationError(f"two answers are compared by a Pairwise, not by {judge!r}")
+        if isinstance(judge, Pairwise) and judge.against != "rival":
+            raise ConfigurationError(
+                f"compare finds both answers itself: give b={judge.against!r}, and a Pairwise without against=..."
+            )
+        self._columns, self._names = columns, names or columns
+        for one, other in (self._columns, self._names):
+            if one == other:
+                raise ConfigurationError(f"two columns and two names must differ; both are {one!r}")
+        self._judge, self._on_result = judge.name, on_result
+        self._fates: list[float] = []
+        self._longer: list[int] = []
+        self._unscored: Counter[str] = Counter()
+        self._orders = self._flips = self._leans = 0
+
+    def pair(self, given: Given) -> Given:
+        """Make the answers of both columns the answer and the rival of a sample."""
+        if isinstance(given, BadSample):
+            return given
+        try:
+            sample = Sample.read(given)
+            answer, rival = (_text(sample, column) for column in self._columns)
+        except BadSample as error:
+            return error
+        changed: dict[str, object] = {"response": answer, "metadata": {**sample.metadata, "rival": rival}}
+        if "reference" in map(field_named, self._columns):
+            changed["reference"] = None
+        return sample.model_copy(update=changed)
+
+    def count(self, row: Row) -> None:
+        """Count a row as it comes."""
+        verdict = row.verdicts[self._judge]
+        if verdict.score is None or row.sample is None:
+            self._unscored[str(verdict.unscored)] += 1
+        else:
+            self._fates.append(self._fate(verdict))
+            self._longer.append(len(row.sample.answer or "") - len(str(row.sample.metadata["rival"])))
+            self._count_orders(verdict)
+        if self._on_result is not None:
+            self._on_result(row)
+
+    def _fate(self, verdict: Verdict) -> float:
+        fate = _FATES.get(verdict.value) if isinstance(verdict.value, str) else None
+        if fate is None:
+            raise ConfigurationError(
+                f"{self._judge!r} gives {verdict.value!r}, not win, tie or loss; compare by a Pairwise, or by a "
+                f"Repeat or Cascade of one"
+            )
+        return fate
+
+    def _count_orders(self, verdict: Verdict) -> None:
+        """Count the two orders of a pairwise verdict, or of those it was made of."""
+        items = verdict.items
+        choices = [one.value for one in items]
+        if len(choices) == 2 and set(choices) <= set(CHOICES):  # noqa: PLR2004 - two orders
+            self._orders += 1
+            self._flips += items[0].score != items[1].score
+            self._leans += choices.count("first") - choices.count("second")
+        else:
+            for one in items:
+                self._count_orders(one)
+
+    def comparison(self, evaluation: Evaluation) -> Comparison:
+        """Sum up what was counted."""
+        n, points = len(self._fates), math.fsum(self._fates)
+        wins, losses = self._fates.count(1.0), self._fates.count(0.0)
+        return Comparison(
+            a=self._names[0],
+            b=self._names[1],
+            n=n,
+            wins=wins,
+            ties=n - wins - losses,
+            losses=losses,
+            unscored=dict(sorted(self._unscored.items())),
+            win_rate=points / n if n else None,
+            interval=wilson(points, n) if n else None,
+            flip_rate=self._flips / self._orders if self._orders else None,
+            first_lean=self._leans / (4 * self._orders) if self._orders else None,
+            length_correlation=spearman(self._longer, self._fates),
+            usage=evaluation.summary[self._judge].usage,
+            rows=evaluation.rows,
+        )
+
+
+async def _each(rows: AsyncIterable[Given], read: Callable[[Given], Given]) -> AsyncIterator[Given]:
+    async for row in rows:
+        yield read(row)
+
+
+def _text(sample: Sample, column: str) -> str:
+    """Find the text of a column: in the metadata, where unknown columns go, or in the field it names."""
+    text = sample.metadata.get(column)
+    field = field_named(column)
+    if text is None and field is not None:
+        text = sample.answer if field == "response" else getattr(sample, field)
+    if not isinstance(text, str):
+        raise BadSample(f"there is no text in the column {column!r}")
+    return text
+
+
+def _shown(figure: float | None, form: str) -> str:
+    return "" if figure is None else format(figure, form)

@@ -1,0 +1,1 @@
+"""Judging a dataset, side by side and in order."""

@@ -1,0 +1,1 @@
+"""Arithmetic over results: plain functions, lists in, values out."""

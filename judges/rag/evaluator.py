@@ -1,0 +1,242 @@
+"""Twelve metrics of retrieval-augmented answers over a dataset in columns, as Ascend's RAGEvaluator offers them.
+
+The names, the columns and the limits are the reference's. Here no failure loses the run: a cell without a score is
+None, and `RAGResult.verdicts` tells why.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from judges.catalogue.metric import Metric
+from judges.catalogue.model_judge import Asking
+from judges.catalogue.registry import load
+from judges.errors import ConfigurationError
+from judges.models.resolve import as_embeddings, as_model
+from judges.offline import Evaluation, Row, aevaluate, evaluate
+from judges.prompting.prompts import LANGUAGES, Language, prompt
+from judges.prompting.translation import Pack, atranslate, translate
+from judges.rag.limits import Columns, checked_columns, checked_folder
+from judges.verdict import Unscored, Verdict
+
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "answer_correctness": ("model", "embeddings"),
+    "answer_relevancy": ("model", "embeddings"),
+    "answer_similarity": ("embeddings",),
+    "context_precision": ("model",),
+    "context_recall": ("model",),
+    "context_entity_recall": ("model",),
+    "context_utilization": ("model",),
+    "faithfulness": ("model",),
+    "noise_sensitivity": ("model",),
+    "nv_accuracy": ("model",),
+    "nv_context_relevance": ("model",),
+    "nv_response_groundedness": ("model",),
+}
+"""The metrics, each with what it asks."""
+
+_SPOKEN: Mapping[str, Language] = {"chinese": "zh", "english": "en"}
+_MOST_METRICS, _LONGEST_NAME = 14, 50
+
+
+class RAGResult(dict[str, list[float | None]]):
+    """The values of each metric, row by row, on the reference's scale; None where a cell has no score.
+
+    Args:
+        evaluation: What was judged.
+
+    Attributes:
+        evaluation: Rows and summaries, as `judges.offline.evaluate` gives them.
+    """
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+        super().__init__({name: [_number(one) for one in told] for name, told in self.verdicts.items()})
+
+    @property
+    def verdicts(self) -> dict[str, list[Verdict]]:
+        """The verdict of each cell: reasons, items, feedback, usage, and why there is no score."""
+        return {name: [row.verdicts[name] for row in self.evaluation.rows] for name in self.evaluation.summary}
+
+    @property
+    def unscored(self) -> dict[str, dict[int, Unscored]]:
+        """Why cells have no score, by metric and row; a metric that scored every row is left out."""
+        found = {
+            name: {row: one.unscored for row, one in enumerate(told) if one.unscored is not None}
+            for name, told in self.verdicts.items()
+        }
+        return {name: cells for name, cells in found.items() if cells}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What is to be judged, by what; `wanting` are the files of packs that must be translated first."""
+
+    names: tuple[str, ...]
+    columns: Columns
+    language: Language | None
+    folder: Path | None
+    wanting: tuple[Pack, ...] = ()
+
+
+class RAGEvaluator:
+    """Evaluate retrieval-augmented answers by the metrics of Ascend's RAGEvaluator.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        embeddings: A LangChain `Embeddings` object or an `EmbeddingModel`; `answer_correctness`,
+            `answer_relevancy` and `answer_similarity` need it.
+        max_concurrency: How many rows are judged at once.
+
+    Raises:
+        ConfigurationError: If there is no model, or what was given is none.
+    """
+
+    def __init__(self, model: object, embeddings: object = None, *, max_concurrency: int = 8) -> None:
+        self._given = {
+            "model": as_model(model),
+            "embeddings": None if embeddings is None else as_embeddings(embeddings),
+        }
+        self._max_concurrency = max_concurrency
+
+    def evaluate(
+        self,
+        metrics: Sequence[str],
+        dataset: Mapping[str, Sequence[object]],
+        language: str | None = None,
+        prompts_path: str | Path | None = None,
+        show_progress: bool = False,  # noqa: FBT001, FBT002 - the order of the reference's arguments
+        *,
+        adapt: bool = False,
+    ) -> RAGResult:
+        """Judge every row by every metric.
+
+        Args:
+            metrics: 1 to 14 names out of `METRICS`, none twice.
+            dataset: 1 to 4 columns of equal length, up to 128 rows: `user_input`, `response`, `reference`
+                (texts of up to 1,000,000 characters) and `retrieved_contexts` (up to 128 such texts a row).
+            language: Of prompts and feedback: `"chinese"`, `"english"`, or a code; None takes the one of each
+                question.
+            prompts_path: Folder of prompts, laid out like `zh/faithfulness.toml`. What is not there comes from
+                the package, and what is not there either is translated if `adapt` says so; else it is an error.
+            adapt: Whether the model may translate prompts into a language that has none. They are written to
+                `prompts_path`, so that this is paid once.
+            show_progress: Whether to tell on stderr how many rows are judged.
+
+        Raises:
+            ConfigurationError: Before anything is spent, if an argument is wrong; the message says which.
+            AskFailed: If prompts are to be translated, and the model cannot.
+        """
+        plan = self._plan(metrics, dataset, language, prompts_path, adapt=adapt)
+        if plan.wanting:
+            translate(plan.wanting, plan.language or "", self._given["model"], folder=plan.folder or "")
+        judges, rows = self._judges(plan), plan.columns.rows
+        with _progress(len(rows), shown=show_progress) as advance:
+            return RAGResult(evaluate(rows, judges, max_concurrency=self._max_concurrency, on_result=advance))
+
+    async def aevaluate(
+        self,
+        metrics: Sequence[str],
+        dataset: Mapping[str, Sequence[object]],
+        language: str | None = None,
+        prompts_path: str | Path | None = None,
+        show_progress: bool = False,  # noqa: FBT001, FBT002 - the order of the reference's arguments
+        *,
+        adapt: bool = False,
+    ) -> RAGResult:
+        """Judge without blocking; otherwise as `evaluate`."""
+        plan = self._plan(metrics, dataset, language, prompts_path, adapt=adapt)
+        if plan.wanting:
+            await atranslate(plan.wanting, plan.language or "", self._given["model"], folder=plan.folder or "")
+        judges, rows = self._judges(plan), plan.columns.rows
+        with _progress(len(rows), shown=show_progress) as advance:
+            return RAGResult(
+                await aevaluate(rows, judges, max_concurrency=self._max_concurrency, on_result=advance)
+            )
+
+    def _plan(
+        self, metrics: object, dataset: object, language: object, prompts_path: str | Path | None, *, adapt: bool
+    ) -> _Plan:
+        """Check what was given, and find out what must be translated."""
+        plan = _Plan(
+            names=_checked_names(metrics),
+            columns=checked_columns(dataset),
+            language=_spoken(language),
+            folder=checked_folder(prompts_path, may_be_new=adapt),
+        )
+        if not adapt or plan.language in (None, *LANGUAGES):
+            return plan
+        if plan.folder is None:
+            raise ConfigurationError("adapt=True needs prompts_path=..., the folder that prompts are written to")
+        english = self._judges(replace(plan, language="en", folder=None))
+        packs = {pack.name: pack for judge in english.values() for pack in _packs(judge)}
+        return replace(plan, wanting=tuple(packs.values()))
+
+    def _judges(self, plan: _Plan) -> dict[str, Metric]:
+        judges = {name: self._judge(name, language=plan.language, prompts=plan.folder) for name in plan.names}
+        for name, judge in judges.items():
+            for need in judge.needs:
+                if not plan.columns.have(need):
+                    told = ", ".join(plan.columns.names)
+                    raise ConfigurationError(f"{name} needs the column {need!r}; the dataset has {told}")
+        return judges
+
+    def _judge(self, name: str, *, language: Language | None, prompts: Path | None) -> Metric:
+        given = {asked: self._given[asked] for asked in METRICS[name]}
+        if "embeddings" in given and given["embeddings"] is None:
+            raise ConfigurationError(f"{name} compares vectors; give RAGEvaluator(model, embeddings=...)")
+        judge = load(name, language=language, prompts=prompts, **given)
+        assert isinstance(judge, Metric)  # noqa: S101 - the twelve are
+        return judge
+
+
+def _number(verdict: Verdict) -> float | None:
+    if verdict.unscored is not None:
+        return None
+    return verdict.score if isinstance(verdict.value, str | None) else float(verdict.value)
+
+
+def _packs(judge: Metric) -> tuple[Pack, ...]:
+    if isinstance(judge, Asking):
+        return judge.packs
+    return (Pack(judge.pack, prompt(judge.pack, "en")),) if judge.pack else ()
+
+
+def _checked_names(metrics: object) -> tuple[str, ...]:
+    if not isinstance(metrics, list | tuple) or not 1 <= len(metrics) <= _MOST_METRICS:
+        raise ConfigurationError(f"metrics is a list of 1 to {_MOST_METRICS} names, not {metrics!r}")
+    for name in metrics:
+        if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
+            raise ConfigurationError(f"a metric's name is a text of 1 to {_LONGEST_NAME} characters, not {name!r}")
+        if name not in METRICS:
+            raise ConfigurationError(f"there is no metric {name!r}; known are {', '.join(METRICS)}")
+        if metrics.count(name) > 1:
+            raise ConfigurationError(f"the metric {name!r} is asked for twice")
+    return tuple(metrics)
+
+
+def _spoken(language: object) -> Language | None:
+    if language is not None and not isinstance(language, str):
+        raise ConfigurationError(f"language is 'chinese', 'english', a code or None, not {language!r}")
+    return None if language is None else _SPOKEN.get(language, language)
+
+
+@contextmanager
+def _progress(total: int, *, shown: bool) -> Iterator[Callable[[Row], object]]:
+    """Tell on stderr how many rows are judged: with a bar where the extra `cli` is there, else in lines."""
+    if not shown:
+        yield lambda _: None
+    elif find_spec("rich"):
+        from rich.console import Console  # noqa: PLC0415 - an extra, opened on demand
+        from rich.progress import Progress  # noqa: PLC0415
+
+        with Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task("judging", total=total)
+            yield lambda _: bar.advance(task)
+    else:
+        yield lambda row: sys.stderr.write(f"judged {row.index + 1} of {total}\n")

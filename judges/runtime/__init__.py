@@ -1,0 +1,1 @@
+"""What surrounds a call: budgets, prices, shared work, threads, the guard of tests."""

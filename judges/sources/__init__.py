@@ -1,1 +1,0 @@
-"""The catalogue: every judge and metric of the sources, by source."""

@@ -1,0 +1,181 @@
+"""An allowance bounds what judging may cost, in one place for every judge that runs inside it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from judges import AskFailed, Helpfulness, Panel, Price, Usage, Verdict
+from judges.runtime.budget import Allowance, within
+from judges.runtime.prices import priced
+from judges.testing import ScriptedModel
+
+GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
+PRICES = {"gpt-5": Price(input=1, output=10), "gpt-5-mini": Price(input=0.25, output=2)}
+
+
+def ask_times(times: int, allowance: Allowance | None, *, name: str = "scripted") -> list[Verdict]:
+    """Judge several times inside an allowance."""
+    judge = Helpfulness(ScriptedModel([GOOD], cycle=True, name=name))
+    with within(allowance):
+        return [judge(user_input="q", response="a") for _ in range(times)]
+
+
+def reasons(verdicts: list[Verdict]) -> list[str | None]:
+    """List why each verdict is unscored."""
+    return [verdict.unscored for verdict in verdicts]
+
+
+def test_calls_are_counted() -> None:
+    """After the last call allowed, verdicts are unscored for `budget`, and cost nothing."""
+    verdicts = ask_times(4, Allowance(calls=2))
+    assert reasons(verdicts) == [None, None, "budget", "budget"]
+    assert verdicts[-1].usage == Usage()
+
+
+def test_a_re_ask_is_a_call() -> None:
+    """The second question about a bad reply needs a call too; what was spent stays in the verdict."""
+    model = ScriptedModel(["nonsense", GOOD])
+    with within(Allowance(calls=1)):
+        verdict = Helpfulness(model)(user_input="q", response="a")
+    assert (verdict.unscored, verdict.usage.calls, len(model.prompts)) == ("budget", 1, 1)
+
+
+def test_tokens_are_counted() -> None:
+    """Tokens are exceeded by no more than the call in flight."""
+    assert reasons(ask_times(2, Allowance(tokens=1))) == [None, "budget"]
+    assert reasons(ask_times(2, Allowance(tokens=1_000_000))) == [None, None]
+
+
+def test_cost_is_counted_and_told() -> None:
+    """With a price the verdict has its cost, and the budget ends."""
+    prices = {"scripted": Price(input=1_000_000, output=0)}
+    first, second = ask_times(2, Allowance(cost=1, prices=prices))
+    assert first.usage.cost == first.usage.input_tokens
+    assert second.unscored == "budget"
+
+
+def test_unknown_price_ends_a_budget_of_cost_after_one_call() -> None:
+    """A cost that cannot be known cannot be kept: the second call is not made, and the verdict says why."""
+    first, second = ask_times(2, Allowance(cost=100, prices=PRICES))
+    assert first.usage.cost is None
+    assert (second.unscored, "price" in second.detail) == ("budget", True)
+
+
+def test_unknown_price_does_not_matter_without_a_budget_of_cost() -> None:
+    """Other budgets hold without any price."""
+    assert reasons(ask_times(2, Allowance(calls=5, tokens=10_000, prices=PRICES))) == [None, None]
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_past_deadline_forbids_calls(seconds: float) -> None:
+    """After the deadline no call is made, and the reason is `deadline`."""
+    assert reasons(ask_times(1, Allowance(seconds=seconds))) == ["deadline"]
+
+
+def test_time_left_is_told() -> None:
+    """The seconds left fall from what was given; None means no deadline."""
+    left = Allowance(seconds=100).seconds_left
+    assert left is not None
+    assert 99 < left <= 100
+    assert Allowance().seconds_left is None
+
+
+@pytest.mark.parametrize("settings", [{"calls": 0}, {"tokens": 0}, {"cost": 0.0, "prices": PRICES}])
+def test_nothing_left_forbids_the_first_call(settings: dict[str, int]) -> None:
+    """A budget of 0 allows nothing."""
+    assert reasons(ask_times(1, Allowance(**settings))) == ["budget"]  # type: ignore[arg-type]  # one of each
+
+
+def test_without_allowance_nothing_is_bounded_and_no_cost_is_claimed() -> None:
+    """Outside of any allowance a verdict's cost is unknown."""
+    (verdict,) = ask_times(1, None)
+    assert (verdict.rating, verdict.usage.cost) == (4, None)
+
+
+def test_none_lifts_an_outer_allowance() -> None:
+    """An inner block with None is unbounded; after it the outer bound is back."""
+    judge = Helpfulness(ScriptedModel([GOOD], cycle=True))
+    with within(Allowance(calls=0)):
+        with within(None):
+            assert judge(user_input="q", response="a").rating == 4
+        assert judge(user_input="q", response="a").unscored == "budget"
+
+
+@pytest.mark.parametrize(
+    ("model", "cost"),
+    [
+        ("gpt-5", 11),
+        ("gpt-5-2025-08-07", 11),
+        ("gpt-5-mini", 2.25),
+        ("gpt-5-mini-2025-08-07", 2.25),
+        ("gpt-4", None),
+        ("openai/gpt-5", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_price_is_that_of_the_longest_name_the_models_begins_with(model: str | None, cost: float | None) -> None:
+    """A dated name is priced by its family, and a family never by a shorter one."""
+    usage = Usage(calls=1, input_tokens=1_000_000, output_tokens=1_000_000)
+    assert priced(usage, model, PRICES).cost == cost
+
+
+@pytest.mark.parametrize(
+    "given", [{"input": -1, "output": 1}, {"input": 1}, {"input": 1, "output": 1, "cached": 1}]
+)
+def test_price_is_complete_and_not_negative(given: dict[str, float]) -> None:
+    """A price has input and output, neither below 0, and nothing else."""
+    with pytest.raises(ValidationError):
+        Price.model_validate(given)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_members_of_a_panel_share_one_allowance(how: str) -> None:
+    """Of ten members that are asked at once exactly as many ask as may; the panel says what was missing."""
+    models = [ScriptedModel([GOOD], delay_s=0.002) for _ in range(10)]
+    panel = Panel([Helpfulness(model) for model in models])
+    with within(Allowance(calls=3)):
+        verdict = panel(user_input="q", response="a") if how == "sync" else await panel.acall(response="a")
+    assert sum(len(model.prompts) for model in models) == verdict.usage.calls == 3
+    assert verdict.unscored == "budget"
+
+
+def test_calls_are_never_exceeded_by_threads() -> None:
+    """A hundred threads that claim calls at once get no more than there are."""
+    allowance = Allowance(calls=50)
+    got: list[bool] = []
+
+    def claim() -> None:
+        try:
+            allowance.take()
+            got.append(True)
+        except AskFailed:
+            got.append(False)
+
+    threads = [threading.Thread(target=claim) for _ in range(100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(got) == 50
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(tokens=st.integers(0, 1000), spent=st.lists(st.integers(0, 300), max_size=20))
+def test_tokens_are_exceeded_by_at_most_one_call(tokens: int, spent: list[int]) -> None:
+    """Calls one after another never start on an empty budget."""
+    allowance = Allowance(tokens=tokens)
+    used = 0
+    for one in spent:
+        try:
+            allowance.take()
+        except AskFailed:
+            assert used >= tokens
+            break
+        assert used < tokens
+        used += allowance.add(Usage(calls=1, input_tokens=one), "m").tokens
