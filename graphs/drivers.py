@@ -16,47 +16,47 @@ from langchain_core.runnables import RunnableConfig
 
 from graphs import langgraph_private
 from graphs.deadline import acall_within, call_within
-from graphs.loop import Call, Decision, Loop, Messages, Move
+from graphs.loop import Effect, Loop, Messages, Step, Transition
 from graphs.progress import atell, tell
 from graphs.refinement import Refinement
 
 
-def take(decide: Decision, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move:
+def run_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
     """Take one step, blocking."""
-    move = decide(refinement, messages, config)
-    if isinstance(move, Call):
+    transition = step(refinement, messages, config)
+    if isinstance(transition, Effect):
         started = time.perf_counter()
-        with langgraph_private.inside(move.config):
+        with langgraph_private.use_config(transition.config):
             try:
-                came_back = call_within(move.seconds, move.run)
-            except Exception as error:  # noqa: BLE001 - settled by the step
-                came_back = error
-        move = move.settle(came_back, time.perf_counter() - started)
-    tell(move.events, config, log_texts=refinement.policy.log_texts)
-    if move.error is not None:
-        raise move.error
-    return move
+                result = call_within(transition.seconds, transition.run)
+            except Exception as error:  # noqa: BLE001 - handled by the step
+                result = error
+        transition = transition.on_result(result, time.perf_counter() - started)
+    tell(transition.events, config, log_texts=refinement.policy.log_texts)
+    if transition.error is not None:
+        raise transition.error
+    return transition
 
 
-async def atake(decide: Decision, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move:
+async def arun_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
     """Take one step without blocking the event loop."""
-    move = decide(refinement, messages, config)
-    if isinstance(move, Call):
+    transition = step(refinement, messages, config)
+    if isinstance(transition, Effect):
         started = time.perf_counter()
-        with langgraph_private.inside(move.config):
+        with langgraph_private.use_config(transition.config):
             try:
-                came_back = await acall_within(move.seconds, move.arun())
-            except Exception as error:  # noqa: BLE001 - settled by the step
-                came_back = error
-        move = move.settle(came_back, time.perf_counter() - started)
-    await atell(move.events, config, log_texts=refinement.policy.log_texts)
-    if move.error is not None:
-        raise move.error
-    return move
+                result = await acall_within(transition.seconds, transition.arun())
+            except Exception as error:  # noqa: BLE001 - handled by the step
+                result = error
+        transition = transition.on_result(result, time.perf_counter() - started)
+    await atell(transition.events, config, log_texts=refinement.policy.log_texts)
+    if transition.error is not None:
+        raise transition.error
+    return transition
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunResult:
     """A run of the loop that has ended.
 
     Args:
@@ -68,39 +68,43 @@ class Ended:
     answer: AIMessage | None
 
 
-def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Ended:
+def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> RunResult:
     """Run the whole loop without a graph, blocking."""
     messages = question["messages"]
-    refinement = try_on(loop, loop.begin(question), messages, config)
+    refinement = run_attempts(loop, loop.begin(question), messages, config)
     if refinement.ending == "interrupt":
-        return Ended(refinement, None)
-    return _ended(take(loop.finish, refinement, messages, config))
+        return RunResult(refinement, None)
+    return _run_result(run_step(loop.finish, refinement, messages, config))
 
 
-async def arun(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Ended:
+async def arun(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> RunResult:
     """Run the whole loop without a graph and without blocking the event loop."""
     messages = question["messages"]
-    refinement = await atry_on(loop, loop.begin(question), messages, config)
+    refinement = await arun_attempts(loop, loop.begin(question), messages, config)
     if refinement.ending == "interrupt":
-        return Ended(refinement, None)
-    return _ended(await atake(loop.finish, refinement, messages, config))
+        return RunResult(refinement, None)
+    return _run_result(await arun_step(loop.finish, refinement, messages, config))
 
 
-def try_on(loop: Loop, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Refinement:
+def run_attempts(loop: Loop, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Refinement:
     """Generate and judge until there is nothing more to try, blocking."""
-    move = Move(refinement=refinement, goto="generate")
-    while move.goto is not None and move.goto != "finish":
-        move = take(loop.steps[move.goto], move.refinement, messages, config)
-    return move.refinement
+    transition = Transition(refinement=refinement, goto="generate")
+    while transition.goto is not None and transition.goto != "finish":
+        transition = run_step(loop.steps[transition.goto], transition.refinement, messages, config)
+    return transition.refinement
 
 
-async def atry_on(loop: Loop, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Refinement:
+async def arun_attempts(
+    loop: Loop, refinement: Refinement, messages: Messages, config: RunnableConfig
+) -> Refinement:
     """Generate and judge until there is nothing more to try, without blocking the event loop."""
-    move = Move(refinement=refinement, goto="generate")
-    while move.goto is not None and move.goto != "finish":
-        move = await atake(loop.steps[move.goto], move.refinement, messages, config)
-    return move.refinement
+    transition = Transition(refinement=refinement, goto="generate")
+    while transition.goto is not None and transition.goto != "finish":
+        transition = await arun_step(loop.steps[transition.goto], transition.refinement, messages, config)
+    return transition.refinement
 
 
-def _ended(move: Move) -> Ended:
-    return Ended(move.refinement, None if move.update is None else move.update["messages"][-1])
+def _run_result(transition: Transition) -> RunResult:
+    return RunResult(
+        transition.refinement, None if transition.update is None else transition.update["messages"][-1]
+    )

@@ -16,8 +16,8 @@ from langgraph.types import Checkpointer, Command
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
 from graphs import langgraph_private
-from graphs.drivers import atake, atry_on, take, try_on
-from graphs.loop import Decision, Loop, Move, Node
+from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
+from graphs.loop import Loop, Node, Step, Transition
 from graphs.policy import Policy
 from graphs.refinement import Refinement
 from judges.compose.panel import as_judge
@@ -37,25 +37,25 @@ class SelfJudgingWarning(UserWarning):
     """The model that generates is also the one that judges, and tends to like its own answers."""
 
 
-class Conversation(TypedDict):
+class NodeInput(TypedDict):
     """What a node of the loop is shown: the conversation."""
 
     messages: Annotated[list[AnyMessage], add_messages]
 
 
-class Question(Conversation, total=False):
+class GraphInput(NodeInput, total=False):
     """What the graph takes in: the conversation and, if there is any, evidence (fields of a sample)."""
 
     evidence: Annotated[Evidence, EphemeralValue]
 
 
-class Answered(Conversation):
+class Answered(NodeInput):
     """What the graph gives back: the conversation with the answer, and a summary without rejected text."""
 
     refine: dict[str, Any] | None
 
 
-class _State(Question, Answered):
+class _State(GraphInput, Answered):
     refinement: dict[str, Any]
 
 
@@ -79,7 +79,7 @@ class _Entrance(Runnable[Any, str]):
         return self.invoke(input, config)
 
 
-class _Tries(Runnable[Any, Any]):
+class _AttemptsNode(Runnable[Any, Any]):
     """A node that generates and judges until there is nothing more to try, for where no step is checkpointed."""
 
     name = "tries"
@@ -91,19 +91,19 @@ class _Tries(Runnable[Any, Any]):
         """Try, blocking."""
         config = config or {}
         recorded = _recorded(config, self._loop.policy)
-        _write(try_on(self._loop, recorded, input["messages"], config), config)
+        _write(run_attempts(self._loop, recorded, input["messages"], config), config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
         """Try without blocking the event loop."""
         config = config or {}
         recorded = _recorded(config, self._loop.policy)
-        _write(await atry_on(self._loop, recorded, input["messages"], config), config)
+        _write(await arun_attempts(self._loop, recorded, input["messages"], config), config)
 
 
-class _Node(Runnable[Any, Any]):
+class _StepNode(Runnable[Any, Any]):
     """A node of the graph: takes one step of the loop."""
 
-    def __init__(self, name: str, decide: Decision, policy: Policy) -> None:
+    def __init__(self, name: str, decide: Step, policy: Policy) -> None:
         self.name = name
         self._decide = decide
         self._policy = policy
@@ -112,27 +112,27 @@ class _Node(Runnable[Any, Any]):
         """Take the step, blocking."""
         config = config or {}
         recorded = _recorded(config, self._policy)
-        return _carried_out(take(self._decide, recorded, input["messages"], config), config)
+        return _carried_out(run_step(self._decide, recorded, input["messages"], config), config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Take the step without blocking the event loop."""
         config = config or {}
         recorded = _recorded(config, self._policy)
-        return _carried_out(await atake(self._decide, recorded, input["messages"], config), config)
+        return _carried_out(await arun_step(self._decide, recorded, input["messages"], config), config)
 
 
 def _recorded(config: RunnableConfig, policy: Policy) -> Refinement:
     return Refinement.read(langgraph_private.read(config, langgraph_private.RECORD), policy)
 
 
-def _carried_out(move: Move, config: RunnableConfig) -> Any:
-    _write(move.refinement, config)
-    return move.update if move.goto is None else Command(goto=move.goto)
+def _carried_out(transition: Transition, config: RunnableConfig) -> Any:
+    _write(transition.refinement, config)
+    return transition.update if transition.goto is None else Command(goto=transition.goto)
 
 
 def _write(refinement: Refinement, config: RunnableConfig) -> None:
     """Keep the record: as plain data where it goes into a checkpoint, else as it is."""
-    record = refinement.to_state() if langgraph_private.stored(config) else refinement
+    record = refinement.to_state() if langgraph_private.has_checkpointer(config) else refinement
     langgraph_private.write(config, langgraph_private.RECORD, record)
 
 
@@ -187,16 +187,16 @@ def compiled(
     loop: Loop, *, checkpointer: Checkpointer, store: BaseStore | None, name: str, whole: bool = False
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Compile the graph of a loop; a `whole` one tries in a single node, which costs less than a node a step."""
-    graph = StateGraph(_State, input_schema=Question, output_schema=Answered)
+    graph = StateGraph(_State, input_schema=GraphInput, output_schema=Answered)
     first = "tries" if whole else "generate"
     graph.add_conditional_edges(START, _Entrance(loop), {"begin": first})
     if whole:
-        graph.add_node(first, _Tries(loop), input_schema=Conversation)
+        graph.add_node(first, _AttemptsNode(loop), input_schema=NodeInput)
         graph.add_edge(first, "finish")
     for node, targets in _EDGES.items():
         if node == "finish" or not whole:
-            step = _Node(node, loop.steps[node], loop.policy)
-            graph.add_node(node, step, input_schema=Conversation, destinations=targets)
+            step = _StepNode(node, loop.steps[node], loop.policy)
+            graph.add_node(node, step, input_schema=NodeInput, destinations=targets)
     graph.add_edge("finish", END)
     made = graph.compile(checkpointer=checkpointer, store=store, name=name)
     made.stream_channels = ["messages", langgraph_private.SUMMARY]

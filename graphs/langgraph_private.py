@@ -39,12 +39,12 @@ def write(config: RunnableConfig, channel: str, value: object) -> None:
     config["configurable"][_SEND]([(channel, value)])
 
 
-def stored(config: RunnableConfig) -> bool:
+def has_checkpointer(config: RunnableConfig) -> bool:
     """Tell whether there is a checkpointer, so that what is written must be plain data."""
     return config.get("configurable", {}).get(_CHECKPOINTER) is not None
 
 
-def quiet(config: RunnableConfig) -> RunnableConfig:
+def detached_config(config: RunnableConfig) -> RunnableConfig:
     """Make the config for a model or a judge: what it does reaches tracers, but no stream of the client's.
 
     Nothing of the graph around it is left.
@@ -54,7 +54,7 @@ def quiet(config: RunnableConfig) -> RunnableConfig:
     return _heard_by_tracers(config, kept)
 
 
-def quiet_inside(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
+def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
     """Make the config for a generator that may be a graph itself: quiet, but still inside the graph around it.
 
     So an agent may interrupt and resume, with the checkpointer and the store of the graph.
@@ -85,9 +85,9 @@ def _drop(_: Any) -> None:
     """Write to nobody."""
 
 
-def told(config: RunnableConfig) -> RunnableConfig:
+def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
     """Make the config for a graph inside a runnable: quiet, but the outer streams hear of its progress."""
-    made = quiet_inside(config, silent=False)
+    made = muted_config(config, silent=False)
     manager = _manager(config, streaming=True)
     if manager is not None or writer(config) is not None:
         outer: RunnableConfig = {**config, "callbacks": manager}
@@ -95,7 +95,7 @@ def told(config: RunnableConfig) -> RunnableConfig:
     return made
 
 
-def audience(config: RunnableConfig) -> list[RunnableConfig]:
+def progress_configs(config: RunnableConfig) -> list[RunnableConfig]:
     """List the configs whose handlers are to hear of progress."""
     outer = config.get("configurable", {}).get(_PROGRESS)
     return [one for one in (config, outer) if one is not None and listeners(one)]
@@ -129,7 +129,7 @@ def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager 
 
 
 @contextmanager
-def inside(config: RunnableConfig) -> Iterator[None]:
+def use_config(config: RunnableConfig) -> Iterator[None]:
     """Let everything called in the block inherit `config`, and nothing else that was inherited before.
 
     LangGraph merges the callbacks of a config with the inherited ones, so a config alone silences nothing.

@@ -4,8 +4,7 @@ Generate, judge and finish are nodes of the graph. Begin and augment only hand d
 they stand on, into the graph and from the judge back to the generator: each node costs as much as a model call
 costs a client.
 
-A step decides without I/O, from the record so far, and comes to a `Move`, or to a `Call` that must be made before
-it can tell. `graphs.drivers` carries both out.
+A step is pure: it returns a `Transition`, or an `Effect` to run first. `graphs.drivers` carries both out.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Node = Literal["generate", "judge", "finish"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Move:
+class Transition:
     """What a step comes to.
 
     Args:
@@ -65,7 +64,7 @@ class Move:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class Effect:
     """A call to the generator or the judge that a step needs.
 
     Args:
@@ -73,14 +72,14 @@ class Call:
         arun: Makes it without blocking.
         seconds: Longest wait, or None.
         config: What the call inherits.
-        settle: Makes a move of what came back, an exception included, and of the seconds it took.
+        on_result: Makes a transition of what came back, an exception included, and of the seconds it took.
     """
 
     run: Callable[[], Any]
     arun: Callable[[], Awaitable[Any]]
     seconds: float | None
     config: RunnableConfig
-    settle: Callable[[Any, float], Move]
+    on_result: Callable[[Any, float], Transition]
 
 
 class _Written(BaseModel):
@@ -93,8 +92,8 @@ class _Review(RootModel[Literal["accept", "reject"] | bool | _Written]):
     """What a reviewer may decide; LangGraph checks it before it is stored, so a mistyped one can be given anew."""
 
 
-Decision = Callable[[Refinement, Messages, RunnableConfig], Move | Call]
-"""What a step is: the record, the conversation and the config in, a move or a call out."""
+Step = Callable[[Refinement, Messages, RunnableConfig], Transition | Effect]
+"""What a step is: the record, the conversation and the config in, a transition or an effect out."""
 
 
 class Loop:
@@ -104,7 +103,7 @@ class Loop:
         self.policy = policy
         self._judge = judge
         self._generator = as_generator(generator)
-        self.steps: Mapping[Node, Decision] = {
+        self.steps: Mapping[Node, Step] = {
             "generate": self.generate,
             "judge": self.judge,
             "finish": self.finish,
@@ -134,7 +133,7 @@ class Loop:
             sampled=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
         )
 
-    def generate(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move | Call:
+    def generate(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition | Effect:
         """Send the prompt to the generator."""
         now = time.time()
         limit = refinement.limit_reached(now)
@@ -143,9 +142,9 @@ class Loop:
         generator, temperature = self._generator_for(refinement.number)
         prompt = refinement.prompt(messages)
         quiet = (
-            langgraph_private.quiet_inside(config, silent=not self.policy.show_drafts)
+            langgraph_private.muted_config(config, silent=not self.policy.show_drafts)
             if generator.may_interrupt
-            else langgraph_private.quiet(config)
+            else langgraph_private.detached_config(config)
         )
         quiet["run_name"] = f"attempt {refinement.number}"
         left = refinement.seconds_left(now)
@@ -154,12 +153,12 @@ class Loop:
             with within(None if left is None else Allowance(seconds=left)):
                 return await generator.adraft(prompt, quiet, temperature)
 
-        return Call(
+        return Effect(
             run=lambda: generator.draft(prompt, quiet, temperature),
             arun=arun,
             seconds=left,
             config=quiet,
-            settle=lambda came_back, seconds: self._generated(refinement, messages, came_back, seconds),
+            on_result=lambda result, seconds: self._generated(refinement, messages, result, seconds),
         )
 
     def _generator_for(self, number: int) -> tuple[Generator, float | None]:
@@ -168,35 +167,35 @@ class Loop:
         return generator, self.policy.override(number).temperature
 
     def _generated(
-        self, refinement: Refinement, messages: Messages, came_back: Draft | Exception, seconds: float
-    ) -> Move:
+        self, refinement: Refinement, messages: Messages, result: Draft | Exception, seconds: float
+    ) -> Transition:
         now = time.time()
-        if isinstance(came_back, GraphBubbleUp | ConfigurationError | DraftError):
-            raise came_back
-        if isinstance(came_back, DeadlinePassed):
+        if isinstance(result, GraphBubbleUp | ConfigurationError | DraftError):
+            raise result
+        if isinstance(result, DeadlinePassed):
             return self._to_finish(refinement.stopped("deadline", "the generator took too long", now=now))
-        if isinstance(came_back, Exception):
-            told = f"{kind_of(came_back)} from the generator on attempt {refinement.number}"
+        if isinstance(result, Exception):
+            told = f"{kind_of(result)} from the generator on attempt {refinement.number}"
             failed = refinement.stopped("generator_failed", told, now=now)
             if failed.attempts or failed.ending == "fallback":
                 return self._to_finish(failed)
             error = GeneratorFailed(told, Outcome.of(failed, messages, None, now=now))
-            error.__cause__ = came_back
-            return Move(refinement=failed, events=lambda: (_finished(failed),), error=error)
+            error.__cause__ = result
+            return Transition(refinement=failed, events=lambda: (_finished(failed),), error=error)
         more = refinement.drafted(
-            came_back.answer,
-            steps=came_back.steps,
-            evidence=came_back.evidence,
-            usage=_priced(came_back, self.policy),
+            result.answer,
+            steps=result.steps,
+            evidence=result.evidence,
+            usage=_priced(result, self.policy),
             latency_s=seconds,
         )
-        return Move(
+        return Transition(
             refinement=more,
             goto="finish" if more.done else "judge",
             events=lambda: self._drafted_events(more.attempts[-1]),
         )
 
-    def judge(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move | Call:
+    def judge(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition | Effect:
         """Ask the judge about the draft, within what the budget leaves; one that asks no model costs nothing."""
         now = time.time()
         attempt = refinement.attempts[-1]
@@ -207,7 +206,7 @@ class Loop:
             return self._to_finish(refinement.stopped("deadline", "it passed before the judge was asked", now=now))
         sample = sample_of(messages, attempt, refinement.evidence)
         allowance = refinement.allowance(now)
-        quiet = langgraph_private.quiet(config)
+        quiet = langgraph_private.detached_config(config)
 
         def run() -> Verdict:
             with within(allowance), watched(quiet):
@@ -217,36 +216,36 @@ class Loop:
             with within(allowance), watched(quiet):
                 return await self._judge.acall(sample)
 
-        return Call(
+        return Effect(
             run=run,
             arun=arun,
             seconds=left,
             config=quiet,
-            settle=lambda came_back, _: self._judged(refinement, _as_verdict(came_back)),
+            on_result=lambda result, _: self._judged(refinement, _as_verdict(result)),
         )
 
-    def _judged(self, refinement: Refinement, verdict: Verdict) -> Move:
+    def _judged(self, refinement: Refinement, verdict: Verdict) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
         told = refinement.judged(verdict, now=time.time())
         more = told if told.done else told.augmented(added_messages(told))
-        return Move(
+        return Transition(
             refinement=more,
             goto="finish" if told.done else "generate",
             events=lambda: self._judged_events(told),
         )
 
-    def finish(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Move:
+    def finish(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
         """Append the answer, and only the answer, to the conversation."""
         del config
         now = time.time()
         try:
             answer, refinement = self._answer(refinement, messages, now)
         except Unanswered as error:
-            return Move(refinement=refinement, events=lambda: (_finished(refinement),), error=error)
+            return Transition(refinement=refinement, events=lambda: (_finished(refinement),), error=error)
         summary = Outcome.of(refinement, messages, answer, now=now).summary()
         metadata = {**answer.response_metadata, langgraph_private.SUMMARY: summary}
         final = answer.model_copy(update={"id": str(uuid4()), "response_metadata": metadata})
-        return Move(
+        return Transition(
             refinement=refinement,
             update={"messages": [final], langgraph_private.SUMMARY: summary},
             events=lambda: (_finished(refinement),),
@@ -298,8 +297,8 @@ class Loop:
         refused = refinement.answered(None, detail="refused by a reviewer")
         raise self._unanswered(refused, messages, now, raised=True)
 
-    def _to_finish(self, refinement: Refinement) -> Move:
-        return Move(refinement=refinement, goto="finish", events=lambda: self._stopped_events(refinement))
+    def _to_finish(self, refinement: Refinement) -> Transition:
+        return Transition(refinement=refinement, goto="finish", events=lambda: self._stopped_events(refinement))
 
     def _stopped_events(self, refinement: Refinement) -> tuple[Event, ...]:
         last = refinement.attempts[-1] if refinement.attempts else None
@@ -370,9 +369,9 @@ def _priced(draft: Draft, policy: Policy) -> Usage:
     return sum((priced(usage, model, policy.prices) for model, usage in draft.calls), Usage())
 
 
-def _as_verdict(came_back: Verdict | Exception) -> Verdict:
-    if isinstance(came_back, DeadlinePassed):
+def _as_verdict(result: Verdict | Exception) -> Verdict:
+    if isinstance(result, DeadlinePassed):
         return Verdict.without_score("deadline", "the judge took too long")
-    if isinstance(came_back, Exception):
-        raise came_back
-    return came_back
+    if isinstance(result, Exception):
+        raise result
+    return result

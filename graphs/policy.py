@@ -21,7 +21,7 @@ OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
 OnJudgeError = Literal["accept", "reject", "raise"]
 
 
-class _Settings(BaseModel):
+class _FrozenSettings(BaseModel):
     """Settings that are frozen, and whose faults are told in one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -33,7 +33,7 @@ class _Settings(BaseModel):
             raise ConfigurationError(_one_line(error, type(self))) from None
 
 
-class Override(_Settings):
+class Override(_FrozenSettings):
     """What is different from some attempt on.
 
     Args:
@@ -48,7 +48,7 @@ class Override(_Settings):
     model: Any = None
 
 
-class Policy(_Settings):
+class Policy(_FrozenSettings):
     """When to accept an answer, when to stop trying, and what to return then.
 
     Args:

@@ -43,7 +43,7 @@ class Event:
 
 def tell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
     """Send events to the graph's custom stream, to callback handlers, and to the log."""
-    send, log, audience = langgraph_private.writer(config), _log(), langgraph_private.audience(config)
+    send, log, audience = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
     if send is None and log is None and not audience:
         return
     for event in events():
@@ -54,7 +54,7 @@ def tell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_t
 
 async def atell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
     """Send events without blocking; otherwise as `tell`."""
-    send, log, audience = langgraph_private.writer(config), _log(), langgraph_private.audience(config)
+    send, log, audience = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
     if send is None and log is None and not audience:
         return
     for event in events():

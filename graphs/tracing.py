@@ -43,7 +43,7 @@ def _run_of(judge: Judge, sample: Sample, config: RunnableConfig) -> Iterator[Ca
     )
     verdicts: list[Verdict] = []
     try:
-        with langgraph_private.inside(patch_config(parent, callbacks=run.get_child())):
+        with langgraph_private.use_config(patch_config(parent, callbacks=run.get_child())):
             yield verdicts.append
     except BaseException as error:
         run.on_chain_error(error)

@@ -22,7 +22,7 @@ from judges.errors import AskFailed, CannotJudge, ConfigurationError
 from judges.model import Embedded, repetition
 from judges.models import retry, structured
 from judges.models.identity import handle_of
-from judges.models.render import body_of
+from judges.models.render import render_data
 from judges.requests import Apply, Ask, Consult, Deliberates, Deliberation, Embed, Request
 from judges.runtime import budget
 from judges.runtime.blocking import in_thread
@@ -48,7 +48,7 @@ observer: ContextVar[Observer | None] = ContextVar("judges.observer", default=No
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Result:
     """What a request came to: a value or a failure, and what it cost."""
 
     value: Any = None
@@ -72,7 +72,7 @@ class _Case:
         self._together = False
         self._step(lambda: next(self._deliberation))
 
-    def take(self, answers: tuple[_Answer, ...]) -> None:
+    def take(self, answers: tuple[_Result, ...]) -> None:
         self._answered = True
         for answer in answers:
             self._usage += answer.usage
@@ -152,13 +152,13 @@ async def arun(judge: Deliberates, sample: Sample) -> Verdict:
         return case.verdict
 
 
-def _settle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
+def _settle_all(requests: tuple[Request, ...]) -> tuple[_Result, ...]:
     """Settle requests side by side; while each is settled at once, as by a script or a cache, in their order."""
     keys = _keys_of(requests)
     if len(requests) < 2:  # noqa: PLR2004 - one request needs no thread
         return tuple(map(_settle, requests, keys))
     with ThreadPoolExecutor(max_workers=min(len(requests), _MOST_THREADS)) as pool:
-        settling: list[Future[_Answer]] = []
+        settling: list[Future[_Result]] = []
         at_once = True
         for request, key in zip(requests, keys, strict=True):
             settling.append(pool.submit(contextvars.copy_context().run, _settle, request, key))
@@ -166,7 +166,7 @@ def _settle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
         return tuple(one.result() for one in settling)
 
 
-async def _asettle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
+async def _asettle_all(requests: tuple[Request, ...]) -> tuple[_Result, ...]:
     keys = _keys_of(requests)
     if len(requests) < 2:  # noqa: PLR2004 - one request needs no task
         return tuple([await _asettle(*one) for one in zip(requests, keys, strict=True)])
@@ -174,7 +174,7 @@ async def _asettle_all(requests: tuple[Request, ...]) -> tuple[_Answer, ...]:
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
-    return tuple(answer for answer in answers if isinstance(answer, _Answer))
+    return tuple(answer for answer in answers if isinstance(answer, _Result))
 
 
 def _keys_of(requests: tuple[Request, ...]) -> list[Hashable | None]:
@@ -191,7 +191,7 @@ def _keys_of(requests: tuple[Request, ...]) -> list[Hashable | None]:
     return keys
 
 
-def _settle(request: Request, key: Hashable | None) -> _Answer:
+def _settle(request: Request, key: Hashable | None) -> _Result:
     shared = scope()
     if key is None or shared is None:
         return _fetched(request)
@@ -199,7 +199,7 @@ def _settle(request: Request, key: Hashable | None) -> _Answer:
     return _free(answer) if known else answer
 
 
-async def _asettle(request: Request, key: Hashable | None) -> _Answer:
+async def _asettle(request: Request, key: Hashable | None) -> _Result:
     shared = scope()
     if key is None or shared is None:
         return await _afetched(request)
@@ -211,7 +211,7 @@ def _key_of(request: Request) -> Hashable | None:
     """Tell what makes a request the same as another, where sharing it changes nothing but the bill."""
     match request:
         case Ask(shared=True):
-            asked = (request.task, body_of(request.data), request.reminder, request.schema, request.examples)
+            asked = (request.task, render_data(request.data), request.reminder, request.schema, request.examples)
             is_checked = request.check is not None  # a reply that was not is none for a judge that checks
             return (handle_of(request.model), repetition.get(), is_checked, *asked)
         case Embed():
@@ -221,16 +221,16 @@ def _key_of(request: Request) -> Hashable | None:
             return None
 
 
-def _free(answer: _Answer) -> _Answer:
+def _free(answer: _Result) -> _Result:
     """Give an answer that somebody else paid for."""
     return replace(answer, usage=Usage(cached=1) if answer.usage.calls else Usage())
 
 
-def _fetched(request: Request) -> _Answer:
+def _fetched(request: Request) -> _Result:
     try:
         match request:
             case Ask():
-                return _told(structured.put(request))
+                return _told(structured.complete(request))
             case Embed(model=model, texts=texts):
                 budget.take()
                 return _embedded(model.embed(texts), model.name)
@@ -243,11 +243,11 @@ def _fetched(request: Request) -> _Answer:
         return _failed(error, request)
 
 
-async def _afetched(request: Request) -> _Answer:
+async def _afetched(request: Request) -> _Result:
     try:
         match request:
             case Ask():
-                return _told(await structured.aput(request))
+                return _told(await structured.acomplete(request))
             case Embed(model=model, texts=texts):
                 budget.take()
                 return _embedded(await model.aembed(texts), model.name)
@@ -273,35 +273,35 @@ def _numbered(request: Consult) -> Iterator[None]:
         repetition.reset(token)
 
 
-def _told(reply: structured.Reply) -> _Answer:
-    return _Answer(reply.value, usage=reply.usage, model=reply.model)
+def _told(reply: structured.Completion) -> _Result:
+    return _Result(reply.value, usage=reply.usage, model=reply.model)
 
 
-def _embedded(told: Embedded, name: str) -> _Answer:
+def _embedded(told: Embedded, name: str) -> _Result:
     """Take vectors; what they cost counts, but calls are those of models that speak."""
     usage = budget.add(told.usage, told.model or name)
-    return _Answer(told.vectors, usage=usage.model_copy(update={"calls": 0}))
+    return _Result(told.vectors, usage=usage.model_copy(update={"calls": 0}))
 
 
-def _consulted(verdict: Verdict) -> _Answer:
-    return _Answer(verdict, usage=verdict.usage, model=verdict.model)
+def _consulted(verdict: Verdict) -> _Result:
+    return _Result(verdict, usage=verdict.usage, model=verdict.model)
 
 
-def _returned(value: object) -> _Answer:
+def _returned(value: object) -> _Result:
     """Take what a function returned; a verdict comes with what it cost."""
-    return _consulted(value) if isinstance(value, Verdict) else _Answer(value)
+    return _consulted(value) if isinstance(value, Verdict) else _Result(value)
 
 
-def _failed(error: Exception, request: Request) -> _Answer:
+def _failed(error: Exception, request: Request) -> _Result:
     if isinstance(error, ConfigurationError):
         raise error
     if isinstance(error, AskFailed):
-        return _Answer(failure=error, usage=error.usage)
+        return _Result(failure=error, usage=error.usage)
     where = getattr(getattr(request, "function", None), "__name__", type(request).__name__)
     told = f"{retry.kind_of(error)} from {request.model.name}" if isinstance(request, Embed) else ""
     failure = AskFailed("judge_failed", told or f"{type(error).__name__} in {where}")
     failure.__cause__ = error
-    return _Answer(failure=failure)
+    return _Result(failure=failure)
 
 
 def waited_for(value: object) -> object:

@@ -18,13 +18,13 @@ repetition: ContextVar[tuple[int, ...]] = ContextVar("judges.repetition", defaul
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class ModelRequest:
     """What is sent.
 
     Args:
         messages: Messages as (role, text).
         schema: Pydantic class that the reply must fit.
-        nonce: The random number in the marks around the data; the one thing that differs between two letters
+        nonce: The random number in the marks around the data; the one thing that differs between two requests
             that ask the same.
         text: Whether the reply is wanted as text in a format of the model's own, so that no tool is offered and
             no JSON is asked for.
@@ -37,7 +37,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class RawReply:
+class ModelResponse:
     """What came back, not yet believed.
 
     Args:
@@ -82,12 +82,12 @@ class JudgeModel(Protocol):
         """Retries the driver may make."""
         ...
 
-    def send(self, letter: Letter) -> RawReply:
-        """Send a letter and wait for the reply; raises whatever the provider raises."""
+    def send(self, request: ModelRequest) -> ModelResponse:
+        """Send a request and wait for the reply; raises whatever the provider raises."""
         ...
 
-    async def asend(self, letter: Letter) -> RawReply:
-        """Send a letter without blocking."""
+    async def asend(self, request: ModelRequest) -> ModelResponse:
+        """Send a request without blocking."""
         ...
 
     def is_model(self, other: object) -> bool:

@@ -16,12 +16,12 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, Durability
 
 from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
-from graphs.drivers import Ended, arun, run
+from graphs.drivers import RunResult, arun, run
 from graphs.graph import compiled, loop_of
 from judges import ConfigurationError
 from refine.recording import Record
 
-Question = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
+RefineInput = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
 """What may be asked: text, messages, a prompt value, a mapping with `messages`, or a reviewer's `Command`.
 
 Where a checkpointer keeps the conversation, None goes on with a turn that died.
@@ -30,7 +30,7 @@ Where a checkpointer keeps the conversation, None goes on with a turn that died.
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
-class SelfRefine(Runnable[Question, AIMessage]):
+class SelfRefine(Runnable[RefineInput, AIMessage]):
     """Refine a generator's answers until a judge accepts them.
 
     A LangChain runnable from a question to the accepted answer. The answer's `response_metadata["refine"]`
@@ -80,7 +80,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
 
     def invoke(
         self,
-        input: Question,  # noqa: A002 - LangChain's name
+        input: RefineInput,  # noqa: A002 - LangChain's name
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -105,7 +105,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
 
     async def ainvoke(
         self,
-        input: Question,  # noqa: A002 - LangChain's name
+        input: RefineInput,  # noqa: A002 - LangChain's name
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -117,7 +117,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
 
     def refine(
         self,
-        input: Question,  # noqa: A002 - as in `invoke`
+        input: RefineInput,  # noqa: A002 - as in `invoke`
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -148,7 +148,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
 
     async def arefine(
         self,
-        input: Question,  # noqa: A002 - as in `invoke`
+        input: RefineInput,  # noqa: A002 - as in `invoke`
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -170,7 +170,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
 
     def stream(
         self,
-        input: Question,  # noqa: A002 - LangChain's name
+        input: RefineInput,  # noqa: A002 - LangChain's name
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -183,7 +183,7 @@ class SelfRefine(Runnable[Question, AIMessage]):
 
     async def astream(
         self,
-        input: Question,  # noqa: A002 - LangChain's name
+        input: RefineInput,  # noqa: A002 - LangChain's name
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -207,8 +207,8 @@ class SelfRefine(Runnable[Question, AIMessage]):
     def _outcome(self, asked: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(asked, config):
-                told = langgraph_private.told(config)
-                with langgraph_private.inside(told):
+                told = langgraph_private.muted_config_with_progress(config)
+                with langgraph_private.use_config(told):
                     outcome = self._read(self.graph.invoke(asked, told, output_keys=_OUTPUT, **self._durability))
             else:
                 outcome = _summed_up(run(self._loop, asked, config), asked)
@@ -221,8 +221,8 @@ class SelfRefine(Runnable[Question, AIMessage]):
     async def _aoutcome(self, asked: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(asked, config):
-                told = langgraph_private.told(config)
-                with langgraph_private.inside(told):
+                told = langgraph_private.muted_config_with_progress(config)
+                with langgraph_private.use_config(told):
                     state = await self.graph.ainvoke(asked, told, output_keys=_OUTPUT, **self._durability)
                 outcome = self._read(state)
             else:
@@ -235,9 +235,13 @@ class SelfRefine(Runnable[Question, AIMessage]):
 
     def _needs_graph(self, asked: Any, config: RunnableConfig) -> bool:
         """Tell whether there is anything to checkpoint or resume; if not, the steps run without the graph."""
-        return bool(self.graph.checkpointer) or langgraph_private.stored(config) or isinstance(asked, Command)
+        return (
+            bool(self.graph.checkpointer)
+            or langgraph_private.has_checkpointer(config)
+            or isinstance(asked, Command)
+        )
 
-    def _asked(self, given: Question | None, evidence: Mapping[str, Any] | None) -> Any:
+    def _asked(self, given: RefineInput | None, evidence: Mapping[str, Any] | None) -> Any:
         """Read what was asked as the graph's input; None goes on with a turn that died, where one is kept."""
         resumes = given is None and bool(self.graph.checkpointer)
         return given if resumes or isinstance(given, Command) else _question(given, evidence)
@@ -318,7 +322,7 @@ def _chunk(answer: AIMessage) -> AIMessageChunk:
     return AIMessageChunk(**fields, chunk_position="last")
 
 
-def _summed_up(ended: Ended, asked: Mapping[str, Any]) -> Outcome:
+def _summed_up(ended: RunResult, asked: Mapping[str, Any]) -> Outcome:
     if ended.answer is None:
         return _waiting(ended.refinement, asked["messages"])
     return Outcome.of(ended.refinement, asked["messages"], ended.answer, now=time.time())

@@ -12,12 +12,12 @@ from judges.catalogue.parts.needed import answer_in, filled_contexts_in, questio
 from judges.catalogue.parts.one_question import OneQuestion, YesOrNo
 from judges.catalogue.spring import agreement
 from judges.entry import Entry
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.sample import Sample
 from judges.verdict import Verdict, rating_of
 
 
-class Mark(Reply):
+class ClosedMark(ReplySchema):
     """A mark with its reasons, closed from 0 to 1."""
 
     rationale: str = Field(description="text: your reasons, before the score")
@@ -25,7 +25,7 @@ class Mark(Reply):
     feedback: str = Field(description="text: what to change; empty if nothing")
 
 
-class OpenMark(Reply):
+class OpenMark(ReplySchema):
     """A mark with its reasons, taken as it is."""
 
     rationale: str = Field(description="text: your reasons, before the score")
@@ -45,7 +45,7 @@ class Marking(OneQuestion):
     """
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        question: Question[Any] = Question(prompt=self.pack, reply=Mark, compat=OpenMark)
+        question: Question[Any] = Question(prompt=self.pack, reply=ClosedMark, compat=OpenMark)
         super().__init__(model, question=question, **settings)
 
     def concluded(self, found: Any) -> Verdict:

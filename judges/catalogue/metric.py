@@ -21,7 +21,7 @@ Variant = Literal["corrected", "compat"]
 VARIANTS: tuple[Variant, ...] = ("corrected", "compat")
 
 
-class Settings(TypedDict, total=False):
+class MetricSettings(TypedDict, total=False):
     """Settings of every judge of the catalogue.
 
     Attributes:
@@ -105,14 +105,14 @@ class Metric(Judge):
         """Tell what it needs, asks and costs, before anything is spent."""
         return replace(super().explain(), needs=self.needs, calls=self.calls, variant=self.variant)
 
-    def spoken(self, sample: Sample) -> Language:
+    def language_for(self, sample: Sample) -> Language:
         """Choose the language of prompts and feedback for a sample."""
         words = (sample.question, sample.answer, sample.reference, *(sample.retrieved_contexts or ()))
         return self._language or language_of(next((one for one in words if one and one.strip()), ""))
 
     def say(self, phrase: str, sample: Sample, **values: object) -> str:
         """Say one of the pack's phrases in the language of the sample."""
-        return self._phrases[self.spoken(sample)].said(phrase, **values)
+        return self._phrases[self.language_for(sample)].said(phrase, **values)
 
     def verdict(self, score: float, *, value: Value | None = None, **told: object) -> Verdict:
         """Give a verdict for a score from 0 to 1, which passes at the judge's threshold."""

@@ -10,14 +10,14 @@ from typing import Any, Self, TypeVar, Unpack, cast
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from judges.catalogue.metric import Metric, Settings
+from judges.catalogue.metric import Metric, MetricSettings
 from judges.entry import Explanation
 from judges.errors import AskFailed, ConfigurationError
 from judges.model import JudgeModel
-from judges.models.render import worked
+from judges.models.render import render_example
 from judges.models.resolve import as_model
 from judges.prompting.prompts import Language, Prompt
-from judges.prompting.questions import Check, Question
+from judges.prompting.questions import Question, ReplyCheck
 from judges.prompting.translation import Pack, atranslate, translate
 from judges.requests import Ask, Request, Worked, put
 from judges.sample import Sample
@@ -25,7 +25,7 @@ from judges.sample import Sample
 R = TypeVar("R", bound=BaseModel)
 
 
-class ModelSettings(Settings, total=False):
+class ModelSettings(MetricSettings, total=False):
     """Settings of every judge of the catalogue that asks a model.
 
     Attributes:
@@ -35,7 +35,7 @@ class ModelSettings(Settings, total=False):
     temperature: float | None
 
 
-class Asking(Metric):
+class ModelJudge(Metric):
     """A judge of the catalogue that asks a model.
 
     Args:
@@ -54,7 +54,7 @@ class Asking(Metric):
         *,
         questions: Sequence[Question[Any]],
         temperature: float | None = 0.0,
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         self._questions = tuple(one.as_compat() if self.compat else one for one in questions)
@@ -108,8 +108,13 @@ class Asking(Metric):
         said = {self.pack: Pack(self.pack, self._phrases["en"])} if self.pack else {}
         return tuple({**said, **asked}.values())
 
-    def asking(
-        self, question: Question[R], sample: Sample, data: Mapping[str, JsonValue], *, check: Check | None = None
+    def request(
+        self,
+        question: Question[R],
+        sample: Sample,
+        data: Mapping[str, JsonValue],
+        *,
+        check: ReplyCheck | None = None,
     ) -> Ask:
         """Write the request for a reply, to be yielded together with others.
 
@@ -119,16 +124,21 @@ class Asking(Metric):
             data: What the model is shown, by name.
             check: Names the fault of a reply that fits the schema but not the data, or gives None.
         """
-        return replace(self._templates[question.prompt, self.spoken(sample)], data=data, check=check)
+        return replace(self._templates[question.prompt, self.language_for(sample)], data=data, check=check)
 
-    def put(
-        self, question: Question[R], sample: Sample, data: Mapping[str, JsonValue], *, check: Check | None = None
+    def ask(
+        self,
+        question: Question[R],
+        sample: Sample,
+        data: Mapping[str, JsonValue],
+        *,
+        check: ReplyCheck | None = None,
     ) -> Generator[Request | tuple[Request, ...], Any, R]:
         """Ask one question from inside a deliberation, with `yield from`, and return the reply."""
-        ask = self.asking(question, sample, data, check=check)
+        ask = self.request(question, sample, data, check=check)
         return cast("R", (yield from put(ask.schema, ask)))
 
-    def put_all(self, requests: Sequence[Ask]) -> Generator[Request | tuple[Request, ...], Any, tuple[Any, ...]]:
+    def ask_all(self, requests: Sequence[Ask]) -> Generator[Request | tuple[Request, ...], Any, tuple[Any, ...]]:
         """Ask several questions at once, with `yield from`.
 
         Returns:
@@ -176,7 +186,7 @@ class Asking(Metric):
     def _worked(self, question: Question[Any], language: Language, text: Prompt) -> Generator[Worked]:
         for one in text.examples:
             try:
-                yield worked(one.data, question.model_reply(one.reply))
+                yield render_example(one.data, question.model_reply(one.reply))
             except ValidationError as error:
                 fault = error.errors(include_url=False)[0]
                 place = ".".join(map(str, fault["loc"]))

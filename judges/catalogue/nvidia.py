@@ -11,7 +11,7 @@ from judges.catalogue.parts.needed import answer_in, filled_contexts_in, questio
 from judges.catalogue.parts.retrieval import for_retriever
 from judges.catalogue.parts.two_graders import TwoGraders
 from judges.entry import Entry
-from judges.prompting.questions import Reply
+from judges.prompting.questions import ReplySchema
 from judges.sample import Sample
 from judges.verdict import Verdict, only_an_integer
 
@@ -19,7 +19,7 @@ _RATIONALE = "text: your reasons, before the rating"
 _FEEDBACK = "text: what to change; empty if nothing"
 
 
-class Agreement(Reply):
+class Agreement(ReplySchema):
     """How far two answers agree."""
 
     rationale: str = Field(description=_RATIONALE)
@@ -29,7 +29,7 @@ class Agreement(Reply):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class Extent(Reply):
+class Extent(ReplySchema):
     """How far something holds: not at all, in part, or fully."""
 
     rationale: str = Field(description=_RATIONALE)

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings, all_of
+from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.items import reasons, share
 from judges.catalogue.parts.needed import answer_in, filled_contexts_in
 from judges.catalogue.parts.one_question import asked
 from judges.catalogue.parts.sentences import sentences
-from judges.catalogue.parts.support import SUPPORT, named, verified
+from judges.catalogue.parts.support import SUPPORT, support_feedback, verify_claims
 from judges.entry import Entry
 from judges.prompting.questions import Question
 from judges.requests import Deliberation
@@ -28,7 +28,7 @@ BORNE_OUT: Question[Any] = asked("fact_checking")
 """Find whether the contexts bear out the answer, or one sentence of it, as a whole."""
 
 
-class FactCheckingEvaluator(Asking):
+class FactCheckingEvaluator(ModelJudge):
     """Judge whether every sentence of the answer is supported by the document: the retrieved contexts.
 
     The answer is split into sentences without a model, those that recur counting once, and each is found
@@ -84,21 +84,21 @@ class FactCheckingEvaluator(Asking):
         answer = answer_in(sample)
         contexts = filled_contexts_in(sample)
         if self.compat:
-            return _passing((yield from self.put(BORNE_OUT, sample, _shown(contexts, answer))))
+            return _passing((yield from self.ask(BORNE_OUT, sample, _shown(contexts, answer))))
         said = sentences(answer)
         if not said:
             return Verdict.without_score("no_claims", "the answer says nothing in words")
-        check = self._one_at_a_time if self._one_by_one else partial(verified, self)
+        check = self._one_at_a_time if self._one_by_one else partial(verify_claims, self)
         items = yield from check(sample, contexts, said)
-        advice = named(self, sample, items, called="sentences", absent="unsupported")
+        advice = support_feedback(self, sample, items, called="sentences", absent="unsupported")
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))
 
     def _one_at_a_time(
         self, sample: Sample, contexts: list[JsonValue], said: Sequence[str]
     ) -> Generator[Any, Any, list[Verdict]]:
         """Check sentences apart; all replies are needed, for one unsupported sentence fails the answer."""
-        asking = [self.asking(BORNE_OUT, sample, _shown(contexts, one)) for one in said]
-        replies = all_of((yield from self.put_all(asking)))
+        asking = [self.request(BORNE_OUT, sample, _shown(contexts, one)) for one in said]
+        replies = all_of((yield from self.ask_all(asking)))
         return [
             Verdict.checked(
                 one.verdict,

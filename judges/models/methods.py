@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 from judges.errors import ConfigurationError
-from judges.model import RawReply
+from judges.model import ModelResponse
 
 Method = Literal["json_schema", "tools", "text"]
 """`json_schema`: the endpoint holds the model to the schema. `tools`: one forced call of one tool. `text`: the
@@ -68,7 +68,7 @@ class Plan:
         about = _ABOUT.get(self.method)
         return self._lower() if about is not None and about.search(told) else None
 
-    def learning(self, reply: RawReply) -> Plan:
+    def learning(self, reply: ModelResponse) -> Plan:
         """Draw the lesson of a reply: the way works, or the endpoint ignored it and the next one is taken."""
         if self.proven or reply.refusal or reply.finish_reason.lower() not in _ENDED:
             return self

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from judges.model import RawReply
+from judges.model import ModelResponse
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -40,7 +40,7 @@ class Unreadable(ValueError):  # noqa: N818 - an adjective that says what the re
         self.mendable = mendable
 
 
-def read(reply: RawReply, schema: type[T]) -> T:
+def parse_reply(reply: ModelResponse, schema: type[T]) -> T:
     """Read a reply as `schema`.
 
     Refused are: replies cut short, filtered or refused; no object, or more than one; several tool calls;
@@ -61,7 +61,7 @@ def read(reply: RawReply, schema: type[T]) -> T:
         raise Unreadable(shorten(f"{place}: {first['msg']}", _LONGEST_FAULT, placeholder=" ...")) from None
 
 
-def _finished(reply: RawReply) -> None:
+def _finished(reply: ModelResponse) -> None:
     reason = reply.finish_reason.lower()
     if reason in _CUT:
         raise Unreadable("the reply was cut short by its length limit")
@@ -69,7 +69,7 @@ def _finished(reply: RawReply) -> None:
         raise Unreadable("the model refused, or its reply was filtered", mendable=False)
 
 
-def _object_in(reply: RawReply, schema: type[BaseModel]) -> dict[str, Any]:
+def _object_in(reply: ModelResponse, schema: type[BaseModel]) -> dict[str, Any]:
     if reply.broken_calls:
         raise Unreadable("the tool call's arguments are not valid JSON")
     if len(reply.calls) > 1:

@@ -19,7 +19,7 @@ from typing import get_args
 
 from pydantic import BaseModel, JsonValue
 
-from judges.model import Letter, Speaker
+from judges.model import ModelRequest, Speaker
 from judges.requests import Ask, Worked
 
 _INVISIBLE = (
@@ -51,34 +51,34 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 _NEUTRALISED = re.compile(f"[{_INVISIBLE}\x7f-\x9f]|{_ROLE_MARKS}", re.IGNORECASE)
 
 
-def compose(ask: Ask, nonce: str) -> Letter:
-    """Write the letter of a question, with `nonce` in the marks around the data."""
+def render_request(ask: Ask, nonce: str) -> ModelRequest:
+    """Write the request of a question, with `nonce` in the marks around the data."""
     messages: list[tuple[Speaker, str]] = [("system", f"{ask.task}\n\n{_shape(ask.schema)}")]
     for example in ask.examples:
         messages += [("user", _framed(example.body, nonce, ask.reminder)), ("assistant", example.reply)]
-    messages.append(("user", _framed(body_of(ask.data), nonce, ask.reminder)))
-    return Letter(tuple(messages), ask.schema, nonce)
+    messages.append(("user", _framed(render_data(ask.data), nonce, ask.reminder)))
+    return ModelRequest(tuple(messages), ask.schema, nonce)
 
 
-def worked(data: Mapping[str, JsonValue], reply: BaseModel) -> Worked:
+def render_example(data: Mapping[str, JsonValue], reply: BaseModel) -> Worked:
     """Write a worked case once, for any number of letters."""
-    return Worked(body_of(data), reply.model_dump_json())
+    return Worked(render_data(data), reply.model_dump_json())
 
 
-def body_of(data: Mapping[str, JsonValue]) -> str:
+def render_data(data: Mapping[str, JsonValue]) -> str:
     """Write fields as a JSON object, one a line."""
     lines = ",\n".join(f"{encode(name)}: {encode(value)}" for name, value in data.items())
     return f"{{\n{lines}\n}}"
 
 
-def repaired(letter: Letter, reply: str, fault: str) -> Letter:
+def repair_request(request: ModelRequest, reply: str, fault: str) -> ModelRequest:
     """Ask once more after an unreadable reply, naming the fault."""
     wanted = (
-        "in exactly the form asked for" if letter.text else f"with exactly one {letter.schema.__name__} object"
+        "in exactly the form asked for" if request.text else f"with exactly one {request.schema.__name__} object"
     )
     again = f"That reply cannot be used: {fault}. Reply again, {wanted}."
     reply, again = _neutral(reply) or "(nothing)", _neutral(again)
-    return replace(letter, messages=(*letter.messages, ("assistant", reply), ("user", again)))
+    return replace(request, messages=(*request.messages, ("assistant", reply), ("user", again)))
 
 
 def fresh_nonce() -> str:

@@ -1,6 +1,6 @@
 """Putting one question to a model: send, retry the transport, read strictly, repair once.
 
-What happens next is decided in `_inquire`, without I/O; `put` and `aput` carry it out.
+What happens next is decided in `_inquire`, without I/O; `complete` and `acomplete` carry it out.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from judges.errors import AskFailed, ConfigurationError
-from judges.model import JudgeModel, Letter, RawReply
+from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.dialects.general import JSON_OBJECT
 from judges.models.dialects.protocol import Dialect
 from judges.models.parse import Unreadable
-from judges.models.render import fresh_nonce, repaired
+from judges.models.render import fresh_nonce, repair_request
 from judges.requests import Ask
 from judges.runtime import budget
 from judges.verdict import Usage
@@ -39,7 +39,7 @@ _UNREADABLE_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Completion:
     """A reply that fits the schema, and what it cost."""
 
     value: BaseModel
@@ -47,54 +47,54 @@ class Reply:
     model: str | None
 
 
-def put(ask: Ask) -> Reply:
+def complete(ask: Ask) -> Completion:
     """Put a question to its model.
 
     Raises:
         AskFailed: If the model cannot be reached, or does not reply in the shape asked for.
         ConfigurationError: If the model is set up wrongly, or `no_model_requests` forbids the call.
     """
-    inquiry, tries = _inquire(ask), _Tries(ask.model.retries)
-    letter = next(inquiry)
+    inquiry, tries = _inquire(ask), _RetryBudget(ask.model.retries)
+    request = next(inquiry)
     while True:
         try:
-            reply: RawReply | AskFailed = _send(ask.model, letter, tries)
+            reply: ModelResponse | AskFailed = _send(ask.model, request, tries)
         except AskFailed as failure:
             reply = failure
         try:
-            letter = inquiry.send(reply)
+            request = inquiry.send(reply)
         except StopIteration as end:
             return _reply(end.value)
 
 
-async def aput(ask: Ask) -> Reply:
-    """Put a question to its model without blocking; otherwise as `put`."""
-    inquiry, tries = _inquire(ask), _Tries(ask.model.retries)
-    letter = next(inquiry)
+async def acomplete(ask: Ask) -> Completion:
+    """Put a question to its model without blocking; otherwise as `complete`."""
+    inquiry, tries = _inquire(ask), _RetryBudget(ask.model.retries)
+    request = next(inquiry)
     while True:
         try:
-            reply: RawReply | AskFailed = await _asend(ask.model, letter, tries)
+            reply: ModelResponse | AskFailed = await _asend(ask.model, request, tries)
         except AskFailed as failure:
             reply = failure
         try:
-            letter = inquiry.send(reply)
+            request = inquiry.send(reply)
         except StopIteration as end:
             return _reply(end.value)
 
 
-def _reply(value: Any) -> Reply:
-    assert isinstance(value, Reply)  # noqa: S101 - what `_inquire` returns
+def _reply(value: Any) -> Completion:
+    assert isinstance(value, Completion)  # noqa: S101 - what `_inquire` returns
     return value
 
 
-def _inquire(ask: Ask) -> Generator[Letter, RawReply | AskFailed, Reply]:
+def _inquire(ask: Ask) -> Generator[ModelRequest, ModelResponse | AskFailed, Completion]:
     nonce = fresh_nonce()
     dialect: Dialect = getattr(ask.model, "dialect", JSON_OBJECT)
-    letter = dialect.compose(ask, nonce)
+    request = dialect.compose(ask, nonce)
     usage = Usage()
     repairs = REPAIRS
     while True:
-        raw = yield letter
+        raw = yield request
         if isinstance(raw, AskFailed):
             raise AskFailed(raw.reason, raw.detail, usage=usage + raw.usage, raw=_without(nonce, raw.raw)) from raw
         usage += raw.usage
@@ -105,9 +105,9 @@ def _inquire(ask: Ask) -> Generator[Letter, RawReply | AskFailed, Reply]:
             if not unreadable.mendable or repairs == 0:
                 raise AskFailed("invalid_output", fault, usage=usage, raw=shown) from None
             repairs -= 1
-            letter = repaired(letter, shown, fault)
+            request = repair_request(request, shown, fault)
         else:
-            return Reply(_without(nonce, value), usage, raw.model)
+            return Completion(_without(nonce, value), usage, raw.model)
 
 
 def _checked(value: Any, ask: Ask) -> BaseModel:
@@ -118,7 +118,7 @@ def _checked(value: Any, ask: Ask) -> BaseModel:
     return value
 
 
-def _shown(raw: RawReply) -> str:
+def _shown(raw: ModelResponse) -> str:
     parts = [raw.text, raw.refusal, *(f"{name}({arguments})" for name, arguments in raw.calls)]
     shown = " ".join(part for part in parts if part)
     shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]} [cut]"
@@ -139,7 +139,7 @@ def _without(nonce: str, value: Any) -> Any:
     return value
 
 
-class _Tries:
+class _RetryBudget:
     """How often the transport may still be tried again, over a question and its repair together."""
 
     def __init__(self, left: int) -> None:
@@ -149,16 +149,16 @@ class _Tries:
         self.left -= 1
 
 
-def _send(model: JudgeModel, letter: Letter, tries: _Tries) -> RawReply:
+def _send(model: JudgeModel, request: ModelRequest, tries: _RetryBudget) -> ModelResponse:
     budget.take()
     try:
         try:
-            reply = model.send(letter)
+            reply = model.send(request)
         except AskFailed:
             budget.add(Usage(), None)  # nothing was sent, so nothing is spent
             raise
         except Exception as first:  # noqa: BLE001 - raised again unless it may pass
-            reply = retry.persist(partial(model.send, letter), first, tries.left, tries.claim)
+            reply = retry.persist(partial(model.send, request), first, tries.left, tries.claim)
     except (ConfigurationError, AskFailed):
         raise
     except Exception as error:
@@ -166,16 +166,16 @@ def _send(model: JudgeModel, letter: Letter, tries: _Tries) -> RawReply:
     return replace(reply, usage=budget.add(reply.usage, reply.model or model.name))
 
 
-async def _asend(model: JudgeModel, letter: Letter, tries: _Tries) -> RawReply:
+async def _asend(model: JudgeModel, request: ModelRequest, tries: _RetryBudget) -> ModelResponse:
     budget.take()
     try:
         try:
-            reply = await model.asend(letter)
+            reply = await model.asend(request)
         except AskFailed:
             budget.add(Usage(), None)  # nothing was sent, so nothing is spent
             raise
         except Exception as first:  # noqa: BLE001 - raised again unless it may pass
-            reply = await retry.apersist(partial(model.asend, letter), first, tries.left, tries.claim)
+            reply = await retry.apersist(partial(model.asend, request), first, tries.left, tries.claim)
     except (ConfigurationError, AskFailed):
         raise
     except Exception as error:

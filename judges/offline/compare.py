@@ -19,7 +19,7 @@ from judges.offline.statistics.intervals import spearman, wilson
 from judges.sample import Sample, field_named
 from judges.verdict import Usage, Verdict
 
-_FATES = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+_POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
 class Comparison(BaseModel):
@@ -114,7 +114,7 @@ def compare(
     Raises:
         ConfigurationError: If the judge, its model or an argument is set up wrongly.
     """
-    game = _Game(rows, judge, (a, b), names, on_result)
+    game = _PairCounter(rows, judge, (a, b), names, on_result)
     evaluation = evaluate(
         map(game.pair, rows),
         {judge.name: judge},
@@ -142,7 +142,7 @@ async def acompare(
 
     `rows` may be an async iterable.
     """
-    game = _Game(rows, judge, (a, b), names, on_result)
+    game = _PairCounter(rows, judge, (a, b), names, on_result)
     evaluation = await aevaluate(
         _each(rows, game.pair) if isinstance(rows, AsyncIterable) else map(game.pair, rows),
         {judge.name: judge},
@@ -154,7 +154,7 @@ async def acompare(
     return game.comparison(evaluation)
 
 
-class _Game:
+class _PairCounter:
     """Reads rows as pairs, and counts what the judge says of them, one at a time."""
 
     def __init__(
@@ -210,7 +210,7 @@ class _Game:
             self._on_result(row)
 
     def _fate(self, verdict: Verdict) -> float:
-        fate = _FATES.get(verdict.value) if isinstance(verdict.value, str) else None
+        fate = _POINTS.get(verdict.value) if isinstance(verdict.value, str) else None
         if fate is None:
             raise ConfigurationError(
                 f"{self._judge!r} gives {verdict.value!r}, not win, tie or loss; compare by a Pairwise, or by a "

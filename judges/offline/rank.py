@@ -101,7 +101,7 @@ def rank(
         raise ConfigurationError(f"bootstrap is a whole number from 2, not {bootstrap!r}")
     if type(prior) not in (int, float) or not 0 < prior < math.inf:
         raise ConfigurationError(f"prior is a number of tied games, above 0, not {prior!r}")
-    table = _Table.of(outcomes)
+    table = _PointsTable.of(outcomes)
     table.check_linked()
     found = table.strengths(table.counts, prior)
     draws = resampled(table.counts, bootstrap, Random(seed))  # noqa: S311 - statistics, no secret
@@ -115,7 +115,7 @@ def rank(
 
 
 @dataclass(frozen=True)
-class _Table:
+class _PointsTable:
     """Games by who met whom, whatever their order.
 
     Args:
@@ -129,7 +129,7 @@ class _Table:
     counts: tuple[int, ...]
 
     @classmethod
-    def of(cls, outcomes: Iterable[Game | Comparison]) -> _Table:
+    def of(cls, outcomes: Iterable[Game | Comparison]) -> _PointsTable:
         """Count the games."""
         cells: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         for one in outcomes:
@@ -181,7 +181,7 @@ def _told(outcome: Game | Comparison) -> tuple[str, str, tuple[int, int, int]]:
     return a, b, (int(winner == "a"), int(winner == "tie"), int(winner == "b"))
 
 
-def _system(table: _Table, place: int, rating: float, others: Sequence[float]) -> RankedSystem:
+def _system(table: _PointsTable, place: int, rating: float, others: Sequence[float]) -> RankedSystem:
     points = [
         (mine, theirs) if i == place else (theirs, mine)
         for i, j, mine, theirs in table.points(table.counts, 0)

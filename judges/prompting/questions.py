@@ -12,14 +12,14 @@ from judges.prompting.prompts import Language, Prompt
 from judges.requests import Worked
 
 R = TypeVar("R", bound=BaseModel)
-Check = Callable[[Any], str | None]
+ReplyCheck = Callable[[Any], str | None]
 """Names the fault of a reply that fits its schema, for which it is asked for again; None where there is none."""
 
 Fills = Mapping[str, str] | Callable[[Prompt, Language], Mapping[str, str]]
 """Values of placeholders: the same in every language, or found for the pack of one."""
 
 
-class Reply(BaseModel):
+class ReplySchema(BaseModel):
     """Base of the replies that models are asked for: closed, and read-only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,7 +48,7 @@ class Question(Generic[R]):
 
     prompt: str
     reply: type[R]
-    compat: type[Reply] | None = None
+    compat: type[ReplySchema] | None = None
     task: str | None = None
     fills: Fills = field(default_factory=dict)
     examples: tuple[Worked, ...] | None = None

@@ -19,11 +19,11 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from judges.errors import AskFailed, ConfigurationError
 from judges.model import JudgeModel
 from judges.models import structured
-from judges.models.render import worked
+from judges.models.render import render_example
 from judges.models.resolve import as_model
 from judges.prompting.pack_writer import written
 from judges.prompting.prompts import LANGUAGES, Example, Language, Prompt, prompt
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Ask
 
 _CODE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
@@ -34,14 +34,14 @@ _PLACEHOLDER = re.compile(r"\$\{?[_a-zA-Z][_a-zA-Z0-9]*\}?")
 _QUOTED = re.compile(r"`[^`\n]+`")
 
 
-class Translated(Reply):
+class Translated(ReplySchema):
     """One text in the other language."""
 
     number: int = Field(description="whole number of the text")
     text: str = Field(description="text: the translation")
 
 
-class Translation(Reply):
+class Translation(ReplySchema):
     """The texts in the other language."""
 
     items: list[Translated] = Field(description="list of objects, exactly one for each number, in their order")
@@ -136,7 +136,7 @@ def translate(
         AskFailed: If the model does not translate, even when told what was wrong; files done so far stay.
     """
     for pack, ask, file in _asks(packs, language, model, Path(folder), overwrite=overwrite):
-        _write(file, pack, structured.put(ask).value)
+        _write(file, pack, structured.complete(ask).value)
 
 
 async def atranslate(
@@ -145,7 +145,7 @@ async def atranslate(
     """Translate without blocking, all files at once; otherwise as `translate`."""
 
     async def one(pack: Pack, ask: Ask, file: Path) -> None:
-        _write(file, pack, (await structured.aput(ask)).value)
+        _write(file, pack, (await structured.acomplete(ask)).value)
 
     asks = list(_asks(packs, language, model, Path(folder), overwrite=overwrite))
     done = await asyncio.gather(*(one(*ask) for ask in asks), return_exceptions=True)
@@ -178,7 +178,7 @@ def _ask(pack: Pack, language: Language, model: JudgeModel) -> Ask:
         data={"language": language, "texts": texts},
         reminder=told.reminder,
         schema=Translation,
-        examples=tuple(worked(one.data, Translation.model_validate(one.reply)) for one in told.examples),
+        examples=tuple(render_example(one.data, Translation.model_validate(one.reply)) for one in told.examples),
         check=pack.fault_in,
     )
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from judges.catalogue.metric import Metric
-from judges.catalogue.model_judge import Asking
+from judges.catalogue.model_judge import ModelJudge
 from judges.catalogue.registry import load
 from judges.errors import ConfigurationError
 from judges.models.resolve import as_embeddings, as_model
@@ -74,7 +74,7 @@ class RAGResult(dict[str, list[float | None]]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Plan:
+class _EvaluationPlan:
     """What is to be judged, by what; `wanting` are the files of packs that must be translated first."""
 
     names: tuple[str, ...]
@@ -161,9 +161,9 @@ class RAGEvaluator:
 
     def _plan(
         self, metrics: object, dataset: object, language: object, prompts_path: str | Path | None, *, adapt: bool
-    ) -> _Plan:
+    ) -> _EvaluationPlan:
         """Check what was given, and find out what must be translated."""
-        plan = _Plan(
+        plan = _EvaluationPlan(
             names=_checked_names(metrics),
             columns=checked_columns(dataset),
             language=_spoken(language),
@@ -177,7 +177,7 @@ class RAGEvaluator:
         packs = {pack.name: pack for judge in english.values() for pack in _packs(judge)}
         return replace(plan, wanting=tuple(packs.values()))
 
-    def _judges(self, plan: _Plan) -> dict[str, Metric]:
+    def _judges(self, plan: _EvaluationPlan) -> dict[str, Metric]:
         judges = {name: self._judge(name, language=plan.language, prompts=plan.folder) for name in plan.names}
         for name, judge in judges.items():
             for need in judge.needs:
@@ -202,7 +202,7 @@ def _number(verdict: Verdict) -> float | None:
 
 
 def _packs(judge: Metric) -> tuple[Pack, ...]:
-    if isinstance(judge, Asking):
+    if isinstance(judge, ModelJudge):
         return judge.packs
     return (Pack(judge.pack, prompt(judge.pack, "en")),) if judge.pack else ()
 

@@ -104,9 +104,9 @@ def evaluate(
     Exit code: 0 judged, 1 nothing could be scored, 2 bad input.
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with _one_line_errors(out):
-        from refine.cli.evaluation import Order, carry_out  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli.evaluation import EvaluateOptions, run_evaluate  # noqa: PLC0415 - loads pydantic, rich and the judges
 
-        order = Order(
+        order = EvaluateOptions(
             rows=rows,
             judges=tuple(judge),
             out=out,
@@ -118,7 +118,7 @@ def evaluate(
             keep_unreadable=keep_unreadable,
             as_json=as_json,
         )
-        raise typer.Exit(carry_out(order))
+        raise typer.Exit(run_evaluate(order))
 
 
 @app.command()

@@ -33,7 +33,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class EvaluateOptions:
     """What was asked for on the command line."""
 
     rows: Path
@@ -48,7 +48,7 @@ class Order:
     as_json: bool
 
 
-def carry_out(order: Order) -> int:
+def run_evaluate(order: EvaluateOptions) -> int:
     """Evaluate as ordered, and return the exit code: 0, or 1 where no cell got a score.
 
     Raises:
@@ -58,7 +58,7 @@ def carry_out(order: Order) -> int:
     judges = judges_named(order.judges, model=order.model, base_url=order.base_url, language=order.language)
     faults = Faults()
     started = time.monotonic()
-    with _results_file(order.out) as file, _progress(_looked_over(order)) as advance:
+    with _results_file(order.out) as file, _progress(_preflight(order)) as advance:
 
         def on_result(row: Row) -> None:
             faults.note(row)
@@ -73,7 +73,7 @@ def carry_out(order: Order) -> int:
 
 
 async def _evaluated(
-    order: Order, judges: list[Judge], file: TextIO, on_result: Callable[[Row], object]
+    order: EvaluateOptions, judges: list[Judge], file: TextIO, on_result: Callable[[Row], object]
 ) -> Evaluation:
     return await aevaluate(
         islice(read_rows(order.rows, errors="keep"), order.limit),
@@ -85,7 +85,7 @@ async def _evaluated(
     )
 
 
-def _looked_over(order: Order) -> int:
+def _preflight(order: EvaluateOptions) -> int:
     """Read the file once before anything is spent on it, and count its rows."""
     total = 0
     for row in islice(read_rows(order.rows, errors="keep"), order.limit):
@@ -137,7 +137,7 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
         yield lambda: bar.advance(task)
 
 
-def _report(order: Order, evaluation: Evaluation, seconds: float) -> str:
+def _report(order: EvaluateOptions, evaluation: Evaluation, seconds: float) -> str:
     judges = {name: one.model_dump(mode="json") for name, one in evaluation.summary.items()}
     told = {
         "rows": next(iter(evaluation.summary.values())).n,
@@ -149,7 +149,7 @@ def _report(order: Order, evaluation: Evaluation, seconds: float) -> str:
     return json.dumps(told, ensure_ascii=False, indent=2)
 
 
-def _print(order: Order, evaluation: Evaluation, faults: Faults, report: str, *, seconds: float) -> None:
+def _print(order: EvaluateOptions, evaluation: Evaluation, faults: Faults, report: str, *, seconds: float) -> None:
     if order.as_json:
         sys.stdout.write(f"{report}\n")
         return

@@ -26,7 +26,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field
 
 from judges import Helpfulness, OpenAICompatible
-from judges.model import Letter, RawReply
+from judges.model import ModelRequest, ModelResponse
 from judges.models.methods import response_format
 from refine import SelfRefine
 from tests.bench.instant_server import DRAFTS, serving
@@ -53,14 +53,14 @@ class _Recorder:
     """Learns what a judge asks, so that every system asks the same."""
 
     name, retries = "recorder", 0
-    letter: Letter
+    request: ModelRequest
 
-    def send(self, letter: Letter) -> RawReply:
-        self.letter = letter
+    def send(self, request: ModelRequest) -> ModelResponse:
+        self.request = request
         raise _Recorded
 
-    async def asend(self, letter: Letter) -> RawReply:
-        return self.send(letter)
+    async def asend(self, request: ModelRequest) -> ModelResponse:
+        return self.send(request)
 
     def is_model(self, other: object) -> bool:
         return other is self
@@ -71,10 +71,10 @@ def asked(draft: str = DRAFTS[0]) -> list[dict[str, str]]:
     return [{"role": role, "content": text.replace(DRAFTS[0], draft)} for role, text in _LETTER.messages]
 
 
-def _letter() -> Letter:
+def _letter() -> ModelRequest:
     recorder = _Recorder()
     Helpfulness(recorder)(SAMPLE)
-    return recorder.letter
+    return recorder.request
 
 
 _LETTER = _letter()

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 
 from judges import Judge, Panel, Sample, Verdict, as_judge
 from judges.catalogue.metric import Metric
-from judges.catalogue.model_judge import Asking
+from judges.catalogue.model_judge import ModelJudge
 from judges.catalogue.registry import catalogue
 from judges.prompting.prompts import LANGUAGES, language_of, prompt
 from refine import SelfRefine
@@ -309,7 +309,7 @@ def test_it_explains_itself(name: str) -> None:
 def test_its_prompts_are_there_in_every_language(name: str) -> None:
     """Every question is asked in Chinese, English and Russian, with as many examples, at least one."""
     judge = made(name)
-    assert isinstance(judge, Asking)
+    assert isinstance(judge, ModelJudge)
     for pack in judge.packs:
         texts = [prompt(pack.name, language) for language in LANGUAGES]
         assert len({len(one.examples) for one in texts}) == 1
@@ -342,7 +342,7 @@ def test_it_can_be_adapted(name: str, tmp_path: Path) -> None:
     """A judge in another language, with translated packs, judges as the one it was made from."""
     model = FillingModel()
     judge = made(name, model)
-    assert isinstance(judge, Asking)
+    assert isinstance(judge, ModelJudge)
     judge.adapt("de", translating(), folder=tmp_path)
     (tmp_path / "de").rename(tmp_path / "fr")
     other = made(name, model, language="fr", prompts=tmp_path)

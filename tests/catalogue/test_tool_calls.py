@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, Verdict, load
-from judges.catalogue.parts.alignment import Comparison
+from judges.catalogue.parts.alignment import CallComparison
 from judges.catalogue.parts.calls import same, written
 from judges.catalogue.parts.pairing import common, matching
 from judges.messages import ToolCall
@@ -407,7 +407,7 @@ def test_two_hundred_calls_are_compared_at_once(ordered: bool) -> None:  # noqa:
     random_ = random.Random(7)
     calls = [ToolCall(name="f", args={one: random_.randrange(9) for one in "abcdef"}) for _ in range(400)]
     began = time.process_time()
-    Comparison().aligned(calls[:200], calls[200:], ordered=ordered)
+    CallComparison().aligned(calls[:200], calls[200:], ordered=ordered)
     assert time.process_time() - began < 2
 
 

@@ -26,7 +26,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from graphs import RefineError
 from judges import Cache, ConfigurationError, Helpfulness, JudgesError, OpenAICompatible, Verdict, cached
-from judges.model import Letter
+from judges.model import ModelRequest
 from judges.models.providers.endpoint_errors import EndpointError
 from judges.offline import aevaluate
 from refine import SelfRefine
@@ -275,7 +275,7 @@ def test_our_own_clients_errors_hold_no_secret(scene: Scene, place: str, sent: s
     asked = f"My key is {SECRET}." if place == "prompt" else "What is the capital of France?"
 
     with pytest.raises(EndpointError) as raised:
-        model.send(Letter((("user", asked),), Verdict))
+        model.send(ModelRequest((("user", asked),), Verdict))
 
     assert SECRET not in "".join(traceback.format_exception(raised.value)) + repr(raised.value)
 

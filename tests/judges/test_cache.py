@@ -22,7 +22,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr, create_model
 
 from judges import Cache, ConfigurationError, Helpfulness, Judge, JudgeModel, Repeat, Rubric, Verdict, cached
-from judges.model import Letter, RawReply
+from judges.model import ModelRequest, ModelResponse
 from judges.models.identity import identity_of
 from judges.models.parse import Unreadable
 from judges.models.providers.langchain import LangChainModel
@@ -57,20 +57,20 @@ async def judged(how: str, judge: Judge, row: object = ROW) -> Verdict:
 class Fixed:
     """A judge's model that always says the same."""
 
-    says: RawReply = RawReply(GOOD_TEXT, model="fixed-1")
+    says: ModelResponse = ModelResponse(GOOD_TEXT, model="fixed-1")
     identity: str = "fixed"
-    letters: list[Letter] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
     name: str = "fixed"
     retries: int = 0
 
-    def send(self, letter: Letter) -> RawReply:
+    def send(self, request: ModelRequest) -> ModelResponse:
         """Say it."""
-        self.letters.append(letter)
+        self.requests.append(request)
         return self.says
 
-    async def asend(self, letter: Letter) -> RawReply:
+    async def asend(self, request: ModelRequest) -> ModelResponse:
         """Say it."""
-        return self.send(letter)
+        return self.send(request)
 
     def is_model(self, other: object) -> bool:
         """Tell whether it is this."""
@@ -97,7 +97,7 @@ def test_what_was_kept_outlives_the_process(tmp_path: Path) -> None:
         model = Fixed()
         with Cache(tmp_path / "c") as cache:
             verdict = Helpfulness(cached(model, cache))(ROW)
-    assert (len(model.letters), verdict.usage.cached) == (0, 1)
+    assert (len(model.requests), verdict.usage.cached) == (0, 1)
 
 
 def test_a_path_is_enough(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_path_is_enough(tmp_path: Path) -> None:
         model = Fixed()
         Helpfulness(cached(model, given))(ROW)
         Helpfulness(cached(model, given))(ROW)
-    assert model.letters == []
+    assert model.requests == []
 
 
 CHANGES: dict[str, Callable[[Any, Cache], Judge]] = {
@@ -148,11 +148,11 @@ def test_another_row_is_another_question(row: dict[str, Any], cache: Cache) -> N
     assert [judge(ROW).usage.cached, judge(row).usage.cached, judge(ROW).usage.cached] == [0, 0, 1]
 
 
-def letter(**changed: Any) -> Letter:
-    """Write a letter in which something may be changed."""
+def request(**changed: Any) -> ModelRequest:
+    """Write a request in which something may be changed."""
     messages = (("system", "judge"), ("user", "<<<n0\n{}\nn0>>>"))
     fields: dict[str, Any] = {"messages": messages, "schema": schema(), "nonce": "n0", **changed}
-    return Letter(**fields)
+    return ModelRequest(**fields)
 
 
 def schema(name: str = "Reply", **fields: Any) -> type[BaseModel]:
@@ -161,9 +161,9 @@ def schema(name: str = "Reply", **fields: Any) -> type[BaseModel]:
 
 
 def test_the_number_of_the_fence_makes_no_difference() -> None:
-    """Two letters that ask the same under different numbers have one key."""
-    other = letter(messages=(("system", "judge"), ("user", "<<<n1\n{}\nn1>>>")), nonce="n1")
-    assert key_of("m", letter()) == key_of("m", other)
+    """Two requests that ask the same under different numbers have one key."""
+    other = request(messages=(("system", "judge"), ("user", "<<<n1\n{}\nn1>>>")), nonce="n1")
+    assert key_of("m", request()) == key_of("m", other)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_the_number_of_the_fence_makes_no_difference() -> None:
     ids=str,
 )
 def test_every_part_of_a_letter_is_in_its_key(changed: dict[str, Any]) -> None:
-    """A letter that differs anywhere else has another key."""
-    assert key_of("m", letter()) != key_of("m", letter(**changed))
-    assert key_of("m", letter()) != key_of("n", letter())
+    """A request that differs anywhere else has another key."""
+    assert key_of("m", request()) != key_of("m", request(**changed))
+    assert key_of("m", request()) != key_of("n", request())
 
 
 async def test_the_runs_of_a_repeated_judge_are_told_apart(cache: Cache) -> None:
@@ -240,7 +240,7 @@ def test_two_models_never_share_an_answer(cache: Cache) -> None:
     told += [identity_of(LangChainModel(DIFFERENT[0], temperature=asked)) for asked in (None, 0.3)]
     told += [identity_of(model) for model in (Fixed(identity="a"), Fixed(identity="b"))]
     assert len(set(told)) == len(told)
-    judges = [Helpfulness(cached(Fixed(RawReply(GOOD_TEXT), one), cache)) for one in told]
+    judges = [Helpfulness(cached(Fixed(ModelResponse(GOOD_TEXT), one), cache)) for one in told]
     assert [judge(ROW).usage.cached for judge in judges] == [0] * len(told)
 
 
@@ -290,28 +290,28 @@ def test_the_settings_that_a_model_tells_are_its_identity() -> None:
 
 
 UNREADABLE = [
-    RawReply('{"rationale": "r", "rating": 4, "feedb', finish_reason="length"),
-    RawReply(GOOD_TEXT, finish_reason="length"),
-    RawReply(GOOD_TEXT, finish_reason="content_filter"),
-    RawReply(GOOD_TEXT, refusal="no"),
-    RawReply("nonsense"),
-    RawReply(""),
-    RawReply('{"rationale": "r", "rating": 5, "feedback": ""}'),
-    RawReply(calls=(("Other", GOOD),)),
-    RawReply(GOOD_TEXT, broken_calls=1),
+    ModelResponse('{"rationale": "r", "rating": 4, "feedb', finish_reason="length"),
+    ModelResponse(GOOD_TEXT, finish_reason="length"),
+    ModelResponse(GOOD_TEXT, finish_reason="content_filter"),
+    ModelResponse(GOOD_TEXT, refusal="no"),
+    ModelResponse("nonsense"),
+    ModelResponse(""),
+    ModelResponse('{"rationale": "r", "rating": 5, "feedback": ""}'),
+    ModelResponse(calls=(("Other", GOOD),)),
+    ModelResponse(GOOD_TEXT, broken_calls=1),
 ]
 
 
 @both
 @pytest.mark.parametrize("reply", UNREADABLE, ids=str)
-async def test_what_cannot_be_read_is_not_kept(how: str, reply: RawReply, cache: Cache) -> None:
+async def test_what_cannot_be_read_is_not_kept(how: str, reply: ModelResponse, cache: Cache) -> None:
     """Replies that were cut, filtered, refused or are invalid are asked for again the next time."""
     model = Fixed(reply)
     judge = Helpfulness(cached(model, cache))
     assert (await judged(how, judge)).unscored == "invalid_output"
-    asked = len(model.letters)
+    asked = len(model.requests)
     assert (await judged(how, judge)).usage.cached == 0
-    assert (len(model.letters), len(cache)) == (2 * asked, 0)
+    assert (len(model.requests), len(cache)) == (2 * asked, 0)
 
 
 @both
@@ -338,19 +338,21 @@ def test_a_tool_call_is_kept_as_it_came(cache: Cache) -> None:
         cache.clear()
         model = Fixed()
         judge = Helpfulness(cached(model, cache))
-        model.says = RawReply(calls=((judge._question.reply.__name__, arguments),), finish_reason="tool_calls")
+        model.says = ModelResponse(
+            calls=((judge._question.reply.__name__, arguments),), finish_reason="tool_calls"
+        )
         assert [judge(ROW).rating, judge(ROW).rating] == [4, 4]
-        assert len(model.letters) == 1
+        assert len(model.requests) == 1
 
 
 class Echo(Fixed):
     """A model that says the number of the fence."""
 
-    def send(self, letter: Letter) -> RawReply:
+    def send(self, request: ModelRequest) -> ModelResponse:
         """Say it in the rationale, in capitals too."""
-        super().send(letter)
-        said = f"a{letter.nonce}b{letter.nonce.upper()}c"
-        return RawReply(json.dumps({**GOOD, "rationale": said}), model=letter.nonce)
+        super().send(request)
+        said = f"a{request.nonce}b{request.nonce.upper()}c"
+        return ModelResponse(json.dumps({**GOOD, "rationale": said}), model=request.nonce)
 
 
 def test_the_number_of_the_fence_is_not_kept(cache: Cache) -> None:
@@ -358,7 +360,7 @@ def test_the_number_of_the_fence_is_not_kept(cache: Cache) -> None:
     model = Echo()
     judge = Helpfulness(cached(model, cache))
     assert [judge(ROW).rationale, judge(ROW).rationale] == ["abc", "abc"]
-    nonce = model.letters[0].nonce.encode()
+    nonce = model.requests[0].nonce.encode()
     everything = b"".join(file.read_bytes() for file in cache.path.parent.iterdir())
     assert nonce
     assert nonce not in everything
@@ -368,11 +370,11 @@ def test_the_number_of_the_fence_is_not_kept(cache: Cache) -> None:
 class YesOrNo:
     """A dialect of its own: yes is a 4, no a 1, anything else is unreadable."""
 
-    def compose(self, ask: Any, nonce: str) -> Letter:
+    def compose(self, ask: Any, nonce: str) -> ModelRequest:
         """Ask briefly."""
-        return Letter((("user", f"{nonce}: good?"),), ask.schema, nonce, text=True)
+        return ModelRequest((("user", f"{nonce}: good?"),), ask.schema, nonce, text=True)
 
-    def read(self, reply: RawReply, schema: type[BaseModel]) -> BaseModel:
+    def read(self, reply: ModelResponse, schema: type[BaseModel]) -> BaseModel:
         """Read a word."""
         if reply.text not in ("yes", "no"):
             raise Unreadable("neither yes nor no")
@@ -381,12 +383,12 @@ class YesOrNo:
 
 def test_a_dialect_decides_what_can_be_read(cache: Cache) -> None:
     """The words of a model with a format of its own are kept; an object would not be."""
-    model: Any = Fixed(RawReply("yes"))
+    model: Any = Fixed(ModelResponse("yes"))
     model.dialect = YesOrNo()
     judge = Helpfulness(cached(model, cache))
     assert [judge(ROW).rating, judge(ROW).usage.cached] == [4, 1]
     cache.clear()
-    model.says = RawReply(GOOD_TEXT)
+    model.says = ModelResponse(GOOD_TEXT)
     assert judge(ROW).unscored == "invalid_output"
     assert len(cache) == 0
 
@@ -655,19 +657,19 @@ def test_threads_share_a_cache(cache: Cache) -> None:
 HAMMER = """
 import logging, os, sys, threading
 from judges import Cache, Helpfulness, cached
-from judges.model import RawReply
+from judges.model import ModelResponse
 
 path, inherited = sys.argv[1], sys.argv[2] == "inherited"
 logging.basicConfig(level=logging.WARNING)
 
 class Model:
     name, retries, identity, asked = "m", 0, "m", 0
-    def send(self, letter):
+    def send(self, request):
         Model.asked += 1
-        number = letter.messages[-1][1].partition("number ")[2].partition(".")[0]
-        return RawReply('{"rationale": "%s", "rating": 4, "feedback": ""}' % number)
-    async def asend(self, letter):
-        return self.send(letter)
+        number = request.messages[-1][1].partition("number ")[2].partition(".")[0]
+        return ModelResponse('{"rationale": "%s", "rating": 4, "feedback": ""}' % number)
+    async def asend(self, request):
+        return self.send(request)
     def is_model(self, other):
         return False
 

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel, JsonValue
 
 from judges import ConfigurationError, Helpfulness, Judge, Rubric, Sample, Verdict, speaking
-from judges.model import JudgeModel, Letter, RawReply
+from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models.identity import identity_of
 from judges.models.resolve import as_model
 from judges.models.wrappers.dialect import DialectName
@@ -495,16 +495,16 @@ class Own:
     name, retries, identity = "own", 3, "own at home"
 
     def __init__(self) -> None:
-        self.letters: list[Letter] = []
+        self.requests: list[ModelRequest] = []
 
-    def send(self, letter: Letter) -> RawReply:
+    def send(self, request: ModelRequest) -> ModelResponse:
         """Reply."""
-        self.letters.append(letter)
-        return RawReply(text="Yes", model="own-1")
+        self.requests.append(request)
+        return ModelResponse(text="Yes", model="own-1")
 
-    async def asend(self, letter: Letter) -> RawReply:
+    async def asend(self, request: ModelRequest) -> ModelResponse:
         """Reply."""
-        return self.send(letter)
+        return self.send(request)
 
     def is_model(self, other: object) -> bool:
         """Know itself."""
@@ -512,7 +512,7 @@ class Own:
 
 
 def test_whatever_is_asked_of_the_model_is_passed_on() -> None:
-    """Name, retries, identity and letters are the model's own; the letter says that it wants text."""
+    """Name, retries, identity and requests are the model's own; the request says that it wants text."""
     own = Own()
     spoken = speaking(own, "minicheck")
     assert isinstance(spoken, JudgeModel)
@@ -521,8 +521,8 @@ def test_whatever_is_asked_of_the_model_is_passed_on() -> None:
     assert spoken.is_model(own)
     assert not spoken.is_model(Own())
     assert Helpfulness(spoken)(ROW).model == "own-1"
-    assert [letter.text for letter in own.letters] == [True]
-    assert own.letters[0].nonce
+    assert [request.text for request in own.requests] == [True]
+    assert own.requests[0].nonce
 
 
 def test_a_named_model_is_not_created_early() -> None:
@@ -533,17 +533,17 @@ def test_a_named_model_is_not_created_early() -> None:
 class Loud:
     """A dialect of the user's own."""
 
-    def compose(self, ask: Ask, nonce: str) -> Letter:
+    def compose(self, ask: Ask, nonce: str) -> ModelRequest:
         """Ask."""
-        return Letter((("user", f"RATE {ask.data['answer']}"),), ask.schema, nonce, text=True)
+        return ModelRequest((("user", f"RATE {ask.data['answer']}"),), ask.schema, nonce, text=True)
 
-    def read(self, reply: RawReply, schema: type[Any]) -> Any:
+    def read(self, reply: ModelResponse, schema: type[Any]) -> Any:
         """Count the exclamation marks."""
         return schema(rationale="loud", rating=reply.text.count("!"), feedback="")
 
 
 def test_a_dialect_of_ones_own_will_do() -> None:
-    """Whatever composes a letter and reads a reply is a dialect."""
+    """Whatever composes a request and reads a reply is a dialect."""
     model = ScriptedModel(["GOOD!!!"])
     assert Helpfulness(speaking(model, Loud()))(ROW).rating == 3
     assert model.prompts[0][0].text == "RATE 15 C."

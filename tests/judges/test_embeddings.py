@@ -22,7 +22,7 @@ HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 def lengths(asked: Asked) -> Wire:
-    """Embed each text as its length and its first letter, told in the wrong order."""
+    """Embed each text as its length and its first request, told in the wrong order."""
     data = [
         {"index": number, "embedding": [float(len(text)), ord(text[0])], "object": "embedding"}
         for number, text in enumerate(asked["input"])
@@ -206,6 +206,6 @@ def test_setting_that_cannot_be_used_is_refused(settings: dict[str, Any]) -> Non
 
 
 def test_single_text_is_not_taken_for_a_list() -> None:
-    """Its letters would be embedded one by one."""
+    """Its requests would be embedded one by one."""
     with pytest.raises(ConfigurationError, match="list"):
         OpenAICompatibleEmbeddings("http://localhost/v1", model="e").embed("text")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from judges import Helpfulness, Rubric, Verdict
-from judges.catalogue.general.gate import hold
+from judges.catalogue.general.gate import classify_non_answer
 from judges.testing import ScriptedModel
 
 QUESTION = "How many legs does a spider have?"
@@ -241,7 +241,7 @@ def test_the_feedback_speaks_the_language_of_the_question(question: str, answer:
 )
 def test_the_rules_have_the_exceptions_they_state(question: str, answer: str, held: str | None) -> None:
     """Symbols pass where a symbol is asked for, single words where a word is, greetings where one was given."""
-    assert hold(answer, question=question) == held
+    assert classify_non_answer(answer, question=question) == held
 
 
 def test_the_language_may_be_fixed() -> None:
@@ -291,5 +291,5 @@ def test_the_last_question_counts() -> None:
 def test_a_megabyte_is_gated_at_once(answer: str, held: str | None) -> None:
     """No answer, however long, holds the gate up for seconds; a very long run of openers is the model's."""
     started = time.process_time()
-    assert hold(answer, question=QUESTION) == held
+    assert classify_non_answer(answer, question=QUESTION) == held
     assert time.process_time() - started < 2

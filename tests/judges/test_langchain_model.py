@@ -18,7 +18,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
 
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, Panel
-from judges.model import Letter, RawReply
+from judges.model import ModelRequest, ModelResponse
 from judges.models.resolve import as_model
 from judges.testing import ScriptedModel
 
@@ -314,13 +314,13 @@ class Own:
 
     name, retries = "own", 0
 
-    def send(self, letter: Letter) -> RawReply:
+    def send(self, request: ModelRequest) -> ModelResponse:
         """Reply."""
-        return RawReply(text=WRITTEN, model="own-1")
+        return ModelResponse(text=WRITTEN, model="own-1")
 
-    async def asend(self, letter: Letter) -> RawReply:
+    async def asend(self, request: ModelRequest) -> ModelResponse:
         """Reply."""
-        return self.send(letter)
+        return self.send(request)
 
     def is_model(self, other: object) -> bool:
         """Know itself."""

@@ -18,9 +18,9 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
 from judges import Breaker, Cache, ConfigurationError, Helpfulness, JudgeModel, Limiter, cached, limited
-from judges.model import Letter, RawReply
+from judges.model import ModelRequest, ModelResponse
 from judges.models.retry import pause
-from judges.models.wrappers.admission import MINUTE_S, Ticket, Turnstile
+from judges.models.wrappers.admission import MINUTE_S, AdmissionQueue, Ticket
 from judges.offline import aevaluate, evaluate
 from judges.runtime.budget import Allowance, within
 from judges.testing import ScriptedModel, no_waiting
@@ -54,18 +54,18 @@ class Crowded:
             self.calls += 1
             self.most = max(self.most, self.now)
 
-    def _go(self) -> RawReply:
+    def _go(self) -> ModelResponse:
         with self._lock:
             self.now -= 1
-        return RawReply(GOOD_TEXT)
+        return ModelResponse(GOOD_TEXT)
 
-    def send(self, letter: Letter) -> RawReply:
+    def send(self, request: ModelRequest) -> ModelResponse:
         """Stay for a moment."""
         self._come()
         threading.Event().wait(0.001)
         return self._go()
 
-    async def asend(self, letter: Letter) -> RawReply:
+    async def asend(self, request: ModelRequest) -> ModelResponse:
         """Stay for some turns of the loop."""
         self._come()
         for _ in range(5):
@@ -90,12 +90,12 @@ class Job:
 
 @dataclass
 class World:
-    """A turnstile in simulated time, and what went through it."""
+    """A admission in simulated time, and what went through it."""
 
-    turnstile: Turnstile
+    admission: AdmissionQueue
     now: float = 0.0
     begun: list[tuple[float, int]] = field(default_factory=list)
-    flying: int = 0
+    in_flight: int = 0
     most: int = 0
     events: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     count: itertools.count[int] = field(default_factory=itertools.count)
@@ -126,7 +126,7 @@ class Caller:
     def come(self) -> None:
         """Line up."""
         self.state = "waiting"
-        self.world.turnstile.line_up(self.ticket)
+        self.world.admission.enqueue(self.ticket)
         self.world.at(self.world.now + self.job.leaves, self.leave)
         self.ask()
 
@@ -134,14 +134,14 @@ class Caller:
         """Ask for a place."""
         if self.state != "waiting":
             return
-        seconds = self.world.turnstile.ask(self.ticket, self.world.now)
+        seconds = self.world.admission.ask(self.ticket, self.world.now)
         if seconds == 0:
-            self.state = "flying"
+            self.state = "in_flight"
             self.world.begun.append((self.world.now, self.number))
-            self.world.flying += 1
-            self.world.most = max(self.world.most, self.world.flying)
-            assert self.world.flying <= self.world.turnstile.allowed
-            self.world.at(self.world.now + self.job.takes, self.land)
+            self.world.in_flight += 1
+            self.world.most = max(self.world.most, self.world.in_flight)
+            assert self.world.in_flight <= self.world.admission.allowed
+            self.world.at(self.world.now + self.job.takes, self.release)
         elif seconds < math.inf:
             self.world.at(self.world.now + seconds, self.ask)
 
@@ -149,14 +149,14 @@ class Caller:
         """Lose patience."""
         if self.state == "waiting":
             self.state = "left"
-            self.world.turnstile.withdraw(self.ticket)
+            self.world.admission.cancel(self.ticket)
 
-    def land(self) -> None:
+    def release(self) -> None:
         """End the call."""
         self.state = "done"
-        self.world.flying -= 1
+        self.world.in_flight -= 1
         tokens = self.job.tokens if self.job.ends == "reply" else None
-        self.world.turnstile.land(self.ticket, tokens=tokens, overloaded=self.job.ends == "overload")
+        self.world.admission.release(self.ticket, tokens=tokens, overloaded=self.job.ends == "overload")
 
 
 JOBS = st.lists(
@@ -183,7 +183,7 @@ def test_limits_hold_and_everybody_is_served(
     jobs: list[Job], in_flight: int, requests: int | None, tokens: int | None
 ) -> None:
     """Whatever comes and goes: never too many at once or a minute, first come first served, none forgotten."""
-    world = World(Turnstile(in_flight, requests=requests, tokens=tokens))
+    world = World(AdmissionQueue(in_flight, requests=requests, tokens=tokens))
     callers = [Caller(world, number, job) for number, job in enumerate(sorted(jobs, key=lambda job: job.comes))]
     world.run()
     assert all(caller.state in ("done", "left") for caller in callers)
@@ -193,78 +193,78 @@ def test_limits_hold_and_everybody_is_served(
     if requests is not None:
         assert all(later >= first + MINUTE_S for first, later in zip(begun, begun[requests:], strict=False))
     assert [number for _, number in world.begun] == sorted(number for _, number in world.begun)
-    assert 1 <= world.turnstile.allowed <= in_flight
+    assert 1 <= world.admission.allowed <= in_flight
     last = Ticket(0, lambda: None)
-    world.turnstile.line_up(last)
-    assert world.turnstile.ask(last, world.now + 10 * MINUTE_S) == 0
+    world.admission.enqueue(last)
+    assert world.admission.ask(last, world.now + 10 * MINUTE_S) == 0
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(spent=st.lists(st.integers(0, 200), max_size=30), tokens=st.integers(1, 500))
 def test_tokens_of_a_minute_are_exceeded_by_at_most_one_call(spent: list[int], tokens: int) -> None:
     """Calls one after another never begin when the last minute's replies have used up its tokens."""
-    turnstile = Turnstile(1, tokens=tokens)
+    admission = AdmissionQueue(1, tokens=tokens)
     now, paid = 0.0, list[tuple[float, int]]()
     for one in spent:
         ticket = Ticket(100, lambda: None)
-        turnstile.line_up(ticket)
-        while seconds := turnstile.ask(ticket, now):
+        admission.enqueue(ticket)
+        while seconds := admission.ask(ticket, now):
             now += seconds
         assert sum(amount for when, amount in paid if when + MINUTE_S > now) <= tokens
-        turnstile.land(ticket, tokens=one)
+        admission.release(ticket, tokens=one)
         paid.append((now, one))
 
 
-def through(turnstile: Turnstile, characters: int = 0, now: float = 0.0) -> Ticket:
+def through(admission: AdmissionQueue, characters: int = 0, now: float = 0.0) -> Ticket:
     """Go through at once."""
     ticket = Ticket(characters, lambda: None)
-    turnstile.line_up(ticket)
-    assert turnstile.ask(ticket, now) == 0
+    admission.enqueue(ticket)
+    assert admission.ask(ticket, now) == 0
     return ticket
 
 
 def test_overload_halves_once_for_all_calls_in_flight() -> None:
     """Eight calls refused together halve the limit once; those begun later halve it again, down to one."""
-    turnstile = Turnstile(8)
+    admission = AdmissionQueue(8)
     for expected in (4, 2, 1, 1):
-        tickets = [through(turnstile) for _ in range(turnstile.allowed)]
+        tickets = [through(admission) for _ in range(admission.allowed)]
         for ticket in tickets:
-            turnstile.land(ticket, overloaded=True)
-        assert turnstile.allowed == expected
+            admission.release(ticket, overloaded=True)
+        assert admission.allowed == expected
 
 
 def test_successes_win_the_limit_back_one_by_one() -> None:
     """One more is allowed after as many successes as are allowed at once, up to what was configured."""
-    turnstile = Turnstile(4)
-    turnstile.land(through(turnstile), overloaded=True)
+    admission = AdmissionQueue(4)
+    admission.release(through(admission), overloaded=True)
     seen = []
     for _ in range(8):
-        turnstile.land(through(turnstile), tokens=1)
-        seen.append(turnstile.allowed)
+        admission.release(through(admission), tokens=1)
+        seen.append(admission.allowed)
     assert seen == [2, 3, 3, 3, 4, 4, 4, 4]
 
 
 def test_a_failure_that_is_no_overload_changes_nothing() -> None:
     """A broken call neither lowers the limit nor counts as a success."""
-    turnstile = Turnstile(4)
-    turnstile.land(through(turnstile), overloaded=True)
+    admission = AdmissionQueue(4)
+    admission.release(through(admission), overloaded=True)
     for _ in range(9):
-        turnstile.land(through(turnstile))
-    assert turnstile.allowed == 2
+        admission.release(through(admission))
+    assert admission.allowed == 2
 
 
 def test_the_tokens_of_a_letter_are_learned() -> None:
-    """After replies that cost a token per character, a letter is taken to cost that, not a quarter."""
-    turnstile = Turnstile(1, tokens=1000)
+    """After replies that cost a token per character, a request is taken to cost that, not a quarter."""
+    admission = AdmissionQueue(1, tokens=1000)
     for minute in range(60):
-        turnstile.land(through(turnstile, 100, minute * MINUTE_S), tokens=100)
+        admission.release(through(admission, 100, minute * MINUTE_S), tokens=100)
     tickets = [Ticket(600, lambda: None) for _ in range(2)]
     now = 100 * MINUTE_S
     for ticket in tickets:
-        turnstile.line_up(ticket)
-    assert turnstile.ask(tickets[0], now) == 0
-    turnstile.land(tickets[0])
-    assert turnstile.ask(tickets[1], now) == MINUTE_S
+        admission.enqueue(ticket)
+    assert admission.ask(tickets[0], now) == 0
+    admission.release(tickets[0])
+    assert admission.ask(tickets[1], now) == MINUTE_S
 
 
 def test_threads_and_event_loops_share_one_limit() -> None:
@@ -303,7 +303,7 @@ async def test_an_overloaded_endpoint_is_asked_less(how: str) -> None:
 def test_which_status_means_overload(status: int, allowed: int) -> None:
     """Too many requests and overload do, other faults do not."""
     limiter = Limiter(8)
-    limiter.land(limiter.enter(), StatusFault(status))
+    limiter.release(limiter.enter(), StatusFault(status))
     assert limiter.allowed == allowed
 
 
@@ -322,7 +322,7 @@ def test_a_place_is_free_while_its_call_waits_to_be_repeated() -> None:
     seen: list[float] = []
 
     def others(seconds: float) -> None:
-        limiter.withdraw(limiter.enter())
+        limiter.cancel(limiter.enter())
         seen.append(seconds)
 
     token = pause.set(others)
@@ -363,7 +363,7 @@ async def test_nobody_waits_past_the_deadline(how: str) -> None:
     with within(Allowance(seconds=0.03)):
         verdict = await judged(how, limited(model, limiter))
     assert (verdict.unscored, model.prompts) == ("deadline", [])
-    limiter.withdraw(ticket)
+    limiter.cancel(ticket)
     assert (await judged(how, limited(model, limiter))).rating == 4
 
 
@@ -385,12 +385,12 @@ async def test_a_cancelled_caller_gives_its_place_back() -> None:
     tasks = [asyncio.create_task(limiter.aenter()) for _ in range(3)]
     await asyncio.sleep(0)
     tasks[1].cancel()
-    limiter.withdraw(held)
-    limiter.withdraw(await tasks[0])
-    limiter.withdraw(await tasks[2])
+    limiter.cancel(held)
+    limiter.cancel(await tasks[0])
+    limiter.cancel(await tasks[2])
     with pytest.raises(asyncio.CancelledError):
         await tasks[1]
-    limiter.withdraw(limiter.enter())
+    limiter.cancel(limiter.enter())
 
 
 async def test_a_cancelled_call_gives_its_place_back() -> None:
@@ -402,7 +402,7 @@ async def test_a_cancelled_call_gives_its_place_back() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    limiter.withdraw(limiter.enter())
+    limiter.cancel(limiter.enter())
 
 
 def test_callers_of_an_event_loop_that_is_gone_hold_nobody_up() -> None:
@@ -420,8 +420,8 @@ def test_callers_of_an_event_loop_that_is_gone_hold_nobody_up() -> None:
     kept: list[asyncio.Future[Any]] = []
     loop.run_until_complete(first_step())
     loop.close()
-    limiter.withdraw(held)
-    limiter.withdraw(limiter.enter())
+    limiter.cancel(held)
+    limiter.cancel(limiter.enter())
     waiting.close()
     kept[0]._log_destroy_pending = False  # type: ignore[attr-defined]  # that it is lost is what is tested
 
@@ -434,14 +434,14 @@ def test_callers_are_served_in_the_order_they_came() -> None:
     def call(number: int) -> None:
         ticket = asyncio.run(limiter.aenter()) if number % 2 else limiter.enter()
         order.append(number)
-        limiter.withdraw(ticket)
+        limiter.cancel(ticket)
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(6)]
     for number, thread in enumerate(threads, 1):
         thread.start()
-        while len(limiter._turnstile._queue) < number:
+        while len(limiter._admission._queue) < number:
             threading.Event().wait(0.0005)
-    limiter.withdraw(held)
+    limiter.cancel(held)
     for thread in threads:
         thread.join()
     assert order == list(range(6))
@@ -465,11 +465,11 @@ class Tagged(Crowded):
     retries = 7
 
     class _Plain:
-        def read(self, reply: RawReply, schema: type[BaseModel]) -> BaseModel:
+        def read(self, reply: ModelResponse, schema: type[BaseModel]) -> BaseModel:
             return schema.model_validate(GOOD)
 
-        def compose(self, ask: Any, nonce: str) -> Letter:
-            return Letter((("user", "judge"),), ask.schema, nonce)
+        def compose(self, ask: Any, nonce: str) -> ModelRequest:
+            return ModelRequest((("user", "judge"),), ask.schema, nonce)
 
     dialect = _Plain()
 

@@ -13,7 +13,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field
 
 from judges import ConfigurationError, Helpfulness
-from judges.model import RawReply
+from judges.model import ModelResponse
 from judges.models.methods import Plan, closed_schema, response_format
 from judges.models.providers.langchain import LangChainModel, NamedModel
 from judges.testing import ScriptedModel
@@ -243,17 +243,17 @@ def test_other_error_leads_nowhere(status: int | None, told: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "method", "proven"),
     [
-        (RawReply(text="prose", finish_reason="stop"), "tools", False),
-        (RawReply(text="```json\n{}```"), "tools", False),
-        (RawReply(text=' {"a": 1}'), "json_schema", True),
-        (RawReply(text='{"cut', finish_reason="length"), "json_schema", False),
-        (RawReply(text="", finish_reason="stop"), "json_schema", False),
-        (RawReply(text="no", refusal="no"), "json_schema", False),
-        (RawReply(text="pro", finish_reason="length"), "json_schema", False),
-        (RawReply(calls=(("A", "{}"),)), "json_schema", True),
+        (ModelResponse(text="prose", finish_reason="stop"), "tools", False),
+        (ModelResponse(text="```json\n{}```"), "tools", False),
+        (ModelResponse(text=' {"a": 1}'), "json_schema", True),
+        (ModelResponse(text='{"cut', finish_reason="length"), "json_schema", False),
+        (ModelResponse(text="", finish_reason="stop"), "json_schema", False),
+        (ModelResponse(text="no", refusal="no"), "json_schema", False),
+        (ModelResponse(text="pro", finish_reason="length"), "json_schema", False),
+        (ModelResponse(calls=(("A", "{}"),)), "json_schema", True),
     ],
 )
-def test_lesson_of_a_reply(reply: RawReply, method: str, proven: bool) -> None:  # noqa: FBT001 - a table
+def test_lesson_of_a_reply(reply: ModelResponse, method: str, proven: bool) -> None:  # noqa: FBT001 - a table
     """Prose means the way was ignored; an object that it works; a cut, refused or empty reply means nothing."""
     plan = PLAN.learning(reply)
     assert (plan.method, plan.proven) == (method, proven)
@@ -263,4 +263,4 @@ def test_last_way_is_not_left() -> None:
     """Where there is no other way, the plan stays."""
     last = Plan(("text",))
     assert last.conceding(400, "tools, schema") is None
-    assert last.learning(RawReply(text="prose")).method == "text"
+    assert last.learning(ModelResponse(text="prose")).method == "text"

@@ -21,7 +21,7 @@ from langchain_openai import ChatOpenAI
 
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, OpenAICompatible, Verdict
 from judges.catalogue.general.rubric import _reply_schema
-from judges.model import Letter
+from judges.model import ModelRequest
 from judges.models.providers.endpoint import LARGEST_REPLY
 from judges.models.providers.endpoint_errors import (
     EndpointConnectionError,
@@ -39,7 +39,7 @@ GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
 KEY = "sk-planted-quux"
 SCHEMA = _reply_schema((1, 2, 3, 4))
-LETTER = Letter((("system", "Judge."), ("user", "the prompt's own secret: xyzzy-plugh")), SCHEMA)
+LETTER = ModelRequest((("system", "Judge."), ("user", "the prompt's own secret: xyzzy-plugh")), SCHEMA)
 HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
@@ -70,7 +70,7 @@ async def judged(model: object, how: str) -> Verdict:
 
 
 async def failure(model: OpenAICompatible, how: str) -> Exception:
-    """Send a letter that must fail, and give the error."""
+    """Send a request that must fail, and give the error."""
     with pytest.raises(EndpointError) as caught:
         _ = model.send(LETTER) if how == "sync" else await model.asend(LETTER)
     return caught.value
@@ -128,7 +128,7 @@ def test_tool_is_forced() -> None:
 def test_letter_that_wants_text_is_sent_as_text() -> None:
     """A model with a reply format of its own is offered neither schema nor tool; nothing is learned from it."""
     with serving(lambda asked: Reply("[RESULT] 4")) as server, direct(server) as model:
-        reply = model.send(Letter(LETTER.messages, SCHEMA, text=True))
+        reply = model.send(ModelRequest(LETTER.messages, SCHEMA, text=True))
         assert model.method == "json_schema"
     assert (reply.text, ways(server)) == ("[RESULT] 4", ["text"])
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.items import Supports, one_each
 from judges.catalogue.parts.one_question import Remark
 from judges.catalogue.parts.sentences import sentences
-from judges.catalogue.parts.support import standings
+from judges.catalogue.parts.support import support_verdicts
 from judges.errors import CannotJudge
 from judges.prompting.prompts import Language, Prompt
 from judges.prompting.questions import Question
@@ -29,7 +29,7 @@ _YES = {"yes", "y", "true", "1", "pass", "passed", "correct"}
 _NO = {"no", "n", "false", "0", "fail", "failed", "incorrect"}
 
 
-class BuiltIn(Asking):
+class BuiltIn(ModelJudge):
     """A judge that asks in detail or, with `variant="compat"`, for one yes or no on the whole, as mlflow does.
 
     Then the value is `"yes"` or `"no"`; any other word is unscored, `undefined`, mlflow's UNKNOWN.
@@ -46,17 +46,17 @@ class BuiltIn(Asking):
 
     def overall(self, sample: Sample, data: Mapping[str, JsonValue]) -> Deliberation:
         """Ask for one yes or no, with `yield from`, and give the verdict."""
-        found = yield from self.put(OVERALL, sample, data)
+        found = yield from self.ask(OVERALL, sample, data)
         yes = is_yes(found.verdict)
         if yes is None:
             return Verdict.without_score("undefined", NEITHER, rationale=found.rationale)
         feedback = "" if yes else found.feedback
         return Verdict.checked(yes, value="yes" if yes else "no", rationale=found.rationale, feedback=feedback)
 
-    def standings(self, sample: Sample, data: Mapping[str, JsonValue], texts: tuple[str, ...]) -> Items:
+    def support_verdicts(self, sample: Sample, data: Mapping[str, JsonValue], texts: tuple[str, ...]) -> Items:
         """Ask where each of some numbered texts stands, with `yield from`, and give a verdict on each."""
-        found: Supports = yield from self.put(self.question, sample, data, check=one_each(len(texts)))
-        return tuple(standings(texts, found))
+        found: Supports = yield from self.ask(self.question, sample, data, check=one_each(len(texts)))
+        return tuple(support_verdicts(texts, found))
 
     def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
         """Put what the judge asks, in the language of the template, into the question for one yes or no."""

@@ -8,26 +8,26 @@ from typing import Any, ClassVar, Self, Unpack
 from pydantic import Field
 
 from judges.catalogue.databricks.built_in import NEITHER, is_yes
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.items import bullets, reasons
 from judges.catalogue.parts.needed import contexts_in, question_in
 from judges.catalogue.parts.retrieval import for_retriever
 from judges.entry import Entry
 from judges.errors import AskFailed
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Relevance(Reply):
+class Relevance(ReplySchema):
     """Whether one chunk is relevant."""
 
     rationale: str = Field(description="text: why, before the verdict")
     verdict: bool = Field(description="true if the chunk is relevant to the request, else false")
 
 
-class Said(Reply):
+class Said(ReplySchema):
     """Whether one chunk is relevant, in words, as mlflow takes it."""
 
     rationale: str = Field(description="text: why, before the verdict")
@@ -47,7 +47,7 @@ RELEVANT: Question[Any] = Question(
 )
 
 
-class ChunkRelevance(Asking):
+class ChunkRelevance(ModelJudge):
     """Judge which of the retrieved chunks are relevant to the request, one call for each, all at once.
 
     Value = precision = relevant / chunks. A chunk whose call failed is left out of the denominator, and stands
@@ -86,8 +86,8 @@ class ChunkRelevance(Asking):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask about each chunk by itself."""
         request, chunks = question_in(sample), contexts_in(sample)
-        asked = [self.asking(RELEVANT, sample, {"request": request, "chunk": one}) for one in chunks]
-        replies = yield from self.put_all(asked)
+        asked = [self.request(RELEVANT, sample, {"request": request, "chunk": one}) for one in chunks]
+        replies = yield from self.ask_all(asked)
         items = tuple(_item(chunk, reply) for chunk, reply in zip(chunks, replies, strict=True))
         told = [one for one in items if one.passed is not None]
         unknown = self.compat and any(one.unscored == "undefined" for one in items)

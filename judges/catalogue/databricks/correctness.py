@@ -7,7 +7,7 @@ from typing import ClassVar
 from judges.catalogue.databricks.built_in import BuiltIn, facts_of
 from judges.catalogue.parts.items import Supports, numbered, reasons, share
 from judges.catalogue.parts.needed import answer_in, question_of
-from judges.catalogue.parts.support import named
+from judges.catalogue.parts.support import support_feedback
 from judges.entry import Entry
 from judges.prompting.questions import Question
 from judges.requests import Deliberation
@@ -45,6 +45,6 @@ class Correctness(BuiltIn):
         data = {"facts": numbered(facts, called="fact"), **question_of(sample), "answer": answer}
         if self.compat:
             return (yield from self.overall(sample, data))
-        items = yield from self.standings(sample, data, facts)
-        advice = named(self, sample, items, called="texts", absent="absent")
+        items = yield from self.support_verdicts(sample, data, facts)
+        advice = support_feedback(self, sample, items, called="texts", absent="absent")
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)

@@ -8,23 +8,23 @@ from typing import Any, ClassVar, Unpack
 from pydantic import JsonValue, ValidationError
 
 from judges.catalogue.databricks.columns import checked_columns, column, needed_for, variables_in, with_names
-from judges.catalogue.general.rubric import Example
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.general.rubric import GradedExample
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.one_question import FINEST, finding, labelled, lowest_is, material, worded
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError
-from judges.models.render import worked
-from judges.prompting.questions import Question, Reply
+from judges.models.render import render_example
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation, Worked
 from judges.sample import Sample
 
-Answer = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
+AnswerChoices = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
 """The kind of reply wanted: `bool`, labels, labels with their scores, or the ends of a range of whole numbers."""
 
 _YES_OR_NO = (bool, "bool")
 
 
-class Custom(Asking):
+class Custom(ModelJudge):
     """Judge by a criterion of your own, with the kind of reply you name, in one call.
 
     A variable in the criterion, `{{ outputs }}` or `$outputs`, names a column the model is shown; what is judged
@@ -66,8 +66,8 @@ class Custom(Asking):
         model: object = None,
         *,
         criteria: str,
-        answer: Answer = bool,
-        examples: Sequence[Example] = (),
+        answer: AnswerChoices = bool,
+        examples: Sequence[GradedExample] = (),
         columns: Sequence[str] | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
@@ -92,17 +92,17 @@ class Custom(Asking):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once."""
-        found = yield from self.put(self._question, sample, self._data(sample))
+        found = yield from self.ask(self._question, sample, self._data(sample))
         return labelled(self, found, self._scores)
 
     def _data(self, sample: Sample) -> dict[str, JsonValue]:
         return {name: column(name, sample) for name in self._columns} or material(sample)
 
-    def _written(self, examples: Iterable[Example], schema: type[Reply]) -> Iterable[Worked]:
+    def _written(self, examples: Iterable[GradedExample], schema: type[ReplySchema]) -> Iterable[Worked]:
         for fields, reply in examples:
             try:
                 wanted = schema.model_validate({"feedback": "", **reply}, strict=True)
-                yield worked(self._data(Sample.read(fields)), wanted)
+                yield render_example(self._data(Sample.read(fields)), wanted)
             except (BadSample, CannotJudge) as error:
                 raise ConfigurationError(f"an example of {self.entry.name!r}: {error}") from error
             except ValidationError as error:

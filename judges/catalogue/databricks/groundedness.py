@@ -10,7 +10,7 @@ from judges.catalogue.databricks.built_in import BuiltIn
 from judges.catalogue.parts.items import Supports, numbered, reasons, share
 from judges.catalogue.parts.needed import answer_in, filled_contexts_in, question_of
 from judges.catalogue.parts.sentences import sentences
-from judges.catalogue.parts.support import named
+from judges.catalogue.parts.support import support_feedback
 from judges.entry import Entry
 from judges.prompting.questions import Question
 from judges.requests import Deliberation
@@ -49,6 +49,8 @@ class Groundedness(BuiltIn):
         if self.compat:
             return (yield from self.overall(sample, {**data, "answer": answer}))
         said = sentences(answer) or (answer.strip(),)
-        items = yield from self.standings(sample, {**data, "sentences": numbered(said, called="sentence")}, said)
-        advice = named(self, sample, items, called="texts", absent="absent")
+        items = yield from self.support_verdicts(
+            sample, {**data, "sentences": numbered(said, called="sentence")}, said
+        )
+        advice = support_feedback(self, sample, items, called="texts", absent="absent")
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)

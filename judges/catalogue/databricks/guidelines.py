@@ -15,7 +15,7 @@ from judges.catalogue.parts.items import bullets, in_order, numbered, one_each, 
 from judges.catalogue.parts.needed import answer_in, question_of
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -23,13 +23,13 @@ from judges.verdict import Verdict
 Rules = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Guidelines as they are given: one, a list, or lists under names."""
 
-Rule = tuple[str, str]
+GuidelineRule = tuple[str, str]
 """A guideline and the name it is listed under, empty where there is none."""
 
 _LONGEST = 600
 
 
-class Adherence(Reply):
+class Adherence(ReplySchema):
     """Whether one guideline is kept."""
 
     number: int = Field(description="whole number of the guideline")
@@ -38,7 +38,7 @@ class Adherence(Reply):
     change: str = Field(description="text: what to change in the answer; empty unless it is broken")
 
 
-class Adherences(Reply):
+class Adherences(ReplySchema):
     """Whether each guideline is kept."""
 
     items: list[Adherence] = Field(description="list of objects, exactly one for each number, in their order")
@@ -71,7 +71,7 @@ class Keeping(BuiltIn):
         super().__init__(model, **settings)
 
     @abstractmethod
-    def rules(self, sample: Sample) -> tuple[Rule, ...]:
+    def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:
         """Give the guidelines for a sample; raises `CannotJudge` where there are none."""
 
     def deliberate(self, sample: Sample) -> Deliberation:
@@ -85,7 +85,7 @@ class Keeping(BuiltIn):
         }
         if self.compat:
             return (yield from self.overall(sample, data))
-        found = yield from self.put(self.question, sample, data, check=one_each(len(rules)))
+        found = yield from self.ask(self.question, sample, data, check=one_each(len(rules)))
         items = tuple(_kept(*one) for one in zip(rules, in_order(found.items), strict=True))
         return self.verdict(
             share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=items
@@ -136,7 +136,7 @@ class GlobalGuidelineAdherence(Keeping):
         self._rules = _read(guidelines)
         super().__init__(model, guidelines_context=guidelines_context, **settings)
 
-    def rules(self, sample: Sample) -> tuple[Rule, ...]:
+    def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:
         """Give the guidelines that hold for every row."""
         del sample
         return self._rules
@@ -166,7 +166,7 @@ class GuidelineAdherence(Keeping):
         "a row without guidelines is unscored.",
     )
 
-    def rules(self, sample: Sample) -> tuple[Rule, ...]:
+    def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:
         """Give the guidelines of the row."""
         rules = tuple(_listed(sample))
         if not rules:
@@ -174,13 +174,13 @@ class GuidelineAdherence(Keeping):
         return rules
 
 
-def _listed(sample: Sample) -> Iterable[Rule]:
+def _listed(sample: Sample) -> Iterable[GuidelineRule]:
     given = sample.guidelines or ()
     groups = given if isinstance(given, dict) else {"": given}
     return ((text.strip(), name) for name, texts in groups.items() for text in texts if text.strip())
 
 
-def _read(guidelines: object) -> tuple[Rule, ...]:
+def _read(guidelines: object) -> tuple[GuidelineRule, ...]:
     try:
         rules = tuple(_listed(Sample.read(guidelines=guidelines)))
     except BadSample as error:
@@ -190,7 +190,7 @@ def _read(guidelines: object) -> tuple[Rule, ...]:
     return rules
 
 
-def _kept(rule: Rule, found: Adherence) -> Verdict:
+def _kept(rule: GuidelineRule, found: Adherence) -> Verdict:
     text, name = rule
     kept = found.verdict != "broken"
     change = "" if kept else found.change

@@ -32,5 +32,5 @@ class Labelled(BuiltIn):
         data = self.data(sample)
         if self.compat:
             return (yield from self.overall(sample, data))
-        found: Any = yield from self.put(self.question, sample, data)
+        found: Any = yield from self.ask(self.question, sample, data)
         return labelled(self, found, self.labels)

@@ -8,7 +8,7 @@ from judges.catalogue.databricks.built_in import BuiltIn, facts_of
 from judges.catalogue.parts.items import Supports, numbered, reasons, share
 from judges.catalogue.parts.needed import filled_contexts_in, question_in
 from judges.catalogue.parts.retrieval import for_retriever
-from judges.catalogue.parts.support import named
+from judges.catalogue.parts.support import support_feedback
 from judges.entry import Entry
 from judges.prompting.questions import Question
 from judges.requests import Deliberation
@@ -54,7 +54,7 @@ class ContextSufficiency(BuiltIn):
             verdict = yield from self.overall(sample, data)
             advice = "" if verdict.passed is not False else for_retriever(self, sample, verdict.feedback)
             return verdict.model_copy(update={"feedback": advice})
-        items = yield from self.standings(sample, data, facts)
-        missing = named(self, sample, items, called="texts", absent="absent")
+        items = yield from self.support_verdicts(sample, data, facts)
+        missing = support_feedback(self, sample, items, called="texts", absent="absent")
         advice = for_retriever(self, sample, missing) if missing else ""
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)

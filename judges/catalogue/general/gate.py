@@ -2,7 +2,7 @@
 
 A lone `:`, the words that open a solution, or a copy of the question get a good rating from many model judges
 ("One Token to Fool LLM-as-a-Judge", arXiv 2507.08794), and neither longer prompts nor several votes help. Such
-"master keys" are known without a model: `hold` names what an answer is, or lets it pass.
+"master keys" are known without a model: `classify_non_answer` names what an answer is, or lets it pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from judges.catalogue.general.gate_phrases import (
 )
 from judges.prompting.prompts import Language
 
-Held = Literal["symbols", "opener", "echo"]
+NonAnswer = Literal["symbols", "opener", "echo"]
 """What is held: nothing but symbols, only opening words, nothing but the question."""
 
 _BLANK_LETTERS = {"\u115f", "\u1160", "\u3164", "\uffa0"}
@@ -35,7 +35,7 @@ _VALUES = set("∞∅⊤⊥")
 _LONE = set(".,:;!?…。：，；！？、")
 _PROSE = ".,:;?!'\"()-_*#/\\`~、。，：；？！「」『』（）《》“”‘’«»…—–·¿¡"
 
-_WHY: dict[Language, dict[Held, str]] = {
+_WHY: dict[Language, dict[NonAnswer, str]] = {
     "en": {
         "symbols": "There is no answer, only punctuation or symbols.",
         "opener": "There is no answer, only the words that would open one.",
@@ -55,7 +55,7 @@ _WHY: dict[Language, dict[Held, str]] = {
 _MEND: dict[Language, str] = {"en": "Answer the question. ", "zh": "请回答问题。", "ru": "Ответь на вопрос. "}
 
 
-def hold(answer: str, *, question: str = "", reference: str | None = None) -> Held | None:
+def classify_non_answer(answer: str, *, question: str = "", reference: str | None = None) -> NonAnswer | None:
     """Tell whether an answer is none, and of what kind; None where it passes.
 
     Compared are letters and digits alone, decomposed and without marks, width and case, so that full-width,
@@ -96,7 +96,7 @@ def hold(answer: str, *, question: str = "", reference: str | None = None) -> He
     return "echo" if _is_echo(said, asked, answer, question) else None
 
 
-def explained(held: Held, language: Language) -> tuple[str, str]:
+def explained(held: NonAnswer, language: Language) -> tuple[str, str]:
     """Give the rationale and the feedback for an answer that is held."""
     known = language if language in _WHY else "en"
     why = _WHY[known][held]

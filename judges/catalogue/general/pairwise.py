@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.items import reasons
 from judges.catalogue.parts.needed import answer_in, question_in, reference_in
 from judges.catalogue.parts.one_question import finding, worded
@@ -72,7 +72,7 @@ class Preference(BaseModel):
         )
 
 
-class Pairwise(Asking):
+class Pairwise(ModelJudge):
     """Judge whether an answer is better than a rival, in both orders, so that being shown first earns nothing.
 
     Two calls, at once: one shows the answer first, one the rival. Both must prefer the same one, or it is a tie,
@@ -154,7 +154,7 @@ class Pairwise(Asking):
             {**shown, "first": answer, "second": rival},
             {**shown, "first": rival, "second": answer},
         )
-        replies = yield from self.put_all([self.asking(self._question, sample, data) for data in orders])
+        replies = yield from self.ask_all([self.request(self._question, sample, data) for data in orders])
         return self._concluded(tuple(map(_in_one_order, _ORDERS, replies)))
 
     def _opposing(self, question: object, a: str, b: str, fields: Mapping[str, object]) -> Sample:

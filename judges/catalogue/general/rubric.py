@@ -10,23 +10,23 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, create_model
 
-from judges.catalogue.general.gate import explained, hold
-from judges.catalogue.model_judge import Asking
+from judges.catalogue.general.gate import classify_non_answer, explained
+from judges.catalogue.model_judge import ModelJudge
 from judges.catalogue.parts.shown import evidence
 from judges.entry import Entry
 from judges.errors import BadSample, ConfigurationError
-from judges.models.render import worked
+from judges.models.render import render_example
 from judges.prompting.prompts import Language, Prompt, prompt
 from judges.prompting.questions import Question
 from judges.requests import Deliberation, Worked
 from judges.sample import Sample
 from judges.verdict import Verdict, only_an_integer
 
-Example = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
+GradedExample = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
 """A worked case: the fields of a sample, and the reply wanted for it (`rationale`, `rating`, `feedback`)."""
 
 
-class Rubric(Asking):
+class Rubric(ModelJudge):
     """Rate an answer by your own criterion, on levels you describe.
 
     The judge sees the whole conversation, tool calls and tool results, retrieved contexts, and the reference
@@ -49,7 +49,7 @@ class Rubric(Asking):
         prompts: Folder of prompts that override the packaged ones, laid out like the package's
             (`zh/rubric.toml`); it is read once, here.
         gate: Whether an answer that is none (nothing but symbols, opening words or the question; see
-            `judges.catalogue.general.gate.hold`) gets the lowest level without asking the model.
+            `judges.catalogue.general.gate.classify_non_answer`) gets the lowest level without asking the model.
 
     Raises:
         ConfigurationError: If a setting is out of its range; the message says which.
@@ -74,7 +74,7 @@ class Rubric(Asking):
         name: str = "rubric",
         instructions: str | None = None,
         language: Language | None = None,
-        examples: Sequence[Example] | None = None,
+        examples: Sequence[GradedExample] | None = None,
         success_rating: int | None = None,
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
@@ -96,7 +96,7 @@ class Rubric(Asking):
             task=instructions,
             fills=fills,
             examples=None if examples is None else self._written(examples),
-            written=(_Worked, partial(_on_scale, self._scale)),
+            written=(_ExampleReply, partial(_on_scale, self._scale)),
         )
         super().__init__(
             model,
@@ -111,17 +111,21 @@ class Rubric(Asking):
         """Ask once for rationale, rating and feedback, unless the gate holds the answer."""
         if not (sample.answer or "").strip():
             return Verdict.without_score("no_response", "there is no answer to judge")
-        held = self._gate and hold(sample.answer or "", question=sample.question, reference=sample.reference)
-        if held:
-            rationale, feedback = explained(held, self.spoken(sample))
-            return self._verdict(self._scale[0], rationale=rationale, feedback=feedback, detail=f"gate: {held}")
-        reply = yield from self.put(self._question, sample, evidence(sample))
+        non_answer = self._gate and classify_non_answer(
+            sample.answer or "", question=sample.question, reference=sample.reference
+        )
+        if non_answer:
+            rationale, feedback = explained(non_answer, self.language_for(sample))
+            return self._verdict(
+                self._scale[0], rationale=rationale, feedback=feedback, detail=f"gate: {non_answer}"
+            )
+        reply = yield from self.ask(self._question, sample, evidence(sample))
         return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
 
-    def _written(self, examples: Iterable[Example]) -> tuple[Worked, ...]:
+    def _written(self, examples: Iterable[GradedExample]) -> tuple[Worked, ...]:
         try:
             return tuple(
-                worked(evidence(Sample.read(sample)), _reply_schema(self._scale).model_validate(reply))
+                render_example(evidence(Sample.read(sample)), _reply_schema(self._scale).model_validate(reply))
                 for sample, reply in examples
             )
         except BadSample as error:
@@ -159,7 +163,7 @@ class Helpfulness(Rubric):
         temperature: Asked of a model that leaves it open; None asks for nothing.
         prompts: Folder of prompts that override the packaged ones.
         gate: Whether an answer that is none is rated 1 without asking the model; see
-            `judges.catalogue.general.gate.hold`.
+            `judges.catalogue.general.gate.classify_non_answer`.
 
     Raises:
         ConfigurationError: If there is no model, or a setting is out of its range.
@@ -185,7 +189,7 @@ class Helpfulness(Rubric):
         name: str = "helpfulness",
         instructions: str | None = None,
         language: Language | None = None,
-        examples: Sequence[Example] | None = None,
+        examples: Sequence[GradedExample] | None = None,
         success_rating: int = 3,
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
@@ -233,7 +237,7 @@ def _checked_success(given: int | None, scale: tuple[int, ...]) -> int:
     return given
 
 
-class _Worked(BaseModel):
+class _ExampleReply(BaseModel):
     """The reply of an example in a pack, whose rating may be the lowest of whatever scale."""
 
     model_config = ConfigDict(extra="forbid")
@@ -243,7 +247,7 @@ class _Worked(BaseModel):
     feedback: str
 
 
-def _on_scale(scale: tuple[int, ...], reply: _Worked) -> BaseModel:
+def _on_scale(scale: tuple[int, ...], reply: _ExampleReply) -> BaseModel:
     rating = scale[0] if reply.rating == "lowest" else reply.rating
     return _reply_schema(scale).model_validate({**reply.model_dump(), "rating": rating})
 

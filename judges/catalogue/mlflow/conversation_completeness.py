@@ -10,12 +10,12 @@ from pydantic import Field
 from judges.catalogue.mlflow.turns import Turns
 from judges.entry import Entry
 from judges.messages import Role
-from judges.prompting.questions import Reply
+from judges.prompting.questions import ReplySchema
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Request(Reply):
+class UserRequest(ReplySchema):
     """What became of what the user asked for in one message."""
 
     number: int = Field(description="whole number of the message")
@@ -25,10 +25,10 @@ class Request(Reply):
     )
 
 
-class Requests(Reply):
+class Requests(ReplySchema):
     """What became of what the user asked for, message by message."""
 
-    items: list[Request] = Field(description="list of objects, exactly one for each number, in their order")
+    items: list[UserRequest] = Field(description="list of objects, exactly one for each number, in their order")
 
 
 class ConversationCompleteness(Turns):

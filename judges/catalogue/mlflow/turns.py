@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.exchange import exchange_in, turns_of, with_numbers
 from judges.catalogue.parts.items import YesNos, bullets, cut, in_order, one_each, reasons, share
 from judges.messages import Conversation, Role
@@ -17,7 +17,7 @@ from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Turns(Asking):
+class Turns(ModelJudge):
     """A judge that gives a verdict on every turn of one side, all of them in one call.
 
     The score is the share of turns that are as they should be, and it passes at 1 unless `threshold` is given;
@@ -47,7 +47,7 @@ class Turns(Asking):
         turns = turns_of(self.side, messages)
         if not turns:
             return Verdict.without_score("no_response", f"the {self.side} says nothing")
-        found = yield from self.put(
+        found = yield from self.ask(
             self._question, sample, self.data(sample, messages), check=one_each(len(turns))
         )
         items = [self.item(cut(turn), said) for turn, said in zip(turns, in_order(found.items), strict=True)]

@@ -73,7 +73,7 @@ class Alignment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class CallComparison:
     """How calls are compared.
 
     Args:
@@ -92,7 +92,7 @@ class Comparison:
         Raises:
             CannotJudge: `undefined`, if there are too many to compare within seconds.
         """
-        table = _Table(wanted, made, self)
+        table = _ScoreTable(wanted, made, self)
         return _in_order(table) if ordered else _in_any_order(table, range(len(wanted)), range(len(made)))
 
     def score(self, wanted: ToolCall, made: ToolCall) -> float:
@@ -135,15 +135,15 @@ class _Keyed:
     whole: Hashable
 
 
-def _keyed(call: ToolCall, comparison: Comparison) -> _Keyed:
+def _keyed(call: ToolCall, comparison: CallComparison) -> _Keyed:
     keys = {name: key_of(value, lenient=comparison.lenient) for name, value in call.args.items()}
     return _Keyed(call, keys, (call.name, frozenset(keys.items())))
 
 
-class _Table:
+class _ScoreTable:
     """All calls, to be paired by their places."""
 
-    def __init__(self, wanted: Sequence[ToolCall], made: Sequence[ToolCall], comparison: Comparison) -> None:
+    def __init__(self, wanted: Sequence[ToolCall], made: Sequence[ToolCall], comparison: CallComparison) -> None:
         self.wanted = [_keyed(one, comparison) for one in wanted]
         self.made = [_keyed(one, comparison) for one in made]
         self.comparison = comparison
@@ -167,7 +167,7 @@ class _Table:
         return [self.pair(*both) for both in same_call]
 
 
-def _in_order(table: _Table) -> Alignment:
+def _in_order(table: _ScoreTable) -> Alignment:
     """Align what differs between the identical calls at both ends; what is left may stand in another order."""
     rows, columns = range(len(table.wanted)), range(len(table.made))
     head = table.alike(zip(rows, columns, strict=False))
@@ -183,7 +183,7 @@ def _in_order(table: _Table) -> Alignment:
     return Alignment(matched, elsewhere, tuple(missing), tuple(surplus))
 
 
-def _in_any_order(table: _Table, rows: Places, columns: Places) -> Alignment:
+def _in_any_order(table: _ScoreTable, rows: Places, columns: Places) -> Alignment:
     """Match identical calls, then calls of the same tool so that as many arguments as can be are right."""
     matched = _identical(table, rows, columns)
     rows, columns = _unpaired(rows, columns, matched)
@@ -198,14 +198,14 @@ def _in_any_order(table: _Table, rows: Places, columns: Places) -> Alignment:
     return Alignment(tuple(matched), missing=tuple(missing), surplus=tuple(surplus))
 
 
-def _identical(table: _Table, rows: Places, columns: Places) -> list[Pair]:
+def _identical(table: _ScoreTable, rows: Places, columns: Places) -> list[Pair]:
     places: dict[Hashable, deque[int]] = defaultdict(deque)
     for column in columns:
         places[table.made[column].whole].append(column)
     return [table.pair(row, there.popleft()) for row in rows if (there := places[table.wanted[row].whole])]
 
 
-def _of_tool(table: _Table, rows: Places, columns: Places) -> list[Pair]:
+def _of_tool(table: _ScoreTable, rows: Places, columns: Places) -> list[Pair]:
     fewer, more = sorted((len(rows), len(columns)))
     _allowed(fewer**2 * more, _UNORDERED)
     found = matching([[one or 0.0 for one in line] for line in table.scores(rows, columns)])

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, JsonValue
 
-from judges.prompting.questions import Check, Reply
+from judges.prompting.questions import ReplyCheck, ReplySchema
 from judges.verdict import Verdict
 
 _NUMBER = "whole number of the item"
@@ -21,7 +21,7 @@ _REASON = "text: why, before the verdict"
 Standing = Literal["supported", "contradicted", "absent"]
 
 
-class YesNo(Reply):
+class YesNo(ReplySchema):
     """A yes or no on one item."""
 
     number: int = Field(description=_NUMBER)
@@ -29,13 +29,13 @@ class YesNo(Reply):
     verdict: bool = Field(description="true or false")
 
 
-class YesNos(Reply):
+class YesNos(ReplySchema):
     """A yes or no on each item."""
 
     items: list[YesNo] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class Support(Reply):
+class Support(ReplySchema):
     """Where one item stands: supported, contradicted or absent."""
 
     number: int = Field(description=_NUMBER)
@@ -43,13 +43,13 @@ class Support(Reply):
     verdict: Standing = Field(description="one of supported, contradicted, absent")
 
 
-class Supports(Reply):
+class Supports(ReplySchema):
     """Where each item stands: supported, contradicted or absent."""
 
     items: list[Support] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class Mark(Reply):
+class Mark(ReplySchema):
     """A mark on one item, as the references take it: a number that counts as yes unless it is 0."""
 
     number: int = Field(description=_NUMBER)
@@ -57,7 +57,7 @@ class Mark(Reply):
     verdict: int = Field(description="1 for yes (supported), 0 for no")
 
 
-class Marks(Reply):
+class Marks(ReplySchema):
     """Marks on items, as the references take them: however many there are."""
 
     items: list[Mark] = Field(description="list of objects, exactly one for each number, in their order")
@@ -86,7 +86,7 @@ def numbered(texts: Iterable[str], *, called: str) -> list[JsonValue]:
     return [{"number": number, called: text} for number, text in enumerate(texts, 1)]
 
 
-def one_each(count: int) -> Check:
+def one_each(count: int) -> ReplyCheck:
     """Check that a list has exactly one item for each number from 1 to `count`."""
 
     def check(reply: Any) -> str | None:

@@ -11,11 +11,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 from pydantic import BeforeValidator, Field, JsonValue, create_model
 
 from judges.catalogue.metric import Metric
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.needed import answer_in
 from judges.catalogue.parts.shown import evidence
 from judges.errors import ConfigurationError
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict, only_an_integer
@@ -30,7 +30,7 @@ FINEST = 101
 """The most levels a scale has: 0 to 100."""
 
 
-class OneQuestion(Asking):
+class OneQuestion(ModelJudge):
     """A judge that puts one question to a model, the task of its own pack.
 
     The reply is `{rationale, verdict, feedback}`, where `verdict` is true or false, or one of `labels`.
@@ -60,7 +60,7 @@ class OneQuestion(Asking):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once."""
-        found = yield from self.put(self._question, sample, self.data(sample))
+        found = yield from self.ask(self._question, sample, self.data(sample))
         return self.concluded(found)
 
     def concluded(self, found: Any) -> Verdict:
@@ -92,7 +92,7 @@ class YesOrNo(OneQuestion):
         return Verdict.checked(yes, rationale=found.rationale, feedback="" if yes else found.feedback)
 
 
-class Remark(Reply):
+class Remark(ReplySchema):
     """What was found, with the verdict in words, as the references take it."""
 
     rationale: str = Field(description=_RATIONALE)
@@ -105,7 +105,7 @@ class Remark(Reply):
         return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no", feedback=other.feedback)
 
 
-class Grade(Reply):
+class Grade(ReplySchema):
     """What was found, with the verdict as any whole number, as the references take it."""
 
     rationale: str = Field(description=_RATIONALE)
@@ -113,7 +113,7 @@ class Grade(Reply):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class Lowest(Reply):
+class Lowest(ReplySchema):
     """What is found of an answer that says nothing, by whatever criterion: the lowest there is on its scale."""
 
     rationale: str
@@ -121,7 +121,9 @@ class Lowest(Reply):
     feedback: str
 
 
-def lowest_is(reply: type[Reply], lowest: object) -> tuple[type[Reply], Callable[[Lowest], Reply]]:
+def lowest_is(
+    reply: type[ReplySchema], lowest: object
+) -> tuple[type[ReplySchema], Callable[[Lowest], ReplySchema]]:
     """Read a pack's examples for a scale of the user's own, of which `lowest` is the worst."""
     return Lowest, lambda example: reply.model_validate({**example.model_dump(), "verdict": lowest})
 
@@ -174,11 +176,11 @@ def graded(judge: Metric, found: Any, scale: Sequence[int]) -> Verdict:
 
 
 @lru_cache(maxsize=256)
-def finding(choices: Choices = ()) -> type[Reply]:
+def finding(choices: Choices = ()) -> type[ReplySchema]:
     """Make the schema of a reply: yes or no, one of some labels, or one of some levels."""
     return create_model(
         "Finding",
-        __base__=Reply,
+        __base__=ReplySchema,
         __doc__="What was found.",
         rationale=(str, Field(description=_RATIONALE)),
         verdict=(_kind(choices), Field(description=_told(choices))),

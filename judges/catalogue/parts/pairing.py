@@ -10,10 +10,10 @@ Weights = Sequence[Sequence[float | None]]
 _PAIRED = 1e-9
 """What a pair counts beside its weight, so that of two equally heavy pairings the fuller one is taken."""
 
-Places = list[tuple[int, int]]
+Matching = list[tuple[int, int]]
 
 
-def common(weights: Weights) -> Places:
+def common(weights: Weights) -> Matching:
     """Pair rows and columns without crossing, for the greatest sum of weights: O(rows * columns).
 
     With weights of 1 this is the longest common subsequence.
@@ -36,10 +36,10 @@ def _through(weight: float, rest: float) -> float:
     return rest + weight + _PAIRED
 
 
-def _traced(weights: Weights, best: Sequence[Sequence[float]]) -> Places:
+def _traced(weights: Weights, best: Sequence[Sequence[float]]) -> Matching:
     """Follow the best sums from the beginning, pairing as early as possible."""
     row = column = 0
-    found: Places = []
+    found: Matching = []
     while row < len(weights) and column < len(weights[0]):
         weight, most = weights[row][column], best[row][column]
         if weight is not None and _through(weight, best[row + 1][column + 1]) == most:
@@ -52,7 +52,7 @@ def _traced(weights: Weights, best: Sequence[Sequence[float]]) -> Places:
     return found
 
 
-def matching(weights: Sequence[Sequence[float]]) -> Places:
+def matching(weights: Sequence[Sequence[float]]) -> Matching:
     """Pair as many rows and columns as there can be, for the greatest sum of weights.
 
     The Hungarian method with potentials: O(k^2 * l) for k of the shorter and l of the longer side.

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from judges.catalogue.model_judge import Asking
+from judges.catalogue.model_judge import ModelJudge
 from judges.catalogue.parts.items import Marks, Support, Supports, bullets, numbered, one_each, yes_or_no
 from judges.prompting.questions import Question
 from judges.requests import Ask, put
@@ -19,17 +19,27 @@ SUPPORT: Question[Any] = Question(prompt="support", reply=Supports, compat=Marks
 """Find where each of `claims` stands by `contexts`: supported, contradicted or absent; in compat 1 or 0."""
 
 
-def verified(
-    judge: Asking, sample: Sample, premises: Sequence[JsonValue], claims: Sequence[str], *, all_needed: bool = True
+def verify_claims(
+    judge: ModelJudge,
+    sample: Sample,
+    premises: Sequence[JsonValue],
+    claims: Sequence[str],
+    *,
+    all_needed: bool = True,
 ) -> Generator[Any, Any, list[Verdict]]:
-    """Verify claims by some texts, with `yield from`: ask as `verifying`, and read as `standings`."""
-    ask = verifying(judge, sample, premises, claims, all_needed=all_needed)
+    """Verify claims by some texts, with `yield from`: ask as `support_request`, and read as `support_verdicts`."""
+    ask = support_request(judge, sample, premises, claims, all_needed=all_needed)
     reply: Any = yield from put(ask.schema, ask)
-    return standings(claims, reply)
+    return support_verdicts(claims, reply)
 
 
-def verifying(
-    judge: Asking, sample: Sample, premises: Sequence[JsonValue], claims: Sequence[str], *, all_needed: bool = True
+def support_request(
+    judge: ModelJudge,
+    sample: Sample,
+    premises: Sequence[JsonValue],
+    claims: Sequence[str],
+    *,
+    all_needed: bool = True,
 ) -> Ask:
     """Write the question where claims stand by some texts.
 
@@ -37,12 +47,12 @@ def verifying(
     in compat it never is.
     """
     data: dict[str, JsonValue] = {"contexts": list(premises), "claims": numbered(claims, called="claim")}
-    return judge.asking(
+    return judge.request(
         SUPPORT, sample, data, check=one_each(len(claims)) if all_needed and not judge.compat else None
     )
 
 
-def standings(texts: Sequence[str], reply: Supports | Marks) -> list[Verdict]:
+def support_verdicts(texts: Sequence[str], reply: Supports | Marks) -> list[Verdict]:
     """Give the verdict on each text; one without any is not supported.
 
     Marks count as they come, as the references count them: those beyond the texts are about none.
@@ -50,17 +60,19 @@ def standings(texts: Sequence[str], reply: Supports | Marks) -> list[Verdict]:
     if isinstance(reply, Marks):
         return [yes_or_no(*one) for one in zip(chain(texts, repeat("")), reply.items, strict=False)]
     found = {one.number: one for one in reply.items}
-    return [_standing(text, found.get(number)) for number, text in enumerate(texts, 1)]
+    return [_support_verdict(text, found.get(number)) for number, text in enumerate(texts, 1)]
 
 
-def standing(text: str, support: Support) -> Verdict:
+def support_verdict(text: str, support: Support) -> Verdict:
     """Give the verdict on one text, with where it stands as its value."""
     return Verdict.checked(
         support.verdict == "supported", value=support.verdict, subject=text, rationale=support.reason
     )
 
 
-def named(judge: Asking, sample: Sample, items: Iterable[Verdict], *, called: str, absent: str) -> str:
+def support_feedback(
+    judge: ModelJudge, sample: Sample, items: Iterable[Verdict], *, called: str, absent: str
+) -> str:
     """Name the texts that are contradicted, and then those that nothing supports.
 
     Args:
@@ -80,7 +92,7 @@ def named(judge: Asking, sample: Sample, items: Iterable[Verdict], *, called: st
     )
 
 
-def _standing(text: str, support: Support | None) -> Verdict:
+def _support_verdict(text: str, support: Support | None) -> Verdict:
     if support is None:
         return Verdict.checked(False, subject=text, detail="no verdict was given")  # noqa: FBT003 - what it says
-    return standing(text, support)
+    return support_verdict(text, support)

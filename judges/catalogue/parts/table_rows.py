@@ -11,15 +11,15 @@ from itertools import accumulate, pairwise
 from judges.catalogue.parts.csv_tables import EXACT, Cell, apart
 from judges.errors import CannotJudge
 
-Row = tuple[Cell, ...]
-Pair = tuple[int, int]
+TableRow = tuple[Cell, ...]
+RowPair = tuple[int, int]
 _Numbers = tuple[Decimal, ...]
 
 _STEPS = 4_000_000
 """Comparisons of rows that may be made: about ten seconds."""
 
 
-def matched(rows: Sequence[Row], others: Sequence[Row], *, tolerance: Decimal) -> list[Pair]:
+def matched(rows: Sequence[TableRow], others: Sequence[TableRow], *, tolerance: Decimal) -> list[RowPair]:
     """Pair as many rows as can be with one that says the same; equal rows in any case.
 
     Raises:
@@ -34,14 +34,14 @@ def matched(rows: Sequence[Row], others: Sequence[Row], *, tolerance: Decimal) -
     return pairing.pairs
 
 
-def unpaired(pairs: Iterable[Pair], count: int, of_others: int) -> tuple[list[int], list[int]]:
+def unpaired(pairs: Iterable[RowPair], count: int, of_others: int) -> tuple[list[int], list[int]]:
     """List the rows, and the other rows, that have no partner."""
     known = list(pairs)
     mine, theirs = {one for one, _ in known}, {one for _, one in known}
     return [n for n in range(count) if n not in mine], [n for n in range(of_others) if n not in theirs]
 
 
-def sorted_by_value(rows: Sequence[Row], places: Iterable[int]) -> list[int]:
+def sorted_by_value(rows: Sequence[TableRow], places: Iterable[int]) -> list[int]:
     """Sort rows by their cells: missing values, then numbers, then texts."""
     return sorted(places, key=lambda place: [_rank(one) for one in rows[place]])
 
@@ -52,15 +52,15 @@ def _rank(value: Cell) -> tuple[int, Decimal, str]:
     return (0, Decimal(0), "") if value is None else (2, Decimal(0), value)
 
 
-def _equal(rows: Sequence[Row], others: Sequence[Row]) -> list[Pair]:
-    waiting: dict[Row, list[int]] = defaultdict(list)
+def _equal(rows: Sequence[TableRow], others: Sequence[TableRow]) -> list[RowPair]:
+    waiting: dict[TableRow, list[int]] = defaultdict(list)
     for place in range(len(others) - 1, -1, -1):
         waiting[others[place]].append(place)
     return [(place, waiting[row].pop()) for place, row in enumerate(rows) if waiting.get(row)]
 
 
 def _groups(
-    rows: Sequence[Row], others: Sequence[Row], tolerance: Decimal
+    rows: Sequence[TableRow], others: Sequence[TableRow], tolerance: Decimal
 ) -> Iterable[tuple[list[int], list[int]]]:
     """Part both tables into the rows that may say the same: the same texts, and numbers of the same run."""
     runs = [_runs(column, tolerance) for column in zip(*rows, *others, strict=True)]
@@ -78,7 +78,7 @@ def _runs(column: Iterable[Cell], tolerance: Decimal) -> Mapping[Cell, int]:
     return dict(zip(numbers, accumulate(gaps, initial=0), strict=False))
 
 
-def _numbers(rows: Iterable[Row]) -> list[_Numbers]:
+def _numbers(rows: Iterable[TableRow]) -> list[_Numbers]:
     return [tuple(one for one in row if isinstance(one, Decimal)) for row in rows]
 
 
@@ -93,7 +93,7 @@ class _Pairing:
     """
 
     def __init__(
-        self, rows: Sequence[_Numbers], others: Sequence[_Numbers], pairs: Iterable[Pair], tolerance: Decimal
+        self, rows: Sequence[_Numbers], others: Sequence[_Numbers], pairs: Iterable[RowPair], tolerance: Decimal
     ) -> None:
         self._rows, self._others, self._tolerance = rows, others, tolerance
         self._other_of = dict(pairs)
@@ -101,7 +101,7 @@ class _Pairing:
         self._steps = 0
 
     @property
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[RowPair]:
         """The pairs, in the order of the rows."""
         return sorted(self._other_of.items())
 

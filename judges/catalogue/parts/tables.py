@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from judges.catalogue.parts.csv_tables import Table, cell, same_cell
-from judges.catalogue.parts.table_rows import Pair, Row, matched, sorted_by_value, unpaired
+from judges.catalogue.parts.table_rows import RowPair, TableRow, matched, sorted_by_value, unpaired
 from judges.catalogue.parts.typed_columns import as_pandas
 from judges.errors import CannotJudge
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class TableComparison:
     """What a table has in common with the one wanted.
 
     Args:
@@ -30,7 +30,7 @@ class Comparison:
     wanted: Table
     columns: Sequence[str]
     different: Sequence[str]
-    pairs: Sequence[Pair]
+    pairs: Sequence[RowPair]
     keys: Sequence[str] = ()
 
     @property
@@ -48,7 +48,7 @@ class Comparison:
         return tuple(self.wanted.rows[place][self.wanted.columns.index(one)] for one in self.keys)
 
 
-def by_position(given: Table, wanted: Table) -> Comparison:
+def by_position(given: Table, wanted: Table) -> TableComparison:
     """Compare rows of the same position, as datacompy does when it joins on the index."""
     given, wanted = (_named(one, [name.lower() for name in one.columns]) for one in (given, wanted))
     columns = [one for one in wanted.columns if one in given.columns]
@@ -62,10 +62,10 @@ def by_position(given: Table, wanted: Table) -> Comparison:
         if not all(alike):
             different.append(name)
     pairs = [(place, place) for place, one in enumerate(equal) if one]
-    return Comparison(given=given, wanted=wanted, columns=columns, different=different, pairs=pairs)
+    return TableComparison(given=given, wanted=wanted, columns=columns, different=different, pairs=pairs)
 
 
-def by_value(given: Table, wanted: Table, *, keys: Sequence[str] = (), tolerance: float = 0.0) -> Comparison:
+def by_value(given: Table, wanted: Table, *, keys: Sequence[str] = (), tolerance: float = 0.0) -> TableComparison:
     """Compare rows wherever they stand.
 
     Rows that are equal belong together; of the others those with the same key, or where there is no key, in the
@@ -80,7 +80,7 @@ def by_value(given: Table, wanted: Table, *, keys: Sequence[str] = (), tolerance
         raise CannotJudge("undefined", f"the reference has no column {', '.join(map(repr, absent))}")
     columns = [one for one in wanted.columns if one in given.columns]
     if not columns:
-        return Comparison(given=given, wanted=wanted, columns=(), different=(), pairs=(), keys=keys)
+        return TableComparison(given=given, wanted=wanted, columns=(), different=(), pairs=(), keys=keys)
     rows, others = (_cells(one, columns) for one in (given, wanted))
     within = Decimal(str(tolerance))
     equal = matched(rows, others, tolerance=within)
@@ -90,11 +90,17 @@ def by_value(given: Table, wanted: Table, *, keys: Sequence[str] = (), tolerance
     different = min((_different(columns, rows, others, one, within) for one in alternatives), key=len)
     if not equal and not any(alternatives):
         different = columns
-    return Comparison(given=given, wanted=wanted, columns=columns, different=different, pairs=equal, keys=keys)
+    return TableComparison(
+        given=given, wanted=wanted, columns=columns, different=different, pairs=equal, keys=keys
+    )
 
 
 def _different(
-    columns: Sequence[str], rows: Sequence[Row], others: Sequence[Row], pairs: Sequence[Pair], tolerance: Decimal
+    columns: Sequence[str],
+    rows: Sequence[TableRow],
+    others: Sequence[TableRow],
+    pairs: Sequence[RowPair],
+    tolerance: Decimal,
 ) -> Sequence[str]:
     return [
         name
@@ -104,27 +110,31 @@ def _different(
 
 
 def _in_turn(
-    rows: Sequence[Row], left: Sequence[int], others: Sequence[Row], right: Sequence[int]
-) -> list[list[Pair]]:
+    rows: Sequence[TableRow], left: Sequence[int], others: Sequence[TableRow], right: Sequence[int]
+) -> list[list[RowPair]]:
     ordered = sorted_by_value(rows, left), sorted_by_value(others, right)
     return [list(zip(left, right, strict=False)), list(zip(*ordered, strict=False))]
 
 
 def _by_key(
-    rows: Sequence[Row], left: Sequence[int], others: Sequence[Row], right: Sequence[int], places: Sequence[int]
-) -> list[Pair]:
+    rows: Sequence[TableRow],
+    left: Sequence[int],
+    others: Sequence[TableRow],
+    right: Sequence[int],
+    places: Sequence[int],
+) -> list[RowPair]:
     """Pair rows of the same key; where a key stands several times, the first with the first."""
-    waiting: dict[Row, list[int]] = {}
+    waiting: dict[TableRow, list[int]] = {}
     for other in reversed(right):
         waiting.setdefault(_only(others[other], places), []).append(other)
     return [(one, found.pop()) for one in left if (found := waiting.get(_only(rows[one], places)))]
 
 
-def _only(row: Row, places: Sequence[int]) -> Row:
+def _only(row: TableRow, places: Sequence[int]) -> TableRow:
     return tuple(row[place] for place in places)
 
 
-def _cells(table: Table, columns: Sequence[str]) -> list[Row]:
+def _cells(table: Table, columns: Sequence[str]) -> list[TableRow]:
     return list(zip(*([cell(one) for one in table.column(name)] for name in columns), strict=True))
 
 

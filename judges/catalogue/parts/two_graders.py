@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.errors import AskFailed
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class TwoGraders(Asking):
+class TwoGraders(ModelJudge):
     """A judge that asks two graders at once, each with a task of its own: two calls.
 
     The tasks are the judge's pack and the same name with `_second`. Both graders are shown the same data under
@@ -32,7 +32,7 @@ class TwoGraders(Asking):
         highest: The best rating; the worst is 0.
     """
 
-    reply: ClassVar[type[Reply]]
+    reply: ClassVar[type[ReplySchema]]
     highest: ClassVar[int]
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
@@ -64,8 +64,8 @@ class TwoGraders(Asking):
             return known
         data = self.data(sample)
         orders = (data, dict(reversed([*data.items()])))
-        replies = yield from self.put_all(
-            [self.asking(one, sample, shown) for one, shown in zip(self._graders, orders, strict=True)]
+        replies = yield from self.ask_all(
+            [self.request(one, sample, shown) for one, shown in zip(self._graders, orders, strict=True)]
         )
         return self._mean(sample, [self._item(*one) for one in zip(self._graders, replies, strict=True)])
 

@@ -6,12 +6,12 @@ from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.exchange import exchange_in, turns_of
 from judges.catalogue.parts.needed import reference_in
 from judges.catalogue.parts.shown import transcript
 from judges.entry import Entry
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -22,20 +22,20 @@ _REASON = "text: why, before the verdict"
 _FEEDBACK = "text: what the agent should do next; empty if nothing"
 
 
-class Goal(Reply):
+class Goal(ReplySchema):
     """What the user wants."""
 
     user_goal: str = Field(description=_GOAL)
 
 
-class Outcome(Reply):
+class GoalOutcome(ReplySchema):
     """What the user wants, and what was brought about."""
 
     user_goal: str = Field(description=_GOAL)
     end_state: str = Field(description=_END)
 
 
-class Reached(Reply):
+class Reached(ReplySchema):
     """Whether a goal is reached."""
 
     end_state: str = Field(description=_END)
@@ -44,7 +44,7 @@ class Reached(Reply):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class Agreed(Reply):
+class Agreed(ReplySchema):
     """Whether what was wanted is what was brought about."""
 
     reason: str = Field(description=_REASON)
@@ -52,7 +52,7 @@ class Agreed(Reply):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class AgreedMark(Reply):
+class AgreedMark(ReplySchema):
     """Whether what was wanted is what was brought about, as the reference takes it."""
 
     reason: str = Field(description=_REASON)
@@ -67,11 +67,11 @@ class AgreedMark(Reply):
 
 GOAL: Question[Goal] = Question(prompt="agent_goal_accuracy_goal", reply=Goal, shared=True)
 REACHED: Question[Reached] = Question(prompt="agent_goal_accuracy_reached", reply=Reached)
-OUTCOME: Question[Outcome] = Question(prompt="agent_goal_accuracy_outcome", reply=Outcome, shared=True)
+OUTCOME: Question[GoalOutcome] = Question(prompt="agent_goal_accuracy_outcome", reply=GoalOutcome, shared=True)
 AGREED: Question[Any] = Question(prompt="agent_goal_accuracy_agreed", reply=Agreed, compat=AgreedMark)
 
 
-class GoalAccuracy(Asking):
+class GoalAccuracy(ModelJudge):
     """A judge of whether a goal is reached."""
 
     pack = "agent_goal_accuracy"
@@ -115,9 +115,9 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Tell what was brought about, then compare it with the reference."""
         reference, conversation = reference_in(sample), _conversation(sample)
-        outcome = yield from self.put(OUTCOME, sample, {"conversation": conversation}, check=_blank)
+        outcome = yield from self.ask(OUTCOME, sample, {"conversation": conversation}, check=_blank)
         compared: dict[str, JsonValue] = {"desired_outcome": reference, "arrived_outcome": outcome.end_state}
-        found = yield from self.put(AGREED, sample, compared)
+        found = yield from self.ask(AGREED, sample, compared)
         return self.concluded(sample, found, outcome.user_goal, outcome.end_state)
 
 
@@ -162,17 +162,17 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
         """Tell what the user wants, then whether it was brought about."""
         conversation = _conversation(sample)
         if self.compat:
-            outcome = yield from self.put(OUTCOME, sample, {"conversation": conversation}, check=_blank)
+            outcome = yield from self.ask(OUTCOME, sample, {"conversation": conversation}, check=_blank)
             compared: dict[str, JsonValue] = {
                 "desired_outcome": outcome.user_goal,
                 "arrived_outcome": outcome.end_state,
             }
-            agreed = yield from self.put(AGREED, sample, compared)
+            agreed = yield from self.ask(AGREED, sample, compared)
             return self.concluded(sample, agreed, outcome.user_goal, outcome.end_state)
         said: dict[str, JsonValue] = {"user_messages": list(turns_of("user", sample.messages))}
-        goal = (yield from self.put(GOAL, sample, said, check=_blank)).user_goal
+        goal = (yield from self.ask(GOAL, sample, said, check=_blank)).user_goal
         shown: dict[str, JsonValue] = {"goal": goal, "conversation": conversation}
-        found = yield from self.put(REACHED, sample, shown, check=_blank)
+        found = yield from self.ask(REACHED, sample, shown, check=_blank)
         return self.concluded(sample, found, goal, found.end_state)
 
 
@@ -180,6 +180,6 @@ def _conversation(sample: Sample) -> list[JsonValue]:
     return transcript(exchange_in(sample))
 
 
-def _blank(reply: Goal | Outcome | Reached) -> str | None:
+def _blank(reply: Goal | GoalOutcome | Reached) -> str | None:
     told = (getattr(reply, name, name) for name in ("user_goal", "end_state"))
     return None if all(one.strip() for one in told) else "user_goal and end_state must not be blank"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import CLAIMS, claims_in_each
 from judges.catalogue.parts.f_score import checked_beta, f_of_counts
 from judges.catalogue.parts.items import YesNo, bullets, fault_in, numbered, reasons, yes_or_no
@@ -17,13 +17,13 @@ from judges.catalogue.parts.similarity import cosine, embed
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.models.resolve import as_embeddings
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Classified(Reply):
+class Classified(ReplySchema):
     """Which claims of the answer are borne out by the reference, and which of the reference the answer makes."""
 
     answer_claims: list[YesNo] = Field(
@@ -38,7 +38,7 @@ class Classified(Reply):
 CLASSIFIED: Question[Classified] = Question(prompt="answer_correctness", reply=Classified, shared=True)
 
 
-class AnswerCorrectness(Asking):
+class AnswerCorrectness(ModelJudge):
     """Judge an answer by the claims it shares with a reference, and by the likeness of both texts.
 
     Both are broken into claims, and one more call finds which claims of the answer the reference bears out (TP,
@@ -130,7 +130,7 @@ class AnswerCorrectness(Asking):
                 reply.reference_claims, len(wanted), called="reference_claims"
             )
 
-        return (yield from self.put(CLASSIFIED, sample, data, check=None if self.compat else check))
+        return (yield from self.ask(CLASSIFIED, sample, data, check=None if self.compat else check))
 
     def _likeness(self, answer: str, reference: str) -> Any:
         if self._embeddings is None or not answer.strip():

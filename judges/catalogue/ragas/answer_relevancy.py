@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.items import bullets, one_each, reasons
 from judges.catalogue.parts.needed import answer_in, question_in
 from judges.catalogue.parts.similarity import cosine, embed
@@ -16,7 +16,7 @@ from judges.entry import Entry
 from judges.errors import AskFailed, ConfigurationError
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of, whole
 from judges.sample import Sample
@@ -25,7 +25,7 @@ from judges.verdict import Verdict
 _LEVELS = {"none": 0.0, "partial": 0.5, "full": 1.0}
 
 
-class AskedBack(Reply):
+class AskedBack(ReplySchema):
     """A question that the answer would answer."""
 
     number: int = Field(description="whole number of the question, from 1 on")
@@ -34,20 +34,20 @@ class AskedBack(Reply):
     noncommittal: bool = Field(description="true if the answer evades this question, else false")
 
 
-class AskedBacks(Reply):
+class AskedBacks(ReplySchema):
     """Questions that the answer would answer."""
 
     items: list[AskedBack] = Field(description="list of objects, as many as wanted, in order")
 
 
-class OneAskedBack(Reply):
+class OneAskedBack(ReplySchema):
     """A question that the answer would answer, as the reference takes it."""
 
     question: str = Field(description="text: the question")
     noncommittal: int = Field(description="1 if the answer is noncommittal, else 0")
 
 
-class Part(Reply):
+class Part(ReplySchema):
     """How far the answer addresses one part of the question."""
 
     part: str = Field(description="text: what is asked, in a few words")
@@ -55,7 +55,7 @@ class Part(Reply):
     addressed: Literal["none", "partial", "full"] = Field(description="one of none, partial, full")
 
 
-class Parts(Reply):
+class Parts(ReplySchema):
     """How far the answer addresses each part of the question."""
 
     parts: list[Part] = Field(description="list of objects, one for each part of the question, at least one")
@@ -66,10 +66,10 @@ ONE_ASKED_BACK: Question[OneAskedBack] = Question(prompt="reverse_question", rep
 ADDRESSED: Question[Parts] = Question(prompt="addressed", reply=Parts)
 
 
-Method = Literal["embeddings", "judge"]
+RelevancyMethod = Literal["embeddings", "judge"]
 
 
-class AnswerRelevancy(Asking):
+class AnswerRelevancy(ModelJudge):
     """Judge whether the answer answers the question that was asked; not whether it is right.
 
     With `method="judge"`, the default where no embeddings are given, a model names the parts of the question and
@@ -110,7 +110,7 @@ class AnswerRelevancy(Asking):
         model: object = None,
         *,
         embeddings: object = None,
-        method: Method | None = None,
+        method: RelevancyMethod | None = None,
         strictness: int = 3,
         **settings: Unpack[ModelSettings],
     ) -> None:
@@ -136,7 +136,7 @@ class AnswerRelevancy(Asking):
 
     def _by_parts(self, sample: Sample) -> Deliberation:
         data = {"question": question_in(sample), "answer": answer_in(sample)}
-        found = yield from self.put(ADDRESSED, sample, data, check=_some_part)
+        found = yield from self.ask(ADDRESSED, sample, data, check=_some_part)
         level = _level([one.addressed for one in found.parts])
         items = [self._part(one) for one in found.parts]
         left = [one.subject for one in items if one.value != "full"]
@@ -163,13 +163,13 @@ class AnswerRelevancy(Asking):
 
     def _at_once(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
         data: dict[str, JsonValue] = {"answer": answer_in(sample), "count": self._strictness}
-        found = yield from self.put(ASKED_BACK, sample, data, check=one_each(self._strictness))
+        found = yield from self.ask(ASKED_BACK, sample, data, check=one_each(self._strictness))
         return found.items, []
 
     def _apart(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
         """Ask several times for one question; some may fail, but not all."""
-        ask = self.asking(ONE_ASKED_BACK, sample, {"answer": answer_in(sample)})
-        replies = yield from self.put_all([ask] * self._strictness)
+        ask = self.request(ONE_ASKED_BACK, sample, {"answer": answer_in(sample)})
+        replies = yield from self.ask_all([ask] * self._strictness)
         failed = [one for one in replies if isinstance(one, AskFailed)]
         told = [one for one in replies if isinstance(one, OneAskedBack)]
         if not told:
@@ -195,7 +195,7 @@ class AnswerRelevancy(Asking):
 def _chosen(embeddings: object, method: str | None, *, compat: bool) -> EmbeddingModel | None:
     """Give what embeds, or None where a model is to judge alone."""
     if method is not None:
-        one_of(Method, method, setting="method")
+        one_of(RelevancyMethod, method, setting="method")
     if compat and method == "judge":
         raise ConfigurationError("method='judge' is our own; with variant='compat' give embeddings=...")
     if embeddings is None and (compat or method == "embeddings"):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Unpack
 
-from judges.catalogue.metric import Settings
+from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.likeness import Likeness, required, settled
 from judges.catalogue.parts.text import Tokenizer, known_tokenizer, tokens
 from judges.entry import Entry
@@ -27,7 +27,7 @@ class BleuScore(Likeness):
         lowercase: Whether capital letters are the same as small ones.
         kwargs: Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, ...), as
             ragas takes them; with `tokenize`, that one cuts the texts.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is unknown, or the extra is not installed.
@@ -50,7 +50,7 @@ class BleuScore(Likeness):
         tokenizer: Tokenizer = "auto",
         lowercase: bool = False,
         kwargs: Mapping[str, object] = MappingProxyType({}),
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         auto: Tokenizer = "13a" if self.compat else "zh"

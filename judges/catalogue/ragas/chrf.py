@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Unpack
 
-from judges.catalogue.metric import Settings
+from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.likeness import Likeness, required, settled
 from judges.entry import Entry
 from judges.runtime.validation import whole
@@ -24,7 +24,7 @@ class ChrfScore(Likeness):
         lowercase: Whether capital letters are the same as small ones.
         kwargs: Further settings of `sacrebleu.corpus_chrf`, by name (`remove_whitespace`, ...), as ragas
             takes them; they go before those above.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
@@ -48,7 +48,7 @@ class ChrfScore(Likeness):
         beta: int = 2,
         lowercase: bool = False,
         kwargs: Mapping[str, object] = MappingProxyType({}),
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         least = {"char_order": (char_order, 1), "word_order": (word_order, 0), "beta": (beta, 1)}

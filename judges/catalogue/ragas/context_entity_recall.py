@@ -8,13 +8,13 @@ from typing import ClassVar, Unpack
 
 from pydantic import Field
 
-from judges.catalogue.model_judge import Asking, ModelSettings, all_of
+from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.items import bullets, share
 from judges.catalogue.parts.needed import contexts_in, reference_in
 from judges.catalogue.parts.retrieval import for_retriever
 from judges.entry import Entry
 from judges.errors import CannotJudge
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -22,7 +22,7 @@ from judges.verdict import Verdict
 _EPSILON = 1e-8
 
 
-class Entities(Reply):
+class Entities(ReplySchema):
     """The entities of a text."""
 
     entities: list[str] = Field(description="list of texts: each entity once, by its fullest name in the text")
@@ -31,7 +31,7 @@ class Entities(Reply):
 ENTITIES: Question[Entities] = Question(prompt="entities", reply=Entities, shared=True)
 
 
-class ContextEntityRecall(Asking):
+class ContextEntityRecall(ModelJudge):
     """Judge what share of the reference's entities the retrieved contexts mention.
 
     Two calls, at once, list the entities of the reference and of the contexts. Score = entities of the reference
@@ -63,7 +63,7 @@ class ContextEntityRecall(Asking):
     def deliberate(self, sample: Sample) -> Deliberation:
         """List the entities of both, and compare."""
         texts = (reference_in(sample), "\n".join(contexts_in(sample)))
-        replies = yield from self.put_all([self.asking(ENTITIES, sample, {"text": one}) for one in texts])
+        replies = yield from self.ask_all([self.request(ENTITIES, sample, {"text": one}) for one in texts])
         wanted, found = (one.entities for one in all_of(replies))
         if self.compat:
             score = len(set(wanted) & set(found)) / (len(wanted) + _EPSILON)

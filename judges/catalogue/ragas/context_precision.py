@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.items import bullets, reasons
 from judges.catalogue.parts.needed import answer_in, contexts_in, question_in, reference_in
 from judges.catalogue.parts.retrieval import EPSILON, average_precision, for_retriever
 from judges.entry import Entry
 from judges.errors import AskFailed, ConfigurationError
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
 from judges.sample import Sample
@@ -23,14 +23,14 @@ from judges.verdict import Verdict
 PrecisionMetric = Literal["average_precision", "precision"]
 
 
-class Useful(Reply):
+class Useful(ReplySchema):
     """Whether one context was useful."""
 
     reason: str = Field(description="text: why, before the verdict")
     verdict: bool = Field(description="true if the context is useful in arriving at the answer, else false")
 
 
-class Marked(Reply):
+class Marked(ReplySchema):
     """Whether one context was useful, as ragas takes it: any number but 0 is a yes."""
 
     reason: str = Field(description="text: why, before the verdict")
@@ -45,7 +45,7 @@ USEFUL: Question[Any] = Question(
 )
 
 
-class _ContextPrecision(Asking):
+class _PrecisionOfContexts(ModelJudge):
     """Ask of each context, one call each and all at once, whether it is useful, and score their order."""
 
     pack = "context_precision"
@@ -77,7 +77,7 @@ class _ContextPrecision(Asking):
         if self.compat and not sample.retrieved_contexts:
             return self.verdict(0.0, rationale="", feedback=for_retriever(self, sample))
         contexts = contexts_in(sample)[: self._k]
-        replies = yield from self.put_all([self._about(sample, asked, one) for one in contexts])
+        replies = yield from self.ask_all([self._about(sample, asked, one) for one in contexts])
         items = tuple(_item(context, reply) for context, reply in zip(contexts, replies, strict=True))
         failed = next((one for one in replies if isinstance(one, AskFailed)), None)
         if failed is not None:
@@ -86,7 +86,7 @@ class _ContextPrecision(Asking):
         return self.verdict(score, rationale=reasons(items), feedback=self._advice(sample, items), items=items)
 
     def _about(self, sample: Sample, asked: dict[str, JsonValue], context: str) -> Any:
-        return self.asking(USEFUL, sample, {**asked, "context": context})
+        return self.request(USEFUL, sample, {**asked, "context": context})
 
     def _score(self, useful: Sequence[bool]) -> float:
         if self._metric == "precision":
@@ -100,7 +100,7 @@ class _ContextPrecision(Asking):
         return for_retriever(self, sample, self.say("useless", sample, contexts=bullets(useless)))
 
 
-class ContextPrecision(_ContextPrecision):
+class ContextPrecision(_PrecisionOfContexts):
     """Judge whether the contexts useful for the reference answer stand before the others.
 
     Score = average precision over the ranks: AP = sum_k(precision@k * v_k) / sum_k(v_k), with v_k 1 where the
@@ -143,7 +143,7 @@ class ContextPrecision(_ContextPrecision):
         return reference_in(sample)
 
 
-class ContextUtilization(_ContextPrecision):
+class ContextUtilization(_PrecisionOfContexts):
     """Judge whether the contexts useful for the answer that was given stand before the others.
 
     As `ContextPrecision`, with the answer in place of the reference.

@@ -7,23 +7,23 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import CLAIMS, claims_in
 from judges.catalogue.parts.items import bullets, reasons, share
 from judges.catalogue.parts.needed import contexts_in, question_of, reference_in
 from judges.catalogue.parts.retrieval import for_retriever
 from judges.catalogue.parts.sentences import sentences
-from judges.catalogue.parts.support import SUPPORT, verified
+from judges.catalogue.parts.support import SUPPORT, verify_claims
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Attribution(Reply):
+class Attribution(ReplySchema):
     """Whether one sentence can be attributed to the contexts, as ragas takes it: any number but 0 is a yes."""
 
     statement: str = Field(description="text: the sentence of the reference")
@@ -31,7 +31,7 @@ class Attribution(Reply):
     attributed: int = Field(description="1 if the contexts support it, else 0")
 
 
-class Attributions(Reply):
+class Attributions(ReplySchema):
     """The sentences of a reference that the model itself finds, and which can be attributed."""
 
     classifications: list[Attribution] = Field(
@@ -42,10 +42,10 @@ class Attributions(Reply):
 ATTRIBUTED: Question[Attributions] = Question(prompt="context_recall", reply=Attributions, shared=True)
 
 
-Split = Literal["sentences", "claims"]
+ReferenceSplit = Literal["sentences", "claims"]
 
 
-class ContextRecall(Asking):
+class ContextRecall(ModelJudge):
     """Judge what share of the reference the retrieved contexts support.
 
     The reference is split into sentences without a model, and one call finds each numbered sentence supported,
@@ -76,10 +76,10 @@ class ContextRecall(Asking):
         self,
         model: object = None,
         *,
-        split: Split = "sentences",
+        split: ReferenceSplit = "sentences",
         **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(Split, split, setting="split")
+        one_of(ReferenceSplit, split, setting="split")
         compat = settings.get("variant") == "compat"
         if compat and split == "claims":
             raise ConfigurationError("with variant='compat' the model splits the reference; leave split out")
@@ -108,12 +108,12 @@ class ContextRecall(Asking):
             parts = yield from claims_in(self, sample, reference)
         if not parts:
             return []
-        return (yield from verified(self, sample, contexts, parts))
+        return (yield from verify_claims(self, sample, contexts, parts))
 
     def _attributed(self, sample: Sample, contexts: Sequence[str], reference: str) -> Any:
         asked = question_of(sample)
         asked |= {"contexts": list(contexts), "reference": reference}
-        found = yield from self.put(ATTRIBUTED, sample, asked)
+        found = yield from self.ask(ATTRIBUTED, sample, asked)
         return [
             Verdict.checked(bool(one.attributed), subject=one.statement, rationale=one.reason)
             for one in found.classifications

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import ClassVar, Literal, Unpack
 
-from judges.catalogue.metric import Measured, Settings
+from judges.catalogue.metric import Measured, MetricSettings
 from judges.catalogue.parts.csv_tables import table_in
 from judges.catalogue.parts.f_score import f_score
 from judges.catalogue.parts.items import bullets
 from judges.catalogue.parts.needed import answer_in, reference_in
 from judges.catalogue.parts.table_rows import unpaired
-from judges.catalogue.parts.tables import Comparison, by_position, by_value
+from judges.catalogue.parts.tables import TableComparison, by_position, by_value
 from judges.catalogue.parts.text import unfenced
 from judges.entry import Entry
 from judges.errors import ConfigurationError
@@ -19,7 +19,7 @@ from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Mode = Literal["rows", "columns"]
+TableMode = Literal["rows", "columns"]
 Measure = Literal["precision", "recall", "f1"]
 
 
@@ -41,7 +41,7 @@ class DataCompyScore(Measured):
         key_columns: Columns by which rows belong together; not with `variant="compat"`.
         tolerance: By how much numbers may differ. Where too many rows are within it of one another to find who
             belongs to whom, the verdict is unscored, `undefined`.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of its range.
@@ -61,14 +61,14 @@ class DataCompyScore(Measured):
     def __init__(
         self,
         *,
-        mode: Mode = "rows",
+        mode: TableMode = "rows",
         metric: Measure = "f1",
         key_columns: Collection[str] = (),
         tolerance: float = 0.0,
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        one_of(Mode, mode, setting="mode")
+        one_of(TableMode, mode, setting="mode")
         one_of(Measure, metric, setting="metric")
         if type(tolerance) not in (int, float) or not 0 <= tolerance < float("inf"):
             raise ConfigurationError(f"tolerance is a number from 0, not {tolerance!r}")
@@ -107,10 +107,10 @@ class DataCompyScore(Measured):
             return f_score(precision, recall)
         return precision if self._metric == "precision" else recall
 
-    def _equal_rows(self, found: Comparison) -> int:
+    def _equal_rows(self, found: TableComparison) -> int:
         return 0 if found.missing_columns and not self.compat else len(found.pairs)
 
-    def _advice(self, sample: Sample, found: Comparison) -> str:
+    def _advice(self, sample: Sample, found: TableComparison) -> str:
         """Name columns, the answer's own rows that have no equal, and the keys of missing ones."""
         left, right = unpaired(found.pairs, len(found.given.rows), len(found.wanted.rows))
         named = {
@@ -128,7 +128,7 @@ class DataCompyScore(Measured):
         return "\n".join(told)
 
 
-def _items(found: Comparison) -> tuple[Verdict, ...]:
+def _items(found: TableComparison) -> tuple[Verdict, ...]:
     """Give a verdict on each column of the reference."""
     equal = set(found.columns) - set(found.different)
     return tuple(Verdict.checked(one in equal, subject=one) for one in found.wanted.columns)

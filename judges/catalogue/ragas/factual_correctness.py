@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal, Unpack
 
-from judges.catalogue.model_judge import Asking, ModelSettings, all_of
+from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.claims import CLAIMS, Claims, claims_in_each
 from judges.catalogue.parts.f_score import checked_beta, f_score
 from judges.catalogue.parts.items import reasons, share
 from judges.catalogue.parts.needed import answer_in, reference_in
-from judges.catalogue.parts.support import SUPPORT, named, standings, verifying
+from judges.catalogue.parts.support import SUPPORT, support_feedback, support_request, support_verdicts
 from judges.entry import Entry
 from judges.errors import CannotJudge
 from judges.prompting.prompts import Language, Prompt
@@ -28,7 +28,7 @@ BROKEN_DOWN: Question[Claims] = Question(prompt="factual_claims", reply=Claims, 
 """Break a text into claims as finely and as fully as is wanted."""
 
 
-class FactualCorrectness(Asking):
+class FactualCorrectness(ModelJudge):
     """Judge by claims alone how far an answer agrees with a reference.
 
     P = claims of the answer that the reference supports / all of them; R = claims of the reference that the answer
@@ -96,11 +96,11 @@ class FactualCorrectness(Asking):
         if not self.compat:
             self._need(given, wanted)
         asked = [(reference, given), (answer, wanted)]
-        found = yield from self.put_all(
-            [verifying(self, sample, [text], claims) for text, claims in asked if claims]
+        found = yield from self.ask_all(
+            [support_request(self, sample, [text], claims) for text, claims in asked if claims]
         )
         replies = iter(all_of(found))
-        supported, covered = (standings(claims, next(replies)) if claims else [] for _, claims in asked)
+        supported, covered = (support_verdicts(claims, next(replies)) if claims else [] for _, claims in asked)
         items = tuple(
             one.model_copy(update={"judge": side})
             for side, told in (("answer", supported), ("reference", covered))
@@ -140,7 +140,7 @@ class FactualCorrectness(Asking):
 
     def _advice(self, sample: Sample, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> str:
         """Name the claims that are wrong; count those left out, which would give the reference away."""
-        told = [named(self, sample, supported, called="claims", absent="unsupported")]
+        told = [support_feedback(self, sample, supported, called="claims", absent="unsupported")]
         lacking = sum(not one.passed for one in covered)
         if lacking:
             told.append(self.say("lacking", sample, count=lacking, of=len(covered)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Unpack
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import CLAIMS, claims_in
 from judges.catalogue.parts.items import reasons, share
 from judges.catalogue.parts.needed import answer_in, contexts_in
-from judges.catalogue.parts.support import SUPPORT, named, verified
+from judges.catalogue.parts.support import SUPPORT, support_feedback, verify_claims
 from judges.entry import Entry
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
@@ -18,7 +18,7 @@ from judges.verdict import Verdict
 Missing = Literal["unscored", "unsupported"]
 
 
-class Faithfulness(Asking):
+class Faithfulness(ModelJudge):
     """Judge what share of the answer's claims can be inferred from the retrieved contexts.
 
     The answer is broken into claims, and each claim is found supported, contradicted or absent: two calls.
@@ -62,8 +62,8 @@ class Faithfulness(Asking):
         claims = yield from claims_in(self, sample, answer)
         if not claims:
             return Verdict.without_score("no_claims", "the answer makes no claim")
-        items = yield from verified(self, sample, contexts, claims, all_needed=self._missing == "unscored")
+        items = yield from verify_claims(self, sample, contexts, claims, all_needed=self._missing == "unscored")
         if not items:
             return Verdict.without_score("no_claims", "no claim was verified")
-        advice = named(self, sample, items, called="claims", absent="unsupported")
+        advice = support_feedback(self, sample, items, called="claims", absent="unsupported")
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, ClassVar, Literal, Unpack
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.claims import CLAIMS, claims_in
 from judges.catalogue.parts.items import bullets, reasons, share
 from judges.catalogue.parts.needed import answer_in, contexts_in
@@ -23,10 +23,10 @@ _ROUNDING = 1e-6
 """How far a probability counted in 32 bits may lie outside 0 to 1."""
 
 
-Split = Literal["claims", "sentences"]
+AnswerSplit = Literal["claims", "sentences"]
 
 
-class FaithfulnessWithHHEM(Asking):
+class FaithfulnessWithHHEM(ModelJudge):
     """Judge what share of the answer's statements a classifier finds supported by the retrieved contexts.
 
     Each pair (contexts joined by line ends, statement) gets a probability; score = statements with a probability
@@ -69,7 +69,7 @@ class FaithfulnessWithHHEM(Asking):
         model: object = None,
         *,
         classifier: Scorer | None = None,
-        split: Split = "claims",
+        split: AnswerSplit = "claims",
         threshold_probability: float = _HALF,
         batch_size: int = 10,
         **settings: Unpack[ModelSettings],
@@ -79,7 +79,7 @@ class FaithfulnessWithHHEM(Asking):
                 f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
                 f"judges.models.providers.hhem.HHEM(folder), not {classifier!r}"
             )
-        one_of(Split, split, setting="split")
+        one_of(AnswerSplit, split, setting="split")
         whole(batch_size, setting="batch_size")
         _check_probability(threshold_probability, compat=settings.get("variant") == "compat")
         self._classifier = classifier

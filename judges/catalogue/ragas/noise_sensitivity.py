@@ -9,24 +9,24 @@ from typing import Any, ClassVar, Literal, Unpack, get_args
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings, all_of
+from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.claims import CLAIMS, claims_in_each
 from judges.catalogue.parts.items import YesNo, bullets, fault_in, in_order, numbered
 from judges.catalogue.parts.needed import answer_in, contexts_in, reference_in
-from judges.catalogue.parts.support import SUPPORT, standings, verifying
+from judges.catalogue.parts.support import SUPPORT, support_request, support_verdicts
 from judges.entry import Entry
 from judges.errors import CannotJudge
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Mode = Literal["relevant", "irrelevant", "hallucination"]
+NoiseMode = Literal["relevant", "irrelevant", "hallucination"]
 Origin = Literal["correct", "relevant", "irrelevant", "unsupported"]
 
 
-class Matrix(Reply):
+class Matrix(ReplySchema):
     """What one context bears out, of the claims of the reference and of the answer."""
 
     reference_claims: list[YesNo] = Field(
@@ -41,7 +41,7 @@ MATRIX: Question[Matrix] = Question(prompt="noise_sensitivity", reply=Matrix, sh
 
 
 @dataclass(frozen=True)
-class _Support:
+class _ClaimSupport:
     """What supports what: by context, then by claim; and which claims of the answer the reference supports."""
 
     wanted: Sequence[Sequence[bool]]
@@ -65,7 +65,7 @@ class _Support:
         return "irrelevant" if sources else "unsupported"
 
 
-class NoiseSensitivity(Asking):
+class NoiseSensitivity(ModelJudge):
     """Judge how many claims of the answer are wrong because of what was retrieved; low is good.
 
     A claim of the answer is wrong if the reference does not support it. It comes from a relevant context (one that
@@ -98,9 +98,9 @@ class NoiseSensitivity(Asking):
     pack = "noise_sensitivity"
 
     def __init__(
-        self, model: object = None, *, mode: Mode = "relevant", **settings: Unpack[ModelSettings]
+        self, model: object = None, *, mode: NoiseMode = "relevant", **settings: Unpack[ModelSettings]
     ) -> None:
-        one_of(Mode, mode, setting="mode")
+        one_of(NoiseMode, mode, setting="mode")
         self._mode = mode
         compat = settings.get("variant") == "compat"
         questions: tuple[Question[Any], ...] = (CLAIMS, SUPPORT) if compat else (CLAIMS, MATRIX, SUPPORT)
@@ -120,7 +120,7 @@ class NoiseSensitivity(Asking):
         if not wanted:  # no context could be told to be relevant, and an answer of noise alone would look perfect
             raise CannotJudge("no_claims", "the reference makes no claim")
         find = self._marked if self.compat else self._found
-        support: _Support = yield from find(sample, contexts, reference, (wanted, given))
+        support: _ClaimSupport = yield from find(sample, contexts, reference, (wanted, given))
         origins = support.origins()
         value = origins.count("unsupported" if self._mode == "hallucination" else self._mode) / len(origins)
         items = tuple(
@@ -150,28 +150,28 @@ class NoiseSensitivity(Asking):
                 reply.answer_claims, len(given), called="answer_claims"
             )
 
-        asked = [self.asking(MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
-        replies = yield from self.put_all([*asked, verifying(self, sample, [reference], given)])
+        asked = [self.request(MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
+        replies = yield from self.ask_all([*asked, support_request(self, sample, [reference], given)])
         *matrices, last = all_of(replies)
-        return _Support(
+        return _ClaimSupport(
             [[one.verdict for one in in_order(matrix.reference_claims)] for matrix in matrices],
             [[one.verdict for one in in_order(matrix.answer_claims)] for matrix in matrices],
-            [bool(one.passed) for one in standings(given, last)],
+            [bool(one.passed) for one in support_verdicts(given, last)],
         )
 
     def _marked(
         self, sample: Sample, contexts: Sequence[str], reference: str, claims: tuple[Sequence[str], Sequence[str]]
     ) -> Any:
         pairs = [(context, side) for context in contexts for side in claims]
-        asked = [verifying(self, sample, [text], side) for text, side in (*pairs, (reference, claims[1]))]
-        replies = all_of((yield from self.put_all(asked)))
+        asked = [support_request(self, sample, [text], side) for text, side in (*pairs, (reference, claims[1]))]
+        replies = all_of((yield from self.ask_all(asked)))
         marks = [[bool(one.verdict) for one in reply.items] for reply in replies]
         wanted, given, right = marks[:-1:2], marks[1:-1:2], marks[-1]
         if {len(one) for one in given} != {len(right)} or len({len(one) for one in wanted}) > 1:
             raise CannotJudge("invalid_output", "the model gave lists of verdicts of different lengths")
         if not (right and wanted[0]):
             raise CannotJudge("no_claims", "no claim was verified")
-        return _Support(wanted, given, right)
+        return _ClaimSupport(wanted, given, right)
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
         told = {kind: [one.subject for one in items if one.value == kind] for kind in get_args(Origin)[1:]}

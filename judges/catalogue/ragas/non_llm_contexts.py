@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
-from judges.catalogue.metric import Measured, Settings
+from judges.catalogue.metric import Measured, MetricSettings
 from judges.catalogue.parts.distance import DistanceMeasure, distance_of, nearest
 from judges.catalogue.parts.items import bullets, share
 from judges.catalogue.parts.needed import contexts_in
@@ -29,7 +29,7 @@ class _ComparingContexts(Measured):
         *,
         distance_measure: DistanceMeasure = "levenshtein",
         similarity_threshold: float | None = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         usual = self.threshold if self.compat else _ALIKE
@@ -59,7 +59,7 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
         distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
         similarity_threshold: Similarity from which two texts are the same, 0.5 unless given. It is ragas'
             `threshold`, and with `variant="compat"` goes by that name as well; here `threshold` is the pass mark.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.
@@ -100,7 +100,7 @@ class NonLLMContextRecall(_ComparingContexts):
         distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
         similarity_threshold: Similarity from which two texts are the same, 0.5 unless given. It is ragas'
             `threshold`, and with `variant="compat"` goes by that name as well; here `threshold` is the pass mark.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Unpack
 
-from judges.catalogue.metric import Measured, Settings
+from judges.catalogue.metric import Measured, MetricSettings
 from judges.catalogue.parts.items import bullets, share
 from judges.catalogue.parts.needed import answer_in, contexts_in
 from judges.catalogue.parts.quotations import plain, quotations, stands_in
@@ -35,7 +35,7 @@ class QuotedSpansAlignment(Measured):
         casefold: Whether capital letters are the same as small ones.
         min_span_words: Fewest words of a quotation that counts.
         min_span_characters: Fewest characters of one in a script without blanks; not with `variant="compat"`.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -58,7 +58,7 @@ class QuotedSpansAlignment(Measured):
         casefold: bool = True,
         min_span_words: int = 3,
         min_span_characters: int = 4,
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         self._casefold = casefold

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Unpack
 
-from judges.catalogue.metric import Settings
+from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.f_score import f_score
 from judges.catalogue.parts.likeness import Likeness
 from judges.catalogue.parts.porter import stem
@@ -17,7 +17,7 @@ from judges.errors import CannotJudge, ConfigurationError
 from judges.runtime.validation import one_of
 
 RougeType = Literal["rouge1", "rouge2", "rougeL"]
-Mode = Literal["fmeasure", "precision", "recall"]
+RougeMode = Literal["fmeasure", "precision", "recall"]
 _ENGLISH = re.compile(r"[a-z0-9]+")
 _LONGEST_AS_IS = 3
 
@@ -35,7 +35,7 @@ class RougeScore(Likeness):
         mode: `"fmeasure"`, `"precision"` or `"recall"`.
         tokenizer: See `judges.catalogue.parts.text.Tokenizer`; with `variant="compat"` just `"auto"` is possible.
         use_stemmer: Whether English words are stemmed, after Porter.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is unknown.
@@ -54,14 +54,14 @@ class RougeScore(Likeness):
         self,
         *,
         rouge_type: RougeType = "rougeL",
-        mode: Mode = "fmeasure",
+        mode: RougeMode = "fmeasure",
         tokenizer: Tokenizer = "auto",
         use_stemmer: bool = True,
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         one_of(RougeType, rouge_type, setting="rouge_type")
-        one_of(Mode, mode, setting="mode")
+        one_of(RougeMode, mode, setting="mode")
         if known_tokenizer(tokenizer) != "auto" and self.compat:
             raise ConfigurationError("variant='compat' has a tokenizer of its own; leave tokenizer out")
         self._type, self._mode, self._tokenizer, self._stems = rouge_type, mode, tokenizer, use_stemmer

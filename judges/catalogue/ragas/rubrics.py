@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.needed import reference_in
 from judges.catalogue.parts.one_question import Grade, finding, graded, material
 from judges.entry import Entry
@@ -25,7 +25,7 @@ Rubrics = Mapping[str, str] | Mapping[int, str]
 _PLAIN, _REFERENCED = "rubrics_score", "rubrics_score_reference"
 
 
-class RubricsScore(Asking):
+class RubricsScore(ModelJudge):
     """Rate an answer on described levels, for all rows the same; the feedback says what the next level lacks.
 
     Score = (level - lowest) / (highest - lowest). Unless levels are given they go from 1 to 5, and are about the
@@ -97,7 +97,7 @@ class RubricsScore(Asking):
         if self._with_reference is False:
             shown = {name: one for name, one in shown.items() if not name.startswith("reference")}
         question = self._referenced if "reference" in shown else self._plain
-        found = yield from self.put(question, sample, shown)
+        found = yield from self.ask(question, sample, shown)
         return graded(self, found, self._scale)
 
     def _asked(self, name: str) -> Question[Any]:
@@ -111,7 +111,7 @@ class RubricsScore(Asking):
         return Question(prompt=name, reply=finding(scale), compat=Grade, fills=fills, examples=() if own else None)
 
 
-class InstanceRubrics(Asking):
+class InstanceRubrics(ModelJudge):
     """Rate an answer on the levels that its own row describes, `rubrics`.
 
     Score = (level - lowest) / (highest - lowest). With `variant="compat"` the model may give any whole number, as
@@ -150,7 +150,7 @@ class InstanceRubrics(Asking):
         scale = tuple(sorted(levels))
         listed: list[JsonValue] = [{"level": one, "description": levels[one]} for one in scale]
         schema = Grade if self.compat else finding(scale)
-        question = self.asking(self.question, sample, {"levels": listed, **shown})
+        question = self.request(self.question, sample, {"levels": listed, **shown})
         found = yield from put(schema, replace(question, schema=schema))
         return graded(self, found, scale)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, ClassVar, Unpack
 
-from judges.catalogue.metric import Metric, Settings
+from judges.catalogue.metric import Metric, MetricSettings
 from judges.catalogue.parts.needed import answer_in, reference_in
 from judges.catalogue.parts.similarity import Scorer, cosine, embed, scored
 from judges.entry import Entry
@@ -31,7 +31,7 @@ class SemanticSimilarity(Metric):
         embeddings: A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`, which needs no network.
         cross_encoder: Takes their place: a function, sync or async, from pairs (answer, reference) to one
             similarity from -1 to 1 for each.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: Unless one of `embeddings` and `cross_encoder` is given, and not both.
@@ -56,7 +56,7 @@ class SemanticSimilarity(Metric):
     pack = "semantic_similarity"
 
     def __init__(
-        self, embeddings: object = None, *, cross_encoder: Scorer | None = None, **settings: Unpack[Settings]
+        self, embeddings: object = None, *, cross_encoder: Scorer | None = None, **settings: Unpack[MetricSettings]
     ) -> None:
         if (embeddings is None) == (cross_encoder is None):
             raise ConfigurationError(

@@ -6,19 +6,19 @@ from typing import ClassVar, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.needed import answer_in, reference_in
 from judges.catalogue.parts.sql import Database, Difference, Fixture, parser_of, same_text
 from judges.catalogue.parts.text import unfenced
 from judges.entry import Entry
 from judges.errors import ConfigurationError
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class Equivalence(Reply):
+class Equivalence(ReplySchema):
     """Whether two queries are equivalent."""
 
     response_explanation: str = Field(description="text: what the query given as response returns")
@@ -30,7 +30,7 @@ class Equivalence(Reply):
 EQUIVALENCE: Question[Equivalence] = Question(prompt="sql_equivalence", reply=Equivalence)
 
 
-class LLMSQLEquivalence(Asking):
+class LLMSQLEquivalence(ModelJudge):
     """Judge whether the answer is a query that is equivalent to the reference, given the schema if there is one.
 
     Queries that are surely the same are equivalent, which costs no call: in a dialect, those with the same syntax
@@ -94,7 +94,7 @@ class LLMSQLEquivalence(Asking):
             if isinstance(difference, Difference):
                 told = self._told(sample, difference)
                 return self._decided(rationale=told, feedback=told, equivalent=False)
-        found = yield from self.put(EQUIVALENCE, sample, _data(sample, response, reference))
+        found = yield from self.ask(EQUIVALENCE, sample, _data(sample, response, reference))
         reasons = f"{found.response_explanation}\n{found.reference_explanation}"
         feedback = "" if found.equivalent else found.feedback
         return self._decided(rationale=reasons, feedback=feedback, equivalent=found.equivalent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import ClassVar, Unpack
 
-from judges.catalogue.metric import Settings
+from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.distance import DistanceMeasure, distance_of
 from judges.catalogue.parts.likeness import Likeness
 from judges.catalogue.parts.text import Normalization, check_length, common_ends, known_normalization, normalized
@@ -23,7 +23,7 @@ class NonLLMStringSimilarity(Likeness):
     Args:
         distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
         normalize: What is made alike before: any of `"nfkc"`, `"trim"`, `"casefold"`.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is unknown, or the extra is not installed.
@@ -44,7 +44,7 @@ class NonLLMStringSimilarity(Likeness):
         *,
         distance_measure: DistanceMeasure = "levenshtein",
         normalize: Collection[Normalization] = (),
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         self._distance = distance_of(distance_measure, judge=self.name)
@@ -67,7 +67,7 @@ class ExactMatch(Likeness):
 
     Args:
         normalize: What is made alike before: any of `"nfkc"`, `"trim"`, `"casefold"`; nothing unless given.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -80,7 +80,7 @@ class ExactMatch(Likeness):
         differs="A blank answer or reference is unscored; texts may be normalised first.",
     )
 
-    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[Settings]) -> None:
+    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
         self._normalize = known_normalization(normalize)
 
@@ -94,7 +94,7 @@ class StringPresence(Likeness):
 
     Args:
         normalize: What is made alike before: any of `"nfkc"`, `"trim"`, `"casefold"`; nothing unless given.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -107,7 +107,7 @@ class StringPresence(Likeness):
         differs="A blank answer or reference is unscored; texts may be normalised first.",
     )
 
-    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[Settings]) -> None:
+    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
         self._normalize = known_normalization(normalize)
 

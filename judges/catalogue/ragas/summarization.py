@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.items import (
     YesNos,
     bullets,
@@ -24,7 +24,7 @@ from judges.catalogue.parts.items import (
 from judges.catalogue.parts.needed import answer_in
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import HIGHEST, Verdict, rating_of
@@ -33,19 +33,19 @@ EPSILON = 1e-10
 """What ragas adds to the length of the source."""
 
 
-class Keyphrases(Reply):
+class Keyphrases(ReplySchema):
     """The key phrases of a text."""
 
     keyphrases: list[str] = Field(description="list of texts: the phrases, as they stand in the text")
 
 
-class Questions(Reply):
+class Questions(ReplySchema):
     """Closed questions about a text."""
 
     questions: list[str] = Field(description="list of texts: questions whose answer is yes, by the text")
 
 
-class Answers(Reply):
+class Answers(ReplySchema):
     """Answers as the reference takes them: however many there are."""
 
     answers: list[str] = Field(description='list of texts: "1" where the summary says so, else "0"; no others')
@@ -61,7 +61,7 @@ QUESTIONS: Question[Questions] = Question(prompt="summarization_questions", repl
 ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=Answers, shared=True)
 
 
-class SummarizationScore(Asking):
+class SummarizationScore(ModelJudge):
     """Judge a summary by the questions it answers about its source, `reference_contexts`, and by its length.
 
     Three calls: key phrases of the source; closed questions about them, to which the source says yes; and an
@@ -135,24 +135,24 @@ class SummarizationScore(Asking):
 
     def _questions_on(self, sample: Sample, source: str) -> Generator[Any, Any, tuple[str, ...]]:
         """Make questions of the source's key phrases; without any there are none, but compat asks all the same."""
-        found = yield from self.put(KEYPHRASES, sample, {"text": source})
+        found = yield from self.ask(KEYPHRASES, sample, {"text": source})
         phrases: list[JsonValue] = [*filled(found.keyphrases)]
         if not phrases and not self.compat:
             return ()
-        made = yield from self.put(QUESTIONS, sample, {"text": source, "keyphrases": phrases})
+        made = yield from self.ask(QUESTIONS, sample, {"text": source, "keyphrases": phrases})
         return filled(made.questions)
 
     def _answered(
         self, sample: Sample, data: dict[str, JsonValue], questions: Sequence[str]
     ) -> Generator[Any, Any, list[Verdict]]:
         if self.compat:
-            listed = yield from self.put(ANSWERS, sample, data)
+            listed = yield from self.ask(ANSWERS, sample, data)
             # As many answers as there are count, whatever the number of questions: their texts may run out.
             return [
                 Verdict.checked(answer.lower() == "1", subject=text)
                 for text, answer in zip(chain(questions, repeat("")), listed.answers, strict=False)
             ]
-        found = yield from self.put(ANSWERS, sample, data, check=one_each(len(questions)))
+        found = yield from self.ask(ANSWERS, sample, data, check=one_each(len(questions)))
         return [yes_or_no(*one) for one in zip(questions, in_order(found.items), strict=True)]
 
     def _conciseness(self, summary: str, source: str) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal, Unpack
 
-from judges.catalogue.metric import Measured, Settings
-from judges.catalogue.parts.alignment import Alignment, Comparison, Extra, Matchers, Pair
+from judges.catalogue.metric import Measured, MetricSettings
+from judges.catalogue.parts.alignment import Alignment, CallComparison, Extra, Matchers, Pair
 from judges.catalogue.parts.calls import made_in, wanted_in, written, written_value
 from judges.catalogue.parts.items import bullets
 from judges.entry import Entry
@@ -86,7 +86,7 @@ class ToolCallAccuracy(ToolCalls):
             some may be missing: score = sum / calls made; `"superset"` where none may be missing but others may
             be made: score = sum / calls wanted. Order does not count in these two.
         lenient: Whether a number, `true`, `false` or `null` is the same as the text that spells it.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
@@ -111,7 +111,7 @@ class ToolCallAccuracy(ToolCalls):
         extra_arguments: Literal["ignore", "strict"] = "ignore",
         match: Match | None = None,
         lenient: bool = False,
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         one_of(Literal["ignore", "strict"], extra_arguments, setting="extra_arguments")
@@ -123,7 +123,7 @@ class ToolCallAccuracy(ToolCalls):
             )
         extra: Extra = "bare" if self.compat else extra_arguments
         self._match = _matched_how(match, strict_order=strict_order)
-        self._comparison = Comparison(matchers=_checked(arg_comparison_metric), extra=extra, lenient=lenient)
+        self._comparison = CallComparison(matchers=_checked(arg_comparison_metric), extra=extra, lenient=lenient)
 
     def measured(self, sample: Sample) -> Verdict:
         """Compare."""

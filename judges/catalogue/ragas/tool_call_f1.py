@@ -7,8 +7,8 @@ from typing import ClassVar, Unpack
 
 from pydantic import JsonValue
 
-from judges.catalogue.metric import Settings
-from judges.catalogue.parts.alignment import Comparison
+from judges.catalogue.metric import MetricSettings
+from judges.catalogue.parts.alignment import CallComparison
 from judges.catalogue.parts.f_score import f_score
 from judges.catalogue.ragas.tool_call_accuracy import ToolCalls, calls_in
 from judges.entry import Entry
@@ -29,7 +29,7 @@ class ToolCallF1(ToolCalls):
 
     Args:
         lenient: Whether a number, `true`, `false` or `null` is the same as the text that spells it.
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
@@ -46,11 +46,11 @@ class ToolCallF1(ToolCalls):
         "is 1; no reference_tool_calls is unscored.",
     )
 
-    def __init__(self, *, lenient: bool = False, **settings: Unpack[Settings]) -> None:
+    def __init__(self, *, lenient: bool = False, **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
         if self.compat and lenient:
             raise ConfigurationError("variant='compat' is not lenient")
-        self._comparison = Comparison(extra="strict", lenient=lenient)
+        self._comparison = CallComparison(extra="strict", lenient=lenient)
 
     def measured(self, sample: Sample) -> Verdict:
         """Compare."""

@@ -8,23 +8,23 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import Asking, ModelSettings, all_of
+from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.exchange import exchange_in
 from judges.catalogue.parts.items import YesNo, YesNos, bullets, filled, in_order, numbered, one_each, reasons
 from judges.catalogue.parts.retrieval import EPSILON
 from judges.catalogue.parts.shown import transcript
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
-from judges.prompting.questions import Question, Reply
+from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Mode = Literal["f1", "precision", "recall", "accuracy"]
+TopicMode = Literal["f1", "precision", "recall", "accuracy"]
 
 
-class Topics(Reply):
+class Topics(ReplySchema):
     """The topics of a conversation."""
 
     topics: list[str] = Field(description="list of texts: each topic in a few words")
@@ -37,7 +37,7 @@ ALLOWED: Question[YesNos] = Question(prompt="topic_adherence_allowed", reply=Yes
 _STANDINGS = ("answered_on_topic", "answered_off_topic", "refused_on_topic", "refused_off_topic")
 
 
-class TopicAdherence(Asking):
+class TopicAdherence(ModelJudge):
     """Judge whether the assistant answers on the topics it is there for, and refuses the others.
 
     The topics the user raised are listed; then it is asked which of them the assistant refused, and which are
@@ -71,12 +71,12 @@ class TopicAdherence(Asking):
     )
     pack = "topic_adherence"
 
-    def __init__(self, model: object = None, *, mode: Mode = "f1", **settings: Unpack[ModelSettings]) -> None:
-        one_of(Mode, mode, setting="mode")
+    def __init__(self, model: object = None, *, mode: TopicMode = "f1", **settings: Unpack[ModelSettings]) -> None:
+        one_of(TopicMode, mode, setting="mode")
         super().__init__(model, questions=(TOPICS, REFUSED, ALLOWED), **settings)
         if self.compat and mode == "accuracy":
             raise ConfigurationError("mode is 'f1', 'precision' or 'recall' with variant='compat', not 'accuracy'")
-        self._mode: Mode = mode
+        self._mode: TopicMode = mode
 
     @property
     def calls(self) -> str:
@@ -88,7 +88,7 @@ class TopicAdherence(Asking):
         conversation: list[JsonValue] = transcript(exchange_in(sample))
         if not filled(sample.reference_topics or ()):
             raise CannotJudge("no_reference", "there are no reference_topics to compare with")
-        reply = yield from self.put(TOPICS, sample, {"conversation": conversation})
+        reply = yield from self.ask(TOPICS, sample, {"conversation": conversation})
         topics = reply.topics if self.compat else list(dict.fromkeys(filled(reply.topics)))
         if not topics:
             return self._without_topics()
@@ -108,13 +108,15 @@ class TopicAdherence(Asking):
         listed = numbered(topics, called="topic")
         together = [numbered([one], called="topic") for one in topics] if self.compat else [listed]
         refusals = [
-            self.asking(REFUSED, sample, {"conversation": conversation, "topics": some}, check=one_each(len(some)))
+            self.request(
+                REFUSED, sample, {"conversation": conversation, "topics": some}, check=one_each(len(some))
+            )
             for some in together
         ]
         shown: dict[str, JsonValue] = {"allowed_topics": list(sample.reference_topics or ()), "topics": listed}
         check = None if self.compat else one_each(len(topics))
         *replies, last = all_of(
-            (yield from self.put_all([*refusals, self.asking(ALLOWED, sample, shown, check=check)]))
+            (yield from self.ask_all([*refusals, self.request(ALLOWED, sample, shown, check=check)]))
         )
         refused = [one for reply in replies for one in in_order(reply.items)]
         return refused, _filled_up(last, len(topics)) if self.compat else in_order(last.items)

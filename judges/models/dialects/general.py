@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from pydantic import BaseModel
-
-from judges.model import Letter, RawReply
-from judges.models.parse import read
-from judges.models.render import compose
-from judges.requests import Ask
-
-T = TypeVar("T", bound=BaseModel)
+from judges.models.parse import parse_reply
+from judges.models.render import render_request
 
 
 class JsonObject:
     """Asks for exactly one JSON object that fits the schema, and takes nothing else."""
 
-    def compose(self, ask: Ask, nonce: str) -> Letter:
-        """Write instructions, worked cases and the fenced data."""
-        return compose(ask, nonce)
-
-    def read(self, reply: RawReply, schema: type[T]) -> T:
-        """Read the object strictly."""
-        return read(reply, schema)
+    compose = staticmethod(render_request)
+    read = staticmethod(parse_reply)
 
 
 JSON_OBJECT = JsonObject()

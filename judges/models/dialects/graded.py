@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from judges.model import Letter, RawReply, Speaker
+from judges.model import ModelRequest, ModelResponse, Speaker
 from judges.models.dialects.levels import criteria_and_rubric, level_at, levels_of, scores_for
 from judges.models.dialects.slots import fenced, filled, judged_and_rest, text_of
 from judges.models.parse import Unreadable
@@ -52,7 +52,7 @@ class Graded:
     marks: re.Pattern[str]
     number: int
 
-    def compose(self, ask: Ask, nonce: str) -> Letter:
+    def compose(self, ask: Ask, nonce: str) -> ModelRequest:
         """Write task and data in the model's format.
 
         Raises:
@@ -75,9 +75,9 @@ class Graded:
             highest=scores[-1],
         )
         first: tuple[tuple[Speaker, str], ...] = (("system", self.system),) if self.system else ()
-        return Letter((*first, ("user", text)), ask.schema, nonce, text=True)
+        return ModelRequest((*first, ("user", text)), ask.schema, nonce, text=True)
 
-    def read(self, reply: RawReply, schema: type[T]) -> T:
+    def read(self, reply: ModelResponse, schema: type[T]) -> T:
         """Read reasons and score, and nothing around them.
 
         Raises:

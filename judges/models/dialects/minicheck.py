@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import AskFailed
-from judges.model import Letter, RawReply
+from judges.model import ModelRequest, ModelResponse
 from judges.models.dialects.levels import levels_of
 from judges.models.dialects.slots import filled, judged_and_rest, quoted, text_of
 from judges.models.parse import Unreadable
@@ -40,7 +40,7 @@ class MiniCheck:
     for further marks.
     """
 
-    def compose(self, ask: Ask, nonce: str) -> Letter:
+    def compose(self, ask: Ask, nonce: str) -> ModelRequest:
         """Write document and claim.
 
         Raises:
@@ -53,9 +53,9 @@ class MiniCheck:
         if not document.strip():
             raise AskFailed("no_contexts", "there is no document, tool result or reference to check the answer by")
         text = _USER.substitute(document=quoted(document), claim=quoted(claim))
-        return Letter((("system", _SYSTEM), ("user", text)), ask.schema, nonce, text=True)
+        return ModelRequest((("system", _SYSTEM), ("user", text)), ask.schema, nonce, text=True)
 
-    def read(self, reply: RawReply, schema: type[T]) -> T:
+    def read(self, reply: ModelResponse, schema: type[T]) -> T:
         """Read yes or no.
 
         Raises:

@@ -11,10 +11,10 @@ from typing import TypeVar
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import ConfigurationError
-from judges.model import RawReply
+from judges.model import ModelResponse
 from judges.models.dialects.levels import levels_of
-from judges.models.parse import Unreadable, read
-from judges.models.render import body_of, encode
+from judges.models.parse import Unreadable, parse_reply
+from judges.models.render import encode, render_data
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -29,7 +29,7 @@ _MARKS = re.compile(
 )
 
 
-class _Ended(BaseModel):
+class _FinishedReply(BaseModel):
     """Asks of a reply nothing but that it ended as it should."""
 
 
@@ -55,7 +55,7 @@ def quoted(value: JsonValue) -> str:
 
 def fenced(value: JsonValue, nonce: str) -> str:
     """Put a text, or the fields of an object, between two marks with the nonce; see `quoted`."""
-    body = _inert(body_of(value)) if isinstance(value, dict) else quoted(value)
+    body = _inert(render_data(value)) if isinstance(value, dict) else quoted(value)
     return f"<<<{nonce}\n{body}\n{nonce}>>>"
 
 
@@ -63,7 +63,7 @@ def _inert(body: str) -> str:
     return _MARKS.sub(lambda found: f"\\u{ord(found.group()):04x}", body)
 
 
-def text_of(reply: RawReply) -> str:
+def text_of(reply: ModelResponse) -> str:
     """Give the text of a reply that is text, and ended as it should.
 
     Raises:
@@ -71,7 +71,7 @@ def text_of(reply: RawReply) -> str:
     """
     if reply.calls or reply.broken_calls:
         raise Unreadable("a tool was called where text was asked for")
-    read(replace(reply, text="{}"), _Ended)
+    parse_reply(replace(reply, text="{}"), _FinishedReply)
     if not reply.text.strip():
         raise Unreadable("the reply is empty")
     return reply.text.strip()
@@ -89,4 +89,4 @@ def filled(schema: type[T], level: int, *, reasons: str, feedback: str) -> T:
     texts = dict.fromkeys(levels.texts, reasons)
     if "feedback" in texts:
         texts["feedback"] = "" if level == levels.choices[-1] else feedback
-    return read(RawReply(text=json.dumps({**texts, levels.field: level})), schema)
+    return parse_reply(ModelResponse(text=json.dumps({**texts, levels.field: level})), schema)

@@ -11,7 +11,7 @@ from typing import Any
 from judges.errors import ConfigurationError
 from judges.model import Embedded
 from judges.models import retry
-from judges.models.providers.endpoint import Answer, Connected, Endpoint
+from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
 from judges.models.providers.endpoint_errors import EndpointReplyError
 from judges.models.providers.openai import RETRIES, checked_name, usage_in
 from judges.runtime.no_requests import check_allowed
@@ -146,7 +146,7 @@ class OpenAICompatibleEmbeddings(Connected):
     def _body(self, batch: Sequence[str]) -> bytes:
         return json.dumps({**self._told, "input": list(batch)}, ensure_ascii=False).encode("utf-8", "replace")
 
-    def _read(self, answer: Answer, batch: Sequence[str]) -> Embedded:
+    def _read(self, answer: EndpointResponse, batch: Sequence[str]) -> Embedded:
         if answer.status != 200:  # noqa: PLR2004 - HTTP's own number
             raise self._endpoint.refused(answer, batch)
         try:

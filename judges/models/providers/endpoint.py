@@ -56,7 +56,7 @@ _INSTALL = "install selfrefine[http]"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EndpointResponse:
     """One HTTP response; only its status is shown, for a body may quote the key or the prompt."""
 
     status: int
@@ -116,7 +116,7 @@ class Endpoint:
             )
         return _unpickled, self._pickled
 
-    def post(self, path: str, body: bytes) -> Answer:
+    def post(self, path: str, body: bytes) -> EndpointResponse:
         """Post JSON and wait for the answer.
 
         Raises:
@@ -132,14 +132,14 @@ class Endpoint:
             failure = self._failure(error)
         raise failure  # outside the handler: a client's own error holds the headers sent
 
-    async def apost(self, path: str, body: bytes) -> Answer:
+    async def apost(self, path: str, body: bytes) -> EndpointResponse:
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
         session = await self._sessions.here()
         url, limits = self._origin + self._target(path), self._limits(session)
         try:
             data = body if len(body) < _MANY_BYTES else io.BytesIO(body)  # aiohttp warns of large bytes
             async with session.post(url, data=data, allow_redirects=False, **limits) as response:
-                return Answer(response.status, response.headers, await self._body_of(response))
+                return EndpointResponse(response.status, response.headers, await self._body_of(response))
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - sorted in one place
@@ -195,7 +195,7 @@ class Endpoint:
             maxsize=CONNECTIONS,
         )
 
-    def _exchange(self, pool: HTTPConnectionPool, target: str, body: bytes) -> Answer:
+    def _exchange(self, pool: HTTPConnectionPool, target: str, body: bytes) -> EndpointResponse:
         seconds = self._seconds()
         until = time.monotonic() + seconds
         timeout = pool.timeout if seconds == self._timeout_s else seconds
@@ -203,7 +203,7 @@ class Endpoint:
             "POST", target, body, timeout=timeout, redirect=False, preload_content=False, decode_content=False
         )
         try:
-            return Answer(response.status, response.headers, self._read(response, until))
+            return EndpointResponse(response.status, response.headers, self._read(response, until))
         except BaseException:
             response.close()
             raise
@@ -248,7 +248,7 @@ class Endpoint:
             return EndpointConnectionError(f"the connection to {self._origin} failed ({name})")
         return EndpointError(f"the request to {self._origin} failed ({name})")
 
-    def refused(self, answer: Answer, hidden: Iterable[str]) -> EndpointStatusError:
+    def refused(self, answer: EndpointResponse, hidden: Iterable[str]) -> EndpointStatusError:
         """Make the error of an answer that is no 200.
 
         Args:

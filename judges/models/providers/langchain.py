@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from judges.errors import ConfigurationError
-from judges.model import Letter, RawReply
+from judges.model import ModelRequest, ModelResponse
 from judges.models.methods import Method, Plan, closed_schema, only, response_format
 from judges.models.retry import status_of
 from judges.runtime.no_requests import check_allowed
@@ -79,35 +79,35 @@ class LangChainModel:
         """None on top of the client's own; a client that was told nothing (None) has some."""
         return RETRIES if getattr(self.chat, "max_retries", 0) == 0 else 0
 
-    def send(self, letter: Letter) -> RawReply:
-        """Send a letter and wait for the reply."""
+    def send(self, request: ModelRequest) -> ModelResponse:
+        """Send a request and wait for the reply."""
         check_allowed(self.name, self.chat)
-        plan = self._planned(letter)
+        plan = self._planned(request)
         while True:
             try:
-                reply = self._bound_to(letter, plan).ask(letter)
+                reply = self._bound_to(request, plan).ask(request)
             except Exception as error:
                 lesser = plan.conceding(status_of(error), str(error))
                 if lesser is None:
                     raise
                 plan = lesser
             else:
-                return self._learned(letter, plan, reply)
+                return self._learned(request, plan, reply)
 
-    async def asend(self, letter: Letter) -> RawReply:
-        """Send a letter without blocking."""
+    async def asend(self, request: ModelRequest) -> ModelResponse:
+        """Send a request without blocking."""
         check_allowed(self.name, self.chat)
-        plan = self._planned(letter)
+        plan = self._planned(request)
         while True:
             try:
-                reply = await self._bound_to(letter, plan).aask(letter)
+                reply = await self._bound_to(request, plan).aask(request)
             except Exception as error:
                 lesser = plan.conceding(status_of(error), str(error))
                 if lesser is None:
                     raise
                 plan = lesser
             else:
-                return self._learned(letter, plan, reply)
+                return self._learned(request, plan, reply)
 
     def is_model(self, other: object) -> bool:
         """Tell whether `other` is the chat model asked here, or another handle on the same one."""
@@ -117,13 +117,13 @@ class LangChainModel:
         told = getattr(theirs, "model_name", None) or getattr(theirs, "model", None)
         return type(theirs) is type(mine) and isinstance(told, str) and told == self.name
 
-    def _planned(self, letter: Letter) -> Plan:
+    def _planned(self, request: ModelRequest) -> Plan:
         if self._plan is None:
             self._plan = Plan(self._methods(), self._temperature)
-        return self._plan.as_text() if letter.text else self._plan
+        return self._plan.as_text() if request.text else self._plan
 
-    def _learned(self, letter: Letter, plan: Plan, reply: RawReply) -> RawReply:
-        self._plan = plan.back_to(self._plan or plan) if letter.text else plan.learning(reply)
+    def _learned(self, request: ModelRequest, plan: Plan, reply: ModelResponse) -> ModelResponse:
+        self._plan = plan.back_to(self._plan or plan) if request.text else plan.learning(reply)
         return reply
 
     def _methods(self) -> tuple[Method, ...]:
@@ -145,8 +145,8 @@ class LangChainModel:
         }
         return tuple(method for method, there in has.items() if there and not ruled_out.get(method))
 
-    def _bound_to(self, letter: Letter, plan: Plan) -> _Bound:
-        key = (None if letter.text else letter.schema, plan)
+    def _bound_to(self, request: ModelRequest, plan: Plan) -> _Bound:
+        key = (None if request.text else request.schema, plan)
         if key not in self._bindings:
             self._bindings[key] = self._bind(*key)
         return self._bindings[key]
@@ -172,11 +172,11 @@ class _Bound:
     settings: dict[str, Any]
     config: dict[str, Any]
 
-    def ask(self, letter: Letter) -> RawReply:
-        return _raw(self.runnable.invoke(_messages(letter), self.config or None, **self.settings))
+    def ask(self, request: ModelRequest) -> ModelResponse:
+        return _raw(self.runnable.invoke(_messages(request), self.config or None, **self.settings))
 
-    async def aask(self, letter: Letter) -> RawReply:
-        return _raw(await self.runnable.ainvoke(_messages(letter), self.config or None, **self.settings))
+    async def aask(self, request: ModelRequest) -> ModelResponse:
+        return _raw(await self.runnable.ainvoke(_messages(request), self.config or None, **self.settings))
 
 
 def _unbound(chat: Any) -> _Bound:
@@ -229,13 +229,13 @@ class NamedModel:
         chat = chat_model(self.name, max_retries=0)
         return LangChainModel(chat, temperature=self._temperature, method=self._method)
 
-    def send(self, letter: Letter) -> RawReply:
-        """Send a letter and wait for the reply."""
-        return self._model.send(letter)
+    def send(self, request: ModelRequest) -> ModelResponse:
+        """Send a request and wait for the reply."""
+        return self._model.send(request)
 
-    async def asend(self, letter: Letter) -> RawReply:
-        """Send a letter without blocking."""
-        return await self._model.asend(letter)
+    async def asend(self, request: ModelRequest) -> ModelResponse:
+        """Send a request without blocking."""
+        return await self._model.asend(request)
 
     def is_model(self, other: object) -> bool:
         """Tell whether `other` is the same name, or a model of that name."""
@@ -323,22 +323,22 @@ def _overrides(chat: object, method: str) -> bool:
     return hasattr(chat, method)
 
 
-def _messages(letter: Letter) -> list[BaseMessage]:
+def _messages(request: ModelRequest) -> list[BaseMessage]:
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage  # noqa: PLC0415 - on demand
 
     kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
-    return [kinds[role](text) for role, text in letter.messages]
+    return [kinds[role](text) for role, text in request.messages]
 
 
-def _raw(reply: Any) -> RawReply:
+def _raw(reply: Any) -> ModelResponse:
     if isinstance(reply, BaseModel) and not hasattr(reply, "response_metadata"):
-        return RawReply(text=reply.model_dump_json())
+        return ModelResponse(text=reply.model_dump_json())
     if isinstance(reply, Mapping):
-        return RawReply(text=json.dumps(dict(reply), default=str))
+        return ModelResponse(text=json.dumps(dict(reply), default=str))
     if reply is None or isinstance(reply, str):
-        return RawReply(text=reply or "")
+        return ModelResponse(text=reply or "")
     told = reply.response_metadata or {}
-    return RawReply(
+    return ModelResponse(
         text=str(reply.text),
         calls=tuple(_calls(reply)),
         broken_calls=len(getattr(reply, "invalid_tool_calls", ())),

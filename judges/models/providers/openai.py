@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import ConfigurationError
-from judges.model import Letter, RawReply
+from judges.model import ModelRequest, ModelResponse
 from judges.models.methods import Method, Plan, forced_tool, only, response_format
-from judges.models.providers.endpoint import Answer, Connected, Endpoint
+from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
 from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointStatusError, error_in
 from judges.runtime.no_requests import check_allowed
 from judges.verdict import Usage
@@ -119,14 +119,14 @@ class OpenAICompatible(Connected):
         digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
         return f"{type(self).__name__}:{self.name}:{self.base_url}:{digest}"
 
-    def send(self, letter: Letter) -> RawReply:
-        """Send a letter and wait for the reply.
+    def send(self, request: ModelRequest) -> ModelResponse:
+        """Send a request and wait for the reply.
 
         Raises:
             judges.models.providers.endpoint_errors.EndpointError: If there is none.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
-        conversation = self._conversation(letter)
+        conversation = self._conversation(request)
         body = next(conversation)
         while True:
             try:
@@ -134,9 +134,9 @@ class OpenAICompatible(Connected):
             except StopIteration as end:
                 return _reply(end.value)
 
-    async def asend(self, letter: Letter) -> RawReply:
-        """Send a letter without blocking; otherwise as `send`, with aiohttp."""
-        conversation = self._conversation(letter)
+    async def asend(self, request: ModelRequest) -> ModelResponse:
+        """Send a request without blocking; otherwise as `send`, with aiohttp."""
+        conversation = self._conversation(request)
         body = next(conversation)
         while True:
             answer = await self._endpoint.apost(_PATH, body)
@@ -154,27 +154,27 @@ class OpenAICompatible(Connected):
         told = getattr(other, "model_name", None)
         return told == self.name and any(kind.__name__ in _OPENAI_CLASSES for kind in type(other).__mro__)
 
-    def _conversation(self, letter: Letter) -> Generator[bytes, Answer, RawReply]:
+    def _conversation(self, request: ModelRequest) -> Generator[bytes, EndpointResponse, ModelResponse]:
         """Yield bodies to post until an answer can be read, asking for less where the endpoint knows less."""
         check_allowed(self.name, self)
-        plan = self._plan.as_text() if letter.text else self._plan
+        plan = self._plan.as_text() if request.text else self._plan
         while True:
-            answer = yield self._body(letter, plan)
+            answer = yield self._body(request, plan)
             if answer.status == 200:  # noqa: PLR2004 - HTTP's own number
                 reply = read_completion(answer.body)
-                self._plan = plan.back_to(self._plan) if letter.text else plan.learning(reply)
+                self._plan = plan.back_to(self._plan) if request.text else plan.learning(reply)
                 return reply
             lesser = plan.conceding(answer.status, error_in(answer.body))
             if lesser is None:
-                raise self._endpoint.refused(answer, (text for _, text in letter.messages))
+                raise self._endpoint.refused(answer, (text for _, text in request.messages))
             plan = lesser
 
-    def _body(self, letter: Letter, plan: Plan) -> bytes:
-        key = (letter.schema, plan)
+    def _body(self, request: ModelRequest, plan: Plan) -> bytes:
+        key = (request.schema, plan)
         head = self._heads.get(key)
         if head is None:
-            head = self._heads[key] = self._head(letter.schema, plan)
-        told = (f'{{"role": "{role}", "content": {_JSON.encode(text)}}}' for role, text in letter.messages)
+            head = self._heads[key] = self._head(request.schema, plan)
+        told = (f'{{"role": "{role}", "content": {_JSON.encode(text)}}}' for role, text in request.messages)
         return f"{head}[{', '.join(told)}]}}".encode("utf-8", "replace")
 
     def _head(self, schema: type[BaseModel], plan: Plan) -> str:
@@ -191,12 +191,12 @@ class OpenAICompatible(Connected):
         return f'{_JSON.encode(told)[:-1]}, "messages": '
 
 
-def _reply(value: Any) -> RawReply:
-    assert isinstance(value, RawReply)  # noqa: S101 - what a conversation returns
+def _reply(value: Any) -> ModelResponse:
+    assert isinstance(value, ModelResponse)  # noqa: S101 - what a conversation returns
     return value
 
 
-def read_completion(body: bytes) -> RawReply:
+def read_completion(body: bytes) -> ModelResponse:
     """Read a chat completion; what the model wrote in it is not believed yet.
 
     Raises:
@@ -216,7 +216,7 @@ def read_completion(body: bytes) -> RawReply:
     if not isinstance(message, dict):
         raise EndpointReplyError("the endpoint's reply has no message")
     calls, broken = _calls(message.get("tool_calls"))
-    return RawReply(
+    return ModelResponse(
         text=_text(message.get("content")),
         calls=calls,
         broken_calls=broken,

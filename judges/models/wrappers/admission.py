@@ -17,7 +17,7 @@ _WEIGHT = 0.1
 
 
 @dataclass(eq=False, slots=True)
-class _Entry:
+class _Charge:
     """What one call takes of a minute; `at` is None once the minute is over."""
 
     at: float | None
@@ -34,7 +34,7 @@ class _Window:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._taken = 0
-        self._entries: deque[_Entry] = deque()
+        self._entries: deque[_Charge] = deque()
 
     def wait(self, amount: int, now: float) -> float:
         """Tell in how many seconds `amount` fits; more than the limit fits into an empty minute."""
@@ -51,19 +51,19 @@ class _Window:
             wait = self._left(entry, now)
         return wait
 
-    def take(self, amount: int, now: float) -> _Entry:
-        entry = _Entry(now, amount)
+    def take(self, amount: int, now: float) -> _Charge:
+        entry = _Charge(now, amount)
         self._entries.append(entry)
         self._taken += amount
         return entry
 
-    def correct(self, entry: _Entry, amount: int) -> None:
+    def correct(self, entry: _Charge, amount: int) -> None:
         if entry.at is not None:
             self._taken += amount - entry.amount
         entry.amount = amount
 
     @staticmethod
-    def _left(entry: _Entry, now: float) -> float:
+    def _left(entry: _Charge, now: float) -> float:
         return -math.inf if entry.at is None else entry.at + MINUTE_S - now
 
 
@@ -72,20 +72,20 @@ class Ticket:
     """A place in the queue, and then a call in flight.
 
     Args:
-        characters: How long the letter is, from which its tokens are guessed.
+        characters: How long the request is, from which its tokens are guessed.
         wake: Called, from any thread, when it is worth asking again; raises RuntimeError if nobody waits any
             more.
     """
 
     characters: int
     wake: Callable[[], object]
-    era: int = 0
-    flying: bool = False
-    request: _Entry | None = None
-    tokens: _Entry | None = None
+    generation: int = 0
+    in_flight: bool = False
+    request: _Charge | None = None
+    tokens: _Charge | None = None
 
 
-class Turnstile:
+class AdmissionQueue:
     """Lets calls through: so many at once, so many a minute, so many tokens a minute.
 
     How many at once is halved when the endpoint says that it is overloaded, once for all the calls that were in
@@ -96,7 +96,7 @@ class Turnstile:
         in_flight: Most calls at once.
         requests: Most calls begun in any 60 seconds, or None for any number.
         tokens: Tokens in any 60 seconds, or None. What a call consumes is known after it; before, it is guessed
-            from the length of its letter and what earlier letters came to.
+            from the length of its request and what earlier requests came to.
     """
 
     def __init__(self, in_flight: int, *, requests: int | None = None, tokens: int | None = None) -> None:
@@ -105,12 +105,12 @@ class Turnstile:
         self._tokens = None if tokens is None else _Window(tokens)
         self._per_character = _TOKENS_PER_CHARACTER
         self._queue: OrderedDict[Ticket, None] = OrderedDict()
-        self._flying = 0
-        self._era = 0
+        self._in_flight = 0
+        self._generation = 0
         self._successes = 0
         self._lock = threading.Lock()
 
-    def line_up(self, ticket: Ticket) -> None:
+    def enqueue(self, ticket: Ticket) -> None:
         """Take the last place in the queue."""
         with self._lock:
             self._queue[ticket] = None
@@ -118,7 +118,7 @@ class Turnstile:
     def ask(self, ticket: Ticket, now: float) -> float:
         """Let a ticket through if it may go now: 0.0. Else give the seconds to wait, infinite until woken."""
         with self._lock:
-            if next(iter(self._queue)) is not ticket or self._flying >= self.allowed:
+            if next(iter(self._queue)) is not ticket or self._in_flight >= self.allowed:
                 return math.inf
             expected = round(ticket.characters * self._per_character)
             wait = max(
@@ -130,31 +130,31 @@ class Turnstile:
             del self._queue[ticket]
             ticket.request = self._requests.take(1, now) if self._requests else None
             ticket.tokens = self._tokens.take(expected, now) if self._tokens else None
-            ticket.flying, ticket.era = True, self._era
-            self._flying += 1
+            ticket.in_flight, ticket.generation = True, self._generation
+            self._in_flight += 1
             self._wake_first()
             return 0.0
 
-    def withdraw(self, ticket: Ticket) -> None:
+    def cancel(self, ticket: Ticket) -> None:
         """Give back a place in the queue, or one in flight whose call was not made."""
         with self._lock:
             self._queue.pop(ticket, None)
-            if ticket.flying:
+            if ticket.in_flight:
                 self._charge(ticket, requests=0, tokens=0)
-                self._land(ticket)
+                self._release(ticket)
             self._wake_first()
 
-    def land(self, ticket: Ticket, *, tokens: int | None = None, overloaded: bool = False) -> None:
+    def release(self, ticket: Ticket, *, tokens: int | None = None, overloaded: bool = False) -> None:
         """Learn how a call ended: with a reply of so many tokens, or with None; maybe because of an overload."""
         with self._lock:
             if tokens is not None:
                 self._charge(ticket, requests=1, tokens=tokens)
                 self._learn(ticket, tokens)
-            self._land(ticket)
-            if ticket.era == self._era:
+            self._release(ticket)
+            if ticket.generation == self._generation:
                 if overloaded:
                     self.allowed = max(1, self.allowed // 2)
-                    self._era += 1
+                    self._generation += 1
                     self._successes = 0
                 elif tokens is not None:
                     self._recover()
@@ -166,9 +166,9 @@ class Turnstile:
             self._successes = 0
             self.allowed = min(self._most, self.allowed + 1)
 
-    def _land(self, ticket: Ticket) -> None:
-        ticket.flying = False
-        self._flying -= 1
+    def _release(self, ticket: Ticket) -> None:
+        ticket.in_flight = False
+        self._in_flight -= 1
 
     def _charge(self, ticket: Ticket, *, requests: int, tokens: int) -> None:
         if self._requests and ticket.request:

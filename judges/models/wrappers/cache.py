@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from judges.model import JudgeModel, Letter, RawReply, repetition
+from judges.model import JudgeModel, ModelRequest, ModelResponse, repetition
 from judges.models.identity import identity_of
 from judges.models.parse import Unreadable
 from judges.models.resolve import as_model
@@ -60,61 +60,63 @@ class _Cached:
     def _identity(self) -> str:
         return identity_of(self._model)
 
-    def send(self, model: JudgeModel, letter: Letter) -> RawReply:
-        key = key_of(self._identity, letter)
-        if (kept := self._kept(key, letter)) is not None:
+    def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        key = key_of(self._identity, request)
+        if (kept := self._kept(key, request)) is not None:
             return kept
-        reply = model.send(letter)
-        if (record := self._record(reply, letter)) is not None:
+        reply = model.send(request)
+        if (record := self._record(reply, request)) is not None:
             self._cache.put(key, record)
         return reply
 
-    async def asend(self, model: JudgeModel, letter: Letter) -> RawReply:
-        key = key_of(self._identity, letter)
-        if (kept := self._kept(key, letter)) is not None:  # read in 10 us; a thread costs 150
+    async def asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        key = key_of(self._identity, request)
+        if (kept := self._kept(key, request)) is not None:  # read in 10 us; a thread costs 150
             return kept
-        reply = await model.asend(letter)
-        if (record := self._record(reply, letter)) is not None:
+        reply = await model.asend(request)
+        if (record := self._record(reply, request)) is not None:
             await asyncio.to_thread(self._cache.put, key, record)  # may have to wait for another process
         return reply
 
-    def _kept(self, key: bytes, letter: Letter) -> RawReply | None:
+    def _kept(self, key: bytes, request: ModelRequest) -> ModelResponse | None:
         """Read what was kept; a record that is not what we would have written counts as none."""
         record = self._cache.get(key)
         try:
             reply = None if record is None else _replies().validate_json(record, strict=True)
         except ValidationError:
             return None
-        if reply is None or not self._readable(reply, letter):
+        if reply is None or not self._readable(reply, request):
             return None
         return replace(reply, usage=Usage(cached=1))
 
-    def _record(self, reply: RawReply, letter: Letter) -> str | None:
+    def _record(self, reply: ModelResponse, request: ModelRequest) -> str | None:
         """Write a reply down as JSON, without the number of the fence, which is another each time."""
-        if not self._readable(reply, letter):
+        if not self._readable(reply, request):
             return None
         try:
             record = _replies().dump_json(reply).decode()
         except PydanticSerializationError:  # half a surrogate pair
             return None
-        return re.sub(letter.nonce, "", record, flags=re.IGNORECASE) if letter.nonce else record
+        return re.sub(request.nonce, "", record, flags=re.IGNORECASE) if request.nonce else record
 
-    def _readable(self, reply: RawReply, letter: Letter) -> bool:
+    def _readable(self, reply: ModelResponse, request: ModelRequest) -> bool:
         try:
-            dialect_of(self._model).read(reply, letter.schema)
+            dialect_of(self._model).read(reply, request.schema)
         except Unreadable:
             return False
         return True
 
 
-def key_of(identity: str, letter: Letter) -> bytes:
+def key_of(identity: str, request: ModelRequest) -> bytes:
     """Digest what a reply depends on."""
     parts = {
         "version": _KEY,
         "model": identity,
-        "messages": [(role, text.split(letter.nonce) if letter.nonce else text) for role, text in letter.messages],
-        "schema": _schema(letter.schema),
-        "text": letter.text,
+        "messages": [
+            (role, text.split(request.nonce) if request.nonce else text) for role, text in request.messages
+        ],
+        "schema": _schema(request.schema),
+        "text": request.text,
         "repetition": repetition.get(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
@@ -126,5 +128,5 @@ def _schema(schema: type[BaseModel]) -> str:
 
 
 @cache
-def _replies() -> TypeAdapter[RawReply]:
-    return TypeAdapter(RawReply)
+def _replies() -> TypeAdapter[ModelResponse]:
+    return TypeAdapter(ModelResponse)

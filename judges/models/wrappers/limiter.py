@@ -13,15 +13,15 @@ from functools import partial
 from typing import TypeVar
 
 from judges.errors import AskFailed, ConfigurationError
-from judges.model import JudgeModel, Letter, RawReply
+from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.resolve import as_model
-from judges.models.wrappers.admission import Ticket, Turnstile
+from judges.models.wrappers.admission import AdmissionQueue, Ticket
 from judges.models.wrappers.breaker import Breaker
 from judges.models.wrappers.wrapped import Wrapped
 from judges.runtime import budget
 
-Ended = TypeVar("Ended", bound=RawReply | BaseException)
+Ending = TypeVar("Ending", bound=ModelResponse | BaseException)
 
 _OVERLOADED = {429, 503, 529}
 """Statuses that say "too much". A refused connection does not: it is the breaker's business."""
@@ -42,8 +42,8 @@ class Limiter:
         in_flight: Most calls at once, at least 1.
         requests_per_minute: Most calls begun in any 60 seconds, at least 1; None for any number.
         tokens_per_minute: Most input and output tokens in any 60 seconds, at least 1; None for any number. A
-            call's tokens are known after it: before, they are guessed from the length of its letter and what
-            earlier letters came to. A call that needs more than there is goes alone.
+            call's tokens are known after it: before, they are guessed from the length of its request and what
+            earlier requests came to. A call that needs more than there is goes alone.
         clock: Seconds that only grow, for tests.
 
     Raises:
@@ -63,20 +63,20 @@ class Limiter:
         for name, limit in {"in_flight": in_flight, **given}.items():
             if type(limit) is not int or limit < 1:
                 raise ConfigurationError(f"{name} is a whole number from 1, not {limit!r}")
-        self._turnstile = Turnstile(in_flight, requests=requests_per_minute, tokens=tokens_per_minute)
+        self._admission = AdmissionQueue(in_flight, requests=requests_per_minute, tokens=tokens_per_minute)
         self._clock = clock
         self._skipped = 0.0
 
     @property
     def allowed(self) -> int:
         """How many calls may be in flight now: from 1 to `in_flight`."""
-        return self._turnstile.allowed
+        return self._admission.allowed
 
     def enter(self, characters: int = 0) -> Ticket:
-        """Wait for a place; `land` or `withdraw` must follow.
+        """Wait for a place; `release` or `cancel` must follow.
 
         Args:
-            characters: How long the letter is.
+            characters: How long the request is.
 
         Raises:
             AskFailed: If there is none before the deadline.
@@ -99,33 +99,33 @@ class Limiter:
                         await told.wait()
         return ticket
 
-    def withdraw(self, ticket: Ticket) -> None:
+    def cancel(self, ticket: Ticket) -> None:
         """Give back the place of a call that was not made."""
-        self._turnstile.withdraw(ticket)
+        self._admission.cancel(ticket)
 
-    def land(self, ticket: Ticket, ended: RawReply | BaseException) -> None:
+    def release(self, ticket: Ticket, ended: ModelResponse | BaseException) -> None:
         """Give back the place of a call, which ended with a reply or an error."""
-        if isinstance(ended, RawReply) and ended.usage.calls:
-            self._turnstile.land(ticket, tokens=ended.usage.tokens)
-        elif isinstance(ended, RawReply | AskFailed | ConfigurationError):
-            self._turnstile.withdraw(ticket)  # nothing was sent: a cache replied, or somebody on the way refused
+        if isinstance(ended, ModelResponse) and ended.usage.calls:
+            self._admission.release(ticket, tokens=ended.usage.tokens)
+        elif isinstance(ended, ModelResponse | AskFailed | ConfigurationError):
+            self._admission.cancel(ticket)  # nothing was sent: a cache replied, or somebody on the way refused
         else:
-            self._turnstile.land(ticket, overloaded=retry.status_of(ended) in _OVERLOADED)
+            self._admission.release(ticket, overloaded=retry.status_of(ended) in _OVERLOADED)
 
     @contextmanager
     def _queued(self, ticket: Ticket) -> Iterator[None]:
-        self._turnstile.line_up(ticket)
+        self._admission.enqueue(ticket)
         try:
             yield
         except BaseException:
-            self._turnstile.withdraw(ticket)
+            self._admission.cancel(ticket)
             raise
 
     def _ask(self, ticket: Ticket, told: threading.Event | asyncio.Event) -> float:
         """Tell how long to wait before asking again: 0.0 if the ticket is through."""
         while True:
             told.clear()  # before asking, so that whatever changes afterwards is heard
-            seconds = self._turnstile.ask(ticket, self._clock() + self._skipped)
+            seconds = self._admission.ask(ticket, self._clock() + self._skipped)
             left = budget.seconds_left()
             if left is not None and (left <= 0 or left <= seconds < math.inf):
                 raise AskFailed("deadline", "the limits of the endpoint leave no place before the deadline")
@@ -166,21 +166,21 @@ class _Limited:
     limiter: Limiter
     breaker: Breaker | None
 
-    def send(self, model: JudgeModel, letter: Letter) -> RawReply:
+    def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         self._check()
-        flight = self._begun(self.limiter.enter(_length(letter)))
+        flight = self._begun(self.limiter.enter(_length(request)))
         try:
-            reply = model.send(letter)
+            reply = model.send(request)
         except BaseException as error:
             self._ended(flight, error)
             raise
         return self._ended(flight, reply)
 
-    async def asend(self, model: JudgeModel, letter: Letter) -> RawReply:
+    async def asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         self._check()
-        flight = self._begun(await self.limiter.aenter(_length(letter)))
+        flight = self._begun(await self.limiter.aenter(_length(request)))
         try:
-            reply = await model.asend(letter)
+            reply = await model.asend(request)
         except BaseException as error:
             self._ended(flight, error)
             raise
@@ -195,16 +195,16 @@ class _Limited:
         try:
             return ticket, self.breaker is not None and self.breaker.admit()
         except AskFailed:
-            self.limiter.withdraw(ticket)
+            self.limiter.cancel(ticket)
             raise
 
-    def _ended(self, flight: tuple[Ticket, bool], ended: Ended) -> Ended:
+    def _ended(self, flight: tuple[Ticket, bool], ended: Ending) -> Ending:
         ticket, probe = flight
-        self.limiter.land(ticket, ended)
+        self.limiter.release(ticket, ended)
         if self.breaker is not None:
             self.breaker.settle(ended if isinstance(ended, BaseException) else None, probe=probe)
         return ended
 
 
-def _length(letter: Letter) -> int:
-    return sum(len(text) for _, text in letter.messages)
+def _length(request: ModelRequest) -> int:
+    return sum(len(text) for _, text in request.messages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from judges.model import JudgeModel, Letter, RawReply
+from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models.dialects.general import JSON_OBJECT
 from judges.models.dialects.protocol import Dialect
 from judges.models.identity import identity_of
@@ -18,27 +18,27 @@ def dialect_of(model: JudgeModel) -> Dialect:
 
 
 class Way(Protocol):
-    """How a letter reaches a model and a reply comes back."""
+    """How a request reaches a model and a reply comes back."""
 
-    def send(self, model: JudgeModel, letter: Letter) -> RawReply:
-        """Send a letter to `model`, or answer it otherwise."""
+    def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        """Send a request to `model`, or answer it otherwise."""
         ...
 
-    async def asend(self, model: JudgeModel, letter: Letter) -> RawReply:
-        """Send a letter without blocking."""
+    async def asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        """Send a request without blocking."""
         ...
 
 
 class Straight:
     """The way that leads to the model and nowhere else."""
 
-    def send(self, model: JudgeModel, letter: Letter) -> RawReply:
-        """Send a letter and wait for the reply."""
-        return model.send(letter)
+    def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        """Send a request and wait for the reply."""
+        return model.send(request)
 
-    async def asend(self, model: JudgeModel, letter: Letter) -> RawReply:
-        """Send a letter without blocking."""
-        return await model.asend(letter)
+    async def asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        """Send a request without blocking."""
+        return await model.asend(request)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +80,13 @@ class Wrapped:
         """What tells the model from every other."""
         return identity_of(self.model)
 
-    def send(self, letter: Letter) -> RawReply:
-        """Send a letter and wait for the reply."""
-        return self.way.send(self.model, letter)
+    def send(self, request: ModelRequest) -> ModelResponse:
+        """Send a request and wait for the reply."""
+        return self.way.send(self.model, request)
 
-    async def asend(self, letter: Letter) -> RawReply:
-        """Send a letter without blocking."""
-        return await self.way.asend(self.model, letter)
+    async def asend(self, request: ModelRequest) -> ModelResponse:
+        """Send a request without blocking."""
+        return await self.way.asend(self.model, request)
 
     def is_model(self, other: object) -> bool:
         """Tell whether `other` is the model."""

@@ -16,7 +16,7 @@ from judges.compose.panel import as_judge
 from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
-from judges.offline.run.ordered_writer import Record
+from judges.offline.run.ordered_writer import OrderedWriter
 from judges.runtime.sharing import shared_work
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -236,9 +236,9 @@ def _recording(
     on_result: Callable[[Row], object] | None,
     *,
     keep_rows: bool,
-) -> Iterator[Record]:
+) -> Iterator[OrderedWriter]:
     with _opened(out) as file:
-        record = Record(judges, out=file, on_result=on_result, keep_rows=keep_rows)
+        record = OrderedWriter(judges, out=file, on_result=on_result, keep_rows=keep_rows)
         try:
             yield record
         finally:

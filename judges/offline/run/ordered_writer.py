@@ -9,7 +9,7 @@ from typing import TextIO
 from judges.offline.results import Evaluation, Row, Tally
 
 
-class Record:
+class OrderedWriter:
     """Receives rows as they finish, and emits each as soon as all before it are there.
 
     Args:
