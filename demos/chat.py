@@ -16,8 +16,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from demos.command import Options, add_model_options, carried_out, complain, models_of, told
-from demos.screen import Screen, counted, screen
+from demos.command import Options, add_model_options, complain, describe_models, models_of, run_demo
+from demos.screen import Screen, quantity, screen
 from graphs import Unanswered
 from graphs.augment import MARK
 from judges import Helpfulness, Length
@@ -25,14 +25,14 @@ from judges.testing import ScriptedModel
 from refine import SelfRefine
 
 _PROG = "demos.chat"
-_NAMED = re.compile(
+_NAME_PATTERN = re.compile(
     r"(?i:\b(?:my name is|call me|i am called)\s+([^\W\d_][\w'-]*))|(?i:\b(?:i am|i'm))\s+([^\W\d_a-z][\w'-]*)"
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Chat until `/quit`, the end of input or Ctrl-C; the exit code is 0, or 2 if nothing could be answered."""
-    return carried_out(_PROG, lambda: _chat(_options(arguments)))
+    return run_demo(_PROG, lambda: _chat(_options(arguments)))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -48,20 +48,20 @@ def _chat(options: argparse.Namespace) -> int:
         Length(at_least=4, unit="words") if chosen.judge is None else Helpfulness(chosen.judge),
         checkpointer=InMemorySaver(),
     )
-    shown = screen()
-    shown.line(f"{told(options, rule='length check')} /quit ends the chat.", "dim")
+    display = screen()
+    display.line(f"{describe_models(options, rule='length check')} /quit ends the chat.", "dim")
     try:
-        answered = [_answer(refiner, question, shown) for question in _questions(shown)]
+        answered = [_answer(refiner, question, display) for question in _questions(display)]
     except KeyboardInterrupt:
-        shown.line()
+        display.line()
         return 0
     return 0 if any(answered) or not answered else 2
 
 
-def _questions(shown: Screen) -> Iterator[str]:
-    """Read what is typed, or piped in: a piped line is shown, since nobody typed it on this screen."""
+def _questions(display: Screen) -> Iterator[str]:
+    """Yield the questions typed or piped in; a piped line is echoed, since nobody typed it on this screen."""
     while True:
-        shown.line()
+        display.line()
         if sys.stdin.isatty():
             try:
                 question = input("  you       ")
@@ -72,66 +72,70 @@ def _questions(shown: Screen) -> Iterator[str]:
             if not line:
                 return
             question = line.rstrip("\n")
-            shown.entry("you", question)
+            display.entry("you", question)
         if question.strip() == "/quit":
             return
         if question.strip():
             yield question
 
 
-def _answer(refiner: SelfRefine, question: str, shown: Screen) -> bool:
-    """Answer a question, and tell whether there was an answer."""
-    progress = _Progress(shown)
+def _answer(refiner: SelfRefine, question: str, display: Screen) -> bool:
+    """Answer a question, and return whether there was an answer."""
+    progress = _Progress(display)
     try:
-        with shown.waiting("thinking"):
+        with display.waiting("thinking"):
             answer = refiner.invoke(question, {"configurable": {"thread_id": "chat"}, "callbacks": [progress]})
     except Unanswered as unanswered:
         complain(_PROG, str(unanswered))
         return False
-    shown.entry("assistant", str(answer.text), "strong")
+    display.entry("assistant", str(answer.text), "strong")
     record = answer.response_metadata["refine"]
-    tries = counted(len(record["attempts"]), "attempt")
-    took = f"{tries}, {record['latency_s']:.2f} s, rated {record['rating']} of 4"
-    shown.entry("", took if record["passed"] else f"not accepted ({record['stop_reason']}): {took}", "dim")
+    tries = quantity(len(record["attempts"]), "attempt")
+    summary = f"{tries}, {record['latency_s']:.2f} s, rated {record['rating']} of 4"
+    display.entry("", summary if record["passed"] else f"not accepted ({record['stop_reason']}): {summary}", "dim")
     return True
 
 
 class _Progress(BaseCallbackHandler):
-    """Tells of refused drafts, without a word of them."""
+    """Reports refused drafts, without their text."""
 
     run_inline = True
 
-    def __init__(self, shown: Screen) -> None:
-        self._shown = shown
+    def __init__(self, display: Screen) -> None:
+        self._display = display
 
     def on_custom_event(self, name: str, data: Any, **_: Any) -> None:
-        """Write a line for a verdict that refuses."""
+        """Write a line for a verdict that refuses a draft."""
         if name == "refine.verdict" and data["rating"] and not data["accepted"]:
-            self._shown.entry("", f"draft {data['attempt']} refused, rated {data['rating']} of 4", "dim")
+            self._display.entry("", f"draft {data['attempt']} refused, rated {data['rating']} of 4", "dim")
 
 
 def _script(messages: Sequence[BaseMessage]) -> str:
-    """Answer as the script does: every other first draft is a single word."""
-    said = [one.text for one in messages if one.type == "human" and MARK not in one.additional_kwargs]
-    refused = any(MARK in one.additional_kwargs for one in messages)
-    brief, full = _replies(said[-1], said[:-1])
-    return full if refused or len(said) % 2 else brief
+    """Return the scripted reply: every other first draft is a single word."""
+    questions = [turn.text for turn in messages if turn.type == "human" and MARK not in turn.additional_kwargs]
+    refused = any(MARK in turn.additional_kwargs for turn in messages)
+    brief, full = _replies(questions[-1], questions[:-1])
+    return full if refused or len(questions) % 2 else brief
 
 
-def _replies(question: str, before: Sequence[str]) -> tuple[str, str]:
-    """Give a reply that is too brief, and the same at its proper length."""
-    names = [(found[1] or found[2]).capitalize() for one in (*before, question) if (found := _NAMED.search(one))]
+def _replies(question: str, earlier: Sequence[str]) -> tuple[str, str]:
+    """Return a reply that is too brief, and the same at its proper length."""
+    names = [
+        (match[1] or match[2]).capitalize()
+        for text in (*earlier, question)
+        if (match := _NAME_PATTERN.search(text))
+    ]
     name = names[-1] if names else None
-    asked = question.lower()
-    if _NAMED.search(question):
+    lowered = question.lower()
+    if _NAME_PATTERN.search(question):
         return "Noted.", f"Pleased to meet you, {name}. I shall remember that."
-    if re.search(r"\bmy name\b|\bwho am i\b", asked):
-        known = f"Your name is {name}, as you told me."
-        return ("Yes.", known) if name else ("No.", "You have not told me your name yet.")
-    if re.search(r"\bdid i (say|tell|ask)\b|\bremember\b", asked):
-        quoted = " and ".join(f"“{one}”" for one in before[-3:])
-        return "Yes.", f"Before this you said {quoted}." if before else "This is the first thing you said."
-    if re.match(r"(hello|hi|hey|good (morning|evening|day))\b", asked):
+    if re.search(r"\bmy name\b|\bwho am i\b", lowered):
+        reply = f"Your name is {name}, as you told me."
+        return ("Yes.", reply) if name else ("No.", "You have not told me your name yet.")
+    if re.search(r"\bdid i (say|tell|ask)\b|\bremember\b", lowered):
+        quoted = " and ".join(f"“{text}”" for text in earlier[-3:])
+        return "Yes.", f"Before this you said {quoted}." if earlier else "This is the first thing you said."
+    if re.match(r"(hello|hi|hey|good (morning|evening|day))\b", lowered):
         return "Hello.", f"Hello {name or 'there'}, what would you like to tell me?"
     return "Right.", "I am a short script: I remember your name and what you said. Try “What did I say?”"
 

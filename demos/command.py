@@ -1,4 +1,4 @@
-"""What the demos' command lines share: options for real models, read strictly, and errors in one line."""
+"""Shared by the demos' command lines: options for real models, parsed strictly, and errors in one line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 _INTERRUPTED = 130
-"""What a shell expects of a program that was stopped with Ctrl-C."""
+"""Exit code that a shell expects of a program stopped with Ctrl-C."""
 
 
 class Options(argparse.ArgumentParser):
-    """Reads a command line; a wrong one raises `ConfigurationError` instead of printing the usage."""
+    """Parser of a command line; a wrong one raises `ConfigurationError` instead of printing the usage."""
 
     def __init__(self, prog: str, description: str | None) -> None:
         super().__init__(
@@ -33,12 +33,12 @@ class Options(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse found wrong."""
+        """Raise argparse's message as an error."""
         raise ConfigurationError(f"{message}; see {self.prog} --help")
 
 
-def carried_out(prog: str, act: Callable[[], int]) -> int:
-    """Run a demo and give its exit code; what is set up wrongly is told in one line, and is 2."""
+def run_demo(prog: str, act: Callable[[], int]) -> int:
+    """Run a demo and return its exit code; an error is reported in one line, and is 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without "°" shows "?" rather than a traceback
@@ -53,7 +53,7 @@ def carried_out(prog: str, act: Callable[[], int]) -> int:
 
 
 def complain(prog: str, message: str, *, code: int = 2) -> int:
-    """Say in one line on stderr what is wrong, and give the exit code."""
+    """Report an error in one line on stderr, and return the exit code."""
     _say(prog, message)
     return code
 
@@ -64,14 +64,14 @@ def _say(prog: str, message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The real models asked for; None stands for the demo's own script or rule."""
+    """The real models chosen; None stands for the demo's own script or rule."""
 
     generator: BaseChatModel | None
     judge: BaseChatModel | None
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Add the options for real models."""
     group = parser.add_argument_group("real models", "Without these, a script answers and a rule judges.")
     group.add_argument("--generator", metavar="PROVIDER:MODEL", help="model that answers, e.g. openai:gpt-5-mini")
     group.add_argument("--judge", metavar="PROVIDER:MODEL", help="model that judges helpfulness")
@@ -79,10 +79,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def models_of(options: argparse.Namespace) -> Models:
-    """Create the models now, so that a missing package or key is told before anything begins.
+    """Create the models now, so that a missing package or key is reported before anything begins.
 
     Raises:
-        ConfigurationError: If a model cannot be set up, or there is a server but no model to ask it for.
+        ConfigurationError: If a model cannot be set up, or a server is given without a model.
     """
     url = options.base_url
     if url is not None and not (options.generator or options.judge):
@@ -93,8 +93,8 @@ def models_of(options: argparse.Namespace) -> Models:
     return Models(*(None if name is None else chat_model(name, base_url=url) for name in names))
 
 
-def told(options: argparse.Namespace, *, rule: str = "rule judge") -> str:
-    """Say who answers and who judges."""
+def describe_models(options: argparse.Namespace, *, rule: str = "rule judge") -> str:
+    """Return a sentence on what answers and what judges."""
     if not (options.generator or options.judge):
         return f"Scripted model and {rule}; no key, no network."
     return f"{options.generator or 'Scripted model'} answers, {options.judge or rule} judges."

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from demos.command import Options, carried_out
+from demos.command import Options, run_demo
 from demos.screen import Screen, pips, screen
 from demos.weather import rule
 from demos.weather.agent import weather_agent
@@ -26,7 +26,7 @@ _RECORD = "attempts.jsonl"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0 if all verdicts agree, 1 if not, 2 if it could not be run."""
-    return carried_out(_PROG, lambda: _run(_options(arguments)))
+    return run_demo(_PROG, lambda: _run(_options(arguments)))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -44,57 +44,63 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def demonstrate(folder: Path, *, seed: int, judge: Judge = rule.judge, keep: bool = True) -> int:
-    """Refine, record, judge again and compare; give the exit code.
+    """Refine, record, judge again and compare; return the exit code.
 
     Args:
-        folder: Where the record goes; it is made if need be.
+        folder: Folder of the record; it is created if it does not exist.
         seed: Seeds the thermometer.
         judge: Judges online and offline.
-        keep: Whether the folder outlives the demo.
+        keep: Whether the folder remains after the demo.
 
     Raises:
-        ConfigurationError: If the folder already holds a record, which would be added to.
+        ConfigurationError: If the folder already holds a record, which must not be appended to.
     """
     path = folder / _RECORD
     if path.exists():
         raise ConfigurationError(f"{path} is there already; choose another --out, or delete it first")
     folder.mkdir(parents=True, exist_ok=True)
-    shown = screen()
-    shown.line("Scripted model and rule judge; no key, no network.", "dim")
+    display = screen()
+    display.line("Scripted model and rule judge; no key, no network.", "dim")
     refiner = SelfRefine(weather_agent(None, seed=seed), judge, success_rating=4, max_attempts=16, record=path)
     outcomes = [refiner.refine(f"What is the weather in {city}?") for city in _CITIES]
     online = [attempt for outcome in outcomes for attempt in outcome.attempts]
     offline = evaluate(read_rows(path), judge)
-    differing = [row.index for one, row in zip(online, offline.rows, strict=True) if not _agrees(one, row, judge)]
-    _show(shown, outcomes, online, offline.rows, judge)
+    differing = [
+        row.index for attempt, row in zip(online, offline.rows, strict=True) if not _agrees(attempt, row, judge)
+    ]
+    _show(display, outcomes, online, offline.rows, judge)
     equal = f"{len(online) - len(differing)} of {len(online)} offline verdicts equal those given online"
-    shown.line(f"{equal}.", "bad" if differing else "good")
+    display.line(f"{equal}.", "bad" if differing else "good")
     if keep:
-        told = "Any judge can have the record:"
-        shown.line(f"{told} refine evaluate {path} --judge helpfulness --model PROVIDER:MODEL --out RUN", "dim")
+        hint = "Any judge can have the record:"
+        display.line(f"{hint} refine evaluate {path} --judge helpfulness --model PROVIDER:MODEL --out RUN", "dim")
     return 1 if differing else 0
 
 
 def _agrees(attempt: Attempt, row: Row, judge: Judge) -> bool:
-    return attempt.verdict is not None and _said(attempt.verdict) == _said(row.verdicts[judge.name])
+    return attempt.verdict is not None and _without_cost(attempt.verdict) == _without_cost(
+        row.verdicts[judge.name]
+    )
 
 
-def _said(verdict: Verdict) -> dict[str, object]:
-    """Give a verdict without what it took, which is never the same twice."""
+def _without_cost(verdict: Verdict) -> dict[str, object]:
+    """Return a verdict's fields without latency and usage, which differ from run to run."""
     return verdict.model_dump(exclude={"latency_s", "usage"})
 
 
 def _show(
-    shown: Screen, outcomes: Sequence[Outcome], online: Sequence[Attempt], rows: Sequence[Row], judge: Judge
+    display: Screen, outcomes: Sequence[Outcome], online: Sequence[Attempt], rows: Sequence[Row], judge: Judge
 ) -> None:
     tries = [
-        f"{city} {one.number}" for city, outcome in zip(_CITIES, outcomes, strict=True) for one in outcome.attempts
+        f"{city} {attempt.number}"
+        for city, outcome in zip(_CITIES, outcomes, strict=True)
+        for attempt in outcome.attempts
     ]
     table = [
         (which, attempt.text, pips(attempt.rating), pips(row.verdicts[judge.name].rating))
         for which, attempt, row in zip(tries, online, rows, strict=True)
     ]
-    shown.table(("attempt", "answer", "online", "offline"), table)
+    display.table(("attempt", "answer", "online", "offline"), table)
 
 
 if __name__ == "__main__":

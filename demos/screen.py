@@ -1,4 +1,4 @@
-"""A screen for the demos: rich's where that is installed, else plain text; both say the same."""
+"""A screen for the demos: rich's if that is installed, else plain text; both write the same."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 Tone = Literal["plain", "strong", "dim", "good", "fair", "bad"]
-"""How something is meant; a screen with colours shows it."""
+"""The meaning of a text; a screen with colours shows it by colour."""
 
 WIDEST = 100
-"""Columns that lines are kept within, however wide the terminal."""
+"""Most columns of a line, however wide the terminal."""
 
 _LABEL = 10
 """Columns of the label in front of an entry."""
 
 
-def counted(number: int, noun: str) -> str:
-    """Write a number of things."""
+def quantity(number: int, noun: str) -> str:
+    """Return a number with its noun, plural unless the number is 1."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def printable(text: str) -> str:
-    """Drop what could steer a terminal: a model's text is shown, never obeyed."""
-    return "".join(one for one in text if one == "\n" or unicodedata.category(one) not in ("Cc", "Cs"))
+    """Return the text without control characters, so that a model cannot steer the terminal."""
+    return "".join(char for char in text if char == "\n" or unicodedata.category(char) not in ("Cc", "Cs"))
 
 
 class Screen(Protocol):
@@ -62,12 +62,12 @@ class Screen(Protocol):
         ...
 
     def waiting(self, text: str) -> AbstractContextManager[object]:
-        """Show that something is under way, as long as the block runs."""
+        """Show a sign of activity while the block runs."""
         ...
 
 
 def screen() -> Screen:
-    """Give the best screen there is."""
+    """Return rich's screen, or the plain one if rich is not installed."""
     try:
         return RichScreen()
     except ImportError:
@@ -84,7 +84,7 @@ class PlainScreen:
     def line(self, text: str = "", tone: Tone = "plain") -> None:
         """Write a paragraph."""
         del tone
-        self._write(self._wrapped(text))
+        self._write(self._wrap(text))
 
     def rule(self, text: str) -> None:
         """Write a heading across the screen."""
@@ -93,13 +93,13 @@ class PlainScreen:
     def entry(self, label: str, text: str, tone: Tone = "plain") -> None:
         """Write a label, and a text beside it."""
         del tone
-        self._write(self._wrapped(text, first=f"  {label}".ljust(_LABEL + 2), others=" " * (_LABEL + 2)))
+        self._write(self._wrap(text, first=f"  {label}".ljust(_LABEL + 2), others=" " * (_LABEL + 2)))
 
     def panel(self, title: str, text: str, tone: Tone) -> None:
         """Write a text that stands out."""
         del tone
         self.rule(title)
-        self._write(self._wrapped(text, first="  ", others="  "))
+        self._write(self._wrap(text, first="  ", others="  "))
         self._write("-" * self._width)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -110,15 +110,17 @@ class PlainScreen:
             self._write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
     def waiting(self, text: str) -> AbstractContextManager[object]:
-        """Show nothing: what cannot be taken back is not written."""
+        """Show nothing: plain text could not be erased afterwards."""
         del text
         return nullcontext()
 
-    def _wrapped(self, text: str, *, first: str = "", others: str = "") -> str:
+    def _wrap(self, text: str, *, first: str = "", others: str = "") -> str:
         paragraphs = printable(text).split("\n")
         wrapped = [
-            textwrap.fill(one, self._width, initial_indent=others if place else first, subsequent_indent=others)
-            for place, one in enumerate(paragraphs)
+            textwrap.fill(
+                paragraph, self._width, initial_indent=others if place else first, subsequent_indent=others
+            )
+            for place, paragraph in enumerate(paragraphs)
         ]
         return "\n".join(wrapped)
 
@@ -160,7 +162,7 @@ class RichScreen:
         grid.add_column(width=_LABEL)
         grid.add_column(overflow="fold")
         grid.add_row(Text(label, "dim"), Text(printable(text), _STYLES[tone]))
-        self._indented(grid)
+        self._print_indented(grid)
 
     def panel(self, title: str, text: str, tone: Tone) -> None:
         """Write a text that stands out."""
@@ -168,10 +170,10 @@ class RichScreen:
         from rich.text import Text  # noqa: PLC0415 - as above
 
         style = _STYLES[tone]
-        shown = Panel(
+        panel = Panel(
             Text(printable(text)), title=Text(title, style), title_align="left", border_style=style, padding=(0, 1)
         )
-        self._console.print(shown)
+        self._console.print(panel)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Write a table."""
@@ -179,21 +181,21 @@ class RichScreen:
         from rich.table import Table  # noqa: PLC0415 - as above
         from rich.text import Text  # noqa: PLC0415 - as above
 
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in columns:
-            shown.add_column(column, overflow="fold")
+            table.add_column(column, overflow="fold")
         for row in rows:
-            shown.add_row(*(Text(printable(cell)) for cell in row))
-        self._console.print(shown)
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        self._console.print(table)
 
     def waiting(self, text: str) -> AbstractContextManager[object]:
-        """Turn a spinner, where a person watches."""
+        """Show a spinner on a terminal."""
         return self._console.status(text) if self.live else nullcontext()
 
-    def _indented(self, shown: RenderableType) -> None:
+    def _print_indented(self, content: RenderableType) -> None:
         from rich.padding import Padding  # noqa: PLC0415 - as above
 
-        self._console.print(Padding(shown, (0, 0, 0, 2)))
+        self._console.print(Padding(content, (0, 0, 0, 2)))
 
 
 _STYLES: dict[Tone, str] = {
@@ -207,10 +209,10 @@ _STYLES: dict[Tone, str] = {
 
 
 def pips(rating: int | None) -> str:
-    """Draw a rating as four pips."""
+    """Return a rating as four pips."""
     return "○○○○" if rating is None else "●" * rating + "○" * (4 - rating)
 
 
 def tone_of(rating: int | None) -> Tone:
-    """Give the tone of a rating."""
+    """Return the tone of a rating."""
     return "bad" if rating in (None, 1) else "good" if rating == 4 else "fair"  # noqa: PLR2004 - the scale's end

@@ -1,4 +1,4 @@
-"""The refine loop as a LangGraph graph, and the policy that steers it."""
+"""The refine loop as a LangGraph graph, and the policy that controls it."""
 
 from __future__ import annotations
 

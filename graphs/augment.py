@@ -1,4 +1,4 @@
-"""What the generator sees on a retry: the conversation, followed by drafts and feedback, marked as ours.
+"""What the generator sees on a retry: the conversation, followed by marked messages with drafts and feedback.
 
 Feedback was written by a model that read untrusted text, so it is passed on as a quoted JSON string of bounded
 length, never as bare instructions, and never with the reference answer in it.
@@ -9,17 +9,17 @@ from __future__ import annotations
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 
 from graphs.policy import Augmenter, AugmenterName
-from graphs.redaction import withheld
+from graphs.redaction import redact
 from graphs.refinement import Attempt, Refinement
 from judges.errors import ConfigurationError
 from judges.models.render import encode
 from judges.prompting.prompts import Language, language_of
 
 MARK = "refine"
-"""Key in a message's `additional_kwargs` that marks it as put there by the loop."""
+"""Key in a message's `additional_kwargs` that marks it as added by the loop."""
 
 FEEDBACK_LIMIT = 4_000
-"""Most characters of one feedback that reach the generator."""
+"""Maximum number of characters of one feedback that are sent to the generator."""
 
 _NOTES: dict[Language, tuple[str, str, str]] = {
     "en": (
@@ -41,17 +41,17 @@ _NOTES: dict[Language, tuple[str, str, str]] = {
 
 
 def added_messages(refinement: Refinement) -> list[AnyMessage]:
-    """Return what follows the conversation on the next attempt, as the policy's `augment` says.
+    """Return the messages that follow the conversation on the next attempt, as set by the policy's `augment`.
 
     Raises:
-        ConfigurationError: If a function of the user's returns no messages.
+        ConfigurationError: If a user-defined function returns anything but a list of messages.
     """
     augment = refinement.policy.augment
     augmenter = _AUGMENTERS[augment] if isinstance(augment, str) else augment
     added: object = augmenter(refinement)  # a user's function may return anything
     if isinstance(added, list | tuple) and all(isinstance(message, BaseMessage) for message in added):
         return list(added)
-    kinds = [type(one).__name__ for one in added] if isinstance(added, list | tuple) else type(added).__name__
+    kinds = [type(item).__name__ for item in added] if isinstance(added, list | tuple) else type(added).__name__
     raise ConfigurationError(
         f"the policy's augment function returned {kinds}; return a list of messages, for instance "
         f"[HumanMessage('Answer again, shorter.')]"
@@ -70,12 +70,12 @@ def feedback_only(refinement: Refinement) -> list[AnyMessage]:
 
 
 def all_drafts(refinement: Refinement) -> list[AnyMessage]:
-    """Show every draft with its rating and feedback, so that mended faults do not come back."""
+    """Show every draft with its rating and feedback, so that corrected faults are not repeated."""
     return last_drafts(len(refinement.attempts))(refinement)
 
 
 def last_drafts(k: int) -> Augmenter:
-    """Make an augmenter that shows the last `k` drafts, each with its rating and feedback.
+    """Return an augmenter that shows the last `k` drafts, each with its rating and feedback.
 
     Raises:
         ConfigurationError: If `k` is not a whole number from 1.
@@ -84,8 +84,12 @@ def last_drafts(k: int) -> Augmenter:
         raise ConfigurationError(f"k is how many drafts are shown, a whole number from 1, not {k!r}")
 
     def augment(refinement: Refinement) -> list[AnyMessage]:
-        shown = refinement.attempts[-k:]
-        return [message for one in shown for message in (_draft(one), _note(refinement, one, rated=True))]
+        attempts = refinement.attempts[-k:]
+        return [
+            message
+            for attempt in attempts
+            for message in (_draft(attempt), _note(refinement, attempt, rated=True))
+        ]
 
     return augment
 
@@ -102,9 +106,10 @@ def _draft(attempt: Attempt) -> AnyMessage:
 
 
 def _note(refinement: Refinement, attempt: Attempt, *, rated: bool = False) -> AnyMessage:
-    refused, quoted, again = _NOTES[language_of(refinement.question or attempt.text)]
+    rejection, quote_label, instruction = _NOTES[language_of(refinement.question or attempt.text)]
     rating = f" ({attempt.rating}/4)" if rated and attempt.rating is not None else ""
-    feedback = withheld(attempt.feedback[: 2 * FEEDBACK_LIMIT], refinement.reference)[:FEEDBACK_LIMIT]
-    told = [f"{quoted}: {encode(feedback)}"] if feedback else []
-    request = [again] if attempt is refinement.attempts[-1] else []
-    return HumanMessage("\n".join([f"{refused}{rating}.", *told, *request]), additional_kwargs={MARK: "feedback"})
+    feedback = redact(attempt.feedback[: 2 * FEEDBACK_LIMIT], refinement.reference)[:FEEDBACK_LIMIT]
+    quotes = [f"{quote_label}: {encode(feedback)}"] if feedback else []
+    instructions = [instruction] if attempt is refinement.attempts[-1] else []
+    text = "\n".join([f"{rejection}{rating}.", *quotes, *instructions])
+    return HumanMessage(text, additional_kwargs={MARK: "feedback"})

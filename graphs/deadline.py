@@ -1,4 +1,4 @@
-"""Waiting no longer than a deadline allows."""
+"""Calls that are waited for no longer than a deadline allows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class DeadlinePassed(Exception):  # noqa: N818 - the phrase says what happened
-    """What was waited for did not come in time."""
+class DeadlinePassed(Exception):  # noqa: N818 - the name describes the event
+    """The call did not finish in time."""
 
 
 def call_within(seconds: float | None, function: Callable[[], T]) -> T:
-    """Call a function and wait for it at most so long; None waits for ever.
+    """Call a function and wait for its result at most `seconds`; None waits without a limit.
 
-    A blocking call cannot be stopped from outside, so with a limit it runs in a thread of its own, which is
-    left to itself when the time is up.
+    A blocking call cannot be stopped from outside, so with a limit it runs in its own thread, which is abandoned
+    when the time is up.
 
     Raises:
         DeadlinePassed: If the time is up.
@@ -34,7 +34,7 @@ def call_within(seconds: float | None, function: Callable[[], T]) -> T:
     def run() -> None:
         try:
             results.put((context.run(function), None))
-        except BaseException as error:  # noqa: BLE001 - handed on to the waiting thread
+        except BaseException as error:  # noqa: BLE001 - re-raised in the waiting thread
             results.put((None, error))
 
     context = contextvars.copy_context()
@@ -45,14 +45,14 @@ def call_within(seconds: float | None, function: Callable[[], T]) -> T:
         raise DeadlinePassed from None
     if error is not None:
         raise error
-    return value  # type: ignore[return-value]  # there is a value where there is no error
+    return value  # type: ignore[return-value]  # without an error there is a value
 
 
 async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
-    """Await a call at most so long; None waits for ever.
+    """Await a call for at most `seconds`; None waits without a limit.
 
-    When the time is up the call is cancelled and left to itself: one that is slow to clean up, or does not obey,
-    is waited for no longer.
+    When the time is up the call is cancelled and abandoned, even if it is slow to clean up or ignores the
+    cancellation.
 
     Raises:
         DeadlinePassed: If the time is up.
@@ -67,12 +67,12 @@ async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
         raise
     if task.done():
         return task.result()
-    task.add_done_callback(_dismissed)
+    task.add_done_callback(_retrieve_exception)
     task.cancel()
     raise DeadlinePassed
 
 
-def _dismissed(task: asyncio.Future[Any]) -> None:
-    """Take note of an error nobody waits for any more, so that asyncio does not complain of it."""
+def _retrieve_exception(task: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of an abandoned task, so that asyncio does not warn about it."""
     if not task.cancelled():
         task.exception()

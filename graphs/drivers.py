@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from graphs import langgraph_private
 from graphs.deadline import acall_within, call_within
 from graphs.loop import Effect, Loop, Messages, Step, Transition
-from graphs.progress import atell, tell
+from graphs.progress import apublish, publish
 from graphs.refinement import Refinement
 
 
@@ -32,7 +32,7 @@ def run_step(step: Step, refinement: Refinement, messages: Messages, config: Run
             except Exception as error:  # noqa: BLE001 - handled by the step
                 result = error
         transition = transition.on_result(result, time.perf_counter() - started)
-    tell(transition.events, config, log_texts=refinement.policy.log_texts)
+    publish(transition.events, config, log_texts=refinement.policy.log_texts)
     if transition.error is not None:
         raise transition.error
     return transition
@@ -49,7 +49,7 @@ async def arun_step(step: Step, refinement: Refinement, messages: Messages, conf
             except Exception as error:  # noqa: BLE001 - handled by the step
                 result = error
         transition = transition.on_result(result, time.perf_counter() - started)
-    await atell(transition.events, config, log_texts=refinement.policy.log_texts)
+    await apublish(transition.events, config, log_texts=refinement.policy.log_texts)
     if transition.error is not None:
         raise transition.error
     return transition

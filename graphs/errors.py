@@ -1,14 +1,14 @@
-"""What can go wrong while refining.
+"""Errors of the refine loop.
 
 RefineError
-├── InputError            nothing to answer, or input that cannot be read
-├── DraftError            a generator returned nothing, or something that is no answer
-└── Unanswered            the loop ended without an answer that may be released; `outcome` holds the record
-    ├── NotAccepted       no attempt passed, and the policy says to raise
-    ├── JudgeFailed       the judge gave no verdict, and the policy says to raise
+├── InputError            nothing to answer, or unreadable input
+├── DraftError            a generator returned nothing, or a value that is not an answer
+└── Unanswered            the loop ended without a releasable answer; `outcome` holds the record
+    ├── NotAccepted       no attempt passed, and the policy is to raise
+    ├── JudgeFailed       the judge gave no verdict, and the policy is to raise
     └── GeneratorFailed   the generator raised before there was anything to return
 
-A policy, judge or model that is set up wrongly raises `judges.ConfigurationError`.
+A misconfigured policy, judge or model raises `judges.ConfigurationError`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class RefineError(Exception):
-    """Base of every error of this package."""
+    """Base class of every error of this package."""
 
 
 class InputError(RefineError, ValueError):
-    """There is nothing to answer, or the input cannot be read; the message says what to give."""
+    """There is nothing to answer, or the input cannot be read; the message says what to pass."""
 
 
 class DraftError(RefineError, TypeError):
-    """A generator returned something that is no answer; the message says what to return."""
+    """A generator returned a value that is not an answer; the message says what to return."""
 
 
-class Unanswered(RefineError):  # noqa: N818 - an adjective that says what the question is
+class Unanswered(RefineError):  # noqa: N818 - the adjective describes the question
     """The loop ended without an answer that may be released.
 
     Args:
-        message: What happened, without any judged text.
-        outcome: The whole record.
+        message: Description of the failure, without any judged text.
+        outcome: The complete record.
     """
 
     def __init__(self, message: str, outcome: Outcome) -> None:
@@ -45,7 +45,7 @@ class Unanswered(RefineError):  # noqa: N818 - an adjective that says what the q
 
 
 class NotAccepted(Unanswered):
-    """No attempt passed, and `on_exhausted` is `"raise"`, or a reviewer refused."""
+    """No attempt passed, and `on_exhausted` is `"raise"`, or a reviewer rejected the answer."""
 
 
 class JudgeFailed(Unanswered):

@@ -1,4 +1,4 @@
-"""Any generator, one shape: messages in, a draft out. Chat models, runnables, functions, agent graphs."""
+"""One interface for all generators, from messages to a draft: chat models, runnables, functions, agent graphs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from judges.runtime.no_requests import check_allowed
 from judges.sample import Sample
 from judges.verdict import Usage
 
-_ANSWERS = ("answer", "output", "response", "result", "text")
-_CONTEXTS = ("retrieved_contexts", "context", "contexts", "source_documents", "documents")
+_ANSWER_KEYS = ("answer", "output", "response", "result", "text")
+_CONTEXT_KEYS = ("retrieved_contexts", "context", "contexts", "source_documents", "documents")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a generator made.
+    """The output of a generator.
 
     Args:
         answer: The answer.
-        steps: Messages before it: tool calls and tool results.
-        evidence: Fields of a sample it handed over, for instance `retrieved_contexts`.
-        calls: Each model call it made, as far as its messages tell: the model's name, and what the call consumed.
+        steps: Messages before the answer: tool calls and tool results.
+        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
+        calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
     """
 
     answer: AIMessage
@@ -47,38 +47,38 @@ class Draft:
 
 
 class Generator(Protocol):
-    """Makes a draft of messages.
+    """Generates a draft from messages.
 
     Attributes:
-        may_interrupt: Whether something inside may stop for a human, so that an attempt must be resumable.
+        may_interrupt: Whether a step inside may interrupt for a human, so that an attempt must be resumable.
     """
 
     may_interrupt: bool
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Make a draft, blocking until it is there."""
+        """Return a draft, blocking until it is complete."""
         ...
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Make a draft without blocking the event loop."""
+        """Return a draft without blocking the event loop."""
         ...
 
 
-def as_generator(given: object) -> Generator:
-    """Accept a chat model, a `"provider:model"` name, a runnable, an agent graph, or a function of the messages.
+def as_generator(candidate: object) -> Generator:
+    """Wrap a chat model, a `"provider:model"` name, a runnable, an agent graph, or a function of the messages.
 
     Raises:
-        ConfigurationError: If it is none of these.
+        ConfigurationError: If the candidate is none of these.
     """
-    if isinstance(given, str) and ":" in given.strip(":"):
-        return _NamedGenerator(given)
-    if isinstance(given, Runnable):
-        return _RunnableGenerator(given)
-    if callable(given) and not isinstance(given, type):
-        return _FunctionGenerator(given)
+    if isinstance(candidate, str) and ":" in candidate.strip(":"):
+        return _NamedGenerator(candidate)
+    if isinstance(candidate, Runnable):
+        return _RunnableGenerator(candidate)
+    if callable(candidate) and not isinstance(candidate, type):
+        return _FunctionGenerator(candidate)
     raise ConfigurationError(
-        f"cannot generate with {given!r}; give a chat model, a 'provider:model' name, a LangChain runnable, an "
-        f"agent graph, or a function that takes the list of messages"
+        f"cannot generate with {candidate!r}; give a chat model, a 'provider:model' name, a LangChain runnable, "
+        f"an agent graph, or a function that takes the list of messages"
     )
 
 
@@ -94,24 +94,24 @@ class _RunnableGenerator:
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        made = self._runnable.invoke(self._input(prompt), self._config(config), **self._settings(temperature))
-        return draft_of(made, prompt)
+        output = self._runnable.invoke(self._input(prompt), self._config(config), **self._settings(temperature))
+        return draft_of(output, prompt)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        made = await self._runnable.ainvoke(
+        output = await self._runnable.ainvoke(
             self._input(prompt), self._config(config), **self._settings(temperature)
         )
-        return draft_of(made, prompt)
+        return draft_of(output, prompt)
 
     def _input(self, prompt: list[BaseMessage]) -> Any:
         return prompt if self._key is None else {self._key: prompt}
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
-        """Give a graph with a memory of its own a fresh thread, so that it never remembers a rejected draft."""
+        """Return the config; a graph with its own checkpointer gets a new thread, to forget rejected drafts."""
         if not (isinstance(self._runnable, Pregel) and _has_own_memory(self._runnable)):
             return config
-        return {**config, "configurable": {**_public(config), "thread_id": str(uuid4())}}
+        return {**config, "configurable": {**_public_settings(config), "thread_id": str(uuid4())}}
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
         if temperature is None:
@@ -138,33 +138,33 @@ class _FunctionGenerator:
         self._function = function
         self._name = getattr(function, "__name__", type(function).__name__)
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - an object whose call is a coroutine function
+            getattr(function, "__call__", None)  # noqa: B004 - `__call__` may be a coroutine function
         )
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        _no_temperature(temperature, self._name)
+        _reject_temperature(temperature, self._name)
         if langgraph_private.listeners(config):
-            made = self._traced().invoke(prompt, config)
+            output = self._as_runnable().invoke(prompt, config)
         else:
-            made = waited_for(self._function(list(prompt)))
-        return draft_of(made, prompt)
+            output = waited_for(self._function(list(prompt)))
+        return draft_of(output, prompt)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        _no_temperature(temperature, self._name)
+        _reject_temperature(temperature, self._name)
         if langgraph_private.listeners(config):
-            made = await self._traced().ainvoke(prompt, config)
+            output = await self._as_runnable().ainvoke(prompt, config)
         elif self._async:
-            made = await _awaited(self._function(list(prompt)))
+            output = await _await_value(self._function(list(prompt)))
         else:
-            made = await in_thread(self._function, list(prompt))
-            made = await made if inspect.isawaitable(made) else made
-        return draft_of(made, prompt)
+            output = await in_thread(self._function, list(prompt))
+            output = await output if inspect.isawaitable(output) else output
+        return draft_of(output, prompt)
 
-    def _traced(self) -> RunnableLambda[Any, Any]:
-        """Make a run of the call, for tracers."""
+    def _as_runnable(self) -> RunnableLambda[Any, Any]:
+        """Return the function as a runnable, so that tracers record each call as a run."""
 
         async def arun(prompt: list[BaseMessage]) -> object:
-            return await _awaited(self._function(prompt))
+            return await _await_value(self._function(prompt))
 
         def run(prompt: list[BaseMessage]) -> object:
             return waited_for(self._function(prompt))
@@ -173,19 +173,19 @@ class _FunctionGenerator:
 
 
 class _NamedGenerator:
-    """A chat model known by name, created when it is first used."""
+    """A chat model specified by name, created on first use."""
 
     may_interrupt = False
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._made: _RunnableGenerator | None = None
+        self._cached: _RunnableGenerator | None = None
 
     @property
     def _generator(self) -> _RunnableGenerator:
-        if self._made is None:
-            self._made = _RunnableGenerator(chat_model(self._name))
-        return self._made
+        if self._cached is None:
+            self._cached = _RunnableGenerator(chat_model(self._name))
+        return self._cached
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         return self._generator.draft(prompt, config, temperature)
@@ -194,47 +194,45 @@ class _NamedGenerator:
         return await self._generator.adraft(prompt, config, temperature)
 
 
-def draft_of(made: object, prompt: Sequence[BaseMessage]) -> Draft:
-    """Read what a generator returned as a draft.
+def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
+    """Convert the output of a generator to a draft.
 
     Raises:
-        DraftError: If it is no answer.
+        DraftError: If the output is not an answer.
         ConfigurationError: If a graph stopped for a human where nothing can resume it.
     """
-    match made:
+    match output:
         case {"__interrupt__": _}:
             raise ConfigurationError(
                 "the generator stopped to ask a human, and nothing could resume it; give the checkpointer to the "
                 "loop, and an agent inside none of its own"
             )
         case AIMessageChunk():
-            return _draft([_whole(made)])
+            return _draft([_whole_message(output)])
         case AIMessage():
-            return _draft([made])
+            return _draft([output])
         case str():
-            return Draft(answer=AIMessage(made), calls=((None, Usage(calls=1)),))
+            return Draft(answer=AIMessage(output), calls=((None, Usage(calls=1)),))
         case {"messages": [*messages], **rest}:
-            return _draft(_since_the_question(messages, prompt), _contexts(rest))
-        case [*messages] if messages and all(isinstance(one, BaseMessage) for one in messages):
-            return _draft(_since_the_question(messages, prompt))
+            return _draft(_new_messages(messages, prompt), _contexts(rest))
+        case [*messages] if messages and all(isinstance(message, BaseMessage) for message in messages):
+            return _draft(_new_messages(messages, prompt))
         case Mapping():
-            found = next((made[key] for key in _ANSWERS if made.get(key) is not None), None)
-            if isinstance(found, str | AIMessage):
-                drafted = draft_of(found, prompt)
-                return Draft(
-                    answer=drafted.answer, steps=drafted.steps, evidence=_contexts(made), calls=drafted.calls
-                )
+            answer = next((output[key] for key in _ANSWER_KEYS if output.get(key) is not None), None)
+            if isinstance(answer, str | AIMessage):
+                draft = draft_of(answer, prompt)
+                return Draft(answer=draft.answer, steps=draft.steps, evidence=_contexts(output), calls=draft.calls)
     raise DraftError(
-        f"the generator returned {_shape_of(made)}, which is no answer; return a text, an AIMessage, a mapping "
+        f"the generator returned {_shape_of(output)}, which is no answer; return a text, an AIMessage, a mapping "
         f"with 'messages', or one with 'answer' and, if there are any, 'context'"
     )
 
 
-def _shape_of(made: object) -> str:
-    """Describe what was returned, without any text in it."""
-    if isinstance(made, Mapping):
-        return f"a mapping with the keys {sorted(map(str, made))}"
-    return repr(made) if made is None or isinstance(made, int | float) else f"a {type(made).__name__}"
+def _shape_of(output: object) -> str:
+    """Describe an output without quoting its texts."""
+    if isinstance(output, Mapping):
+        return f"a mapping with the keys {sorted(map(str, output))}"
+    return repr(output) if output is None or isinstance(output, int | float) else f"a {type(output).__name__}"
 
 
 def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = None) -> Draft:
@@ -244,35 +242,35 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
             "the question"
         )
     *steps, answer = messages
-    spoken = [one for one in messages if isinstance(one, AIMessage)]
-    calls = tuple((one.response_metadata.get("model_name"), usage_of(one)) for one in spoken)
+    replies = [message for message in messages if isinstance(message, AIMessage)]
+    calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
     return Draft(answer=answer, steps=tuple(steps), evidence=evidence or {}, calls=calls)
 
 
-def _whole(chunk: AIMessageChunk) -> AIMessage:
-    whole = message_chunk_to_message(chunk)
-    if not isinstance(whole, AIMessage):
-        raise DraftError(f"the generator returned a {type(whole).__name__}, not an AIMessage")
-    return whole
+def _whole_message(chunk: AIMessageChunk) -> AIMessage:
+    message = message_chunk_to_message(chunk)
+    if not isinstance(message, AIMessage):
+        raise DraftError(f"the generator returned a {type(message).__name__}, not an AIMessage")
+    return message
 
 
-def _since_the_question(messages: list[Any], prompt: Sequence[BaseMessage]) -> list[Any]:
-    """Keep what a graph added: all after the prompt, or after the last human message where it rewrote that."""
-    known = len(prompt)
-    if len(messages) > known and all(
-        mine.type == theirs.type and mine.text == theirs.text
-        for mine, theirs in zip(prompt, messages, strict=False)
+def _new_messages(messages: list[Any], prompt: Sequence[BaseMessage]) -> list[Any]:
+    """Return the messages after the prompt, or after the last human message where the graph rewrote the prompt."""
+    length = len(prompt)
+    if len(messages) > length and all(
+        ours.type == theirs.type and ours.text == theirs.text
+        for ours, theirs in zip(prompt, messages, strict=False)
     ):
-        return messages[known:]
-    asked = [place for place, one in enumerate(messages) if getattr(one, "type", "") == "human"]
-    return messages[asked[-1] + 1 :] if asked else messages
+        return messages[length:]
+    questions = [index for index, message in enumerate(messages) if getattr(message, "type", "") == "human"]
+    return messages[questions[-1] + 1 :] if questions else messages
 
 
-def _contexts(made: Mapping[Any, Any]) -> dict[str, JsonValue]:
-    """Read the texts the answer drew on, in any form a sample takes them; what cannot be read is none of them."""
-    for found in filter(None, map(made.get, _CONTEXTS)):
+def _contexts(output: Mapping[Any, Any]) -> dict[str, JsonValue]:
+    """Return the retrieved contexts of an output, in any form that a sample accepts; skip unreadable values."""
+    for value in filter(None, map(output.get, _CONTEXT_KEYS)):
         try:
-            texts = Sample.read(retrieved_contexts=found).retrieved_contexts
+            texts = Sample.read(retrieved_contexts=value).retrieved_contexts
         except BadSample:
             continue
         if texts:
@@ -281,7 +279,7 @@ def _contexts(made: Mapping[Any, Any]) -> dict[str, JsonValue]:
 
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:
-    """Find the chat model in a model, or in a binding of one."""
+    """Return the chat model itself, or the one inside a binding; None where there is none."""
     while not isinstance(runnable, BaseChatModel):
         runnable = getattr(runnable, "bound", None)
         if runnable is None:
@@ -290,7 +288,7 @@ def _chat_model_in(runnable: object) -> BaseChatModel | None:
 
 
 def _prompt_variable(runnable: object) -> str | None:
-    """Name the variable that takes the messages, where a chain begins with a prompt template."""
+    """Return the variable for the messages if a chain begins with a prompt template, otherwise None."""
     first = runnable.first if isinstance(runnable, RunnableSequence) else runnable
     if not isinstance(first, BasePromptTemplate):
         return None
@@ -308,12 +306,12 @@ def _has_own_memory(graph: Pregel[Any, Any, Any, Any]) -> bool:
     return graph.checkpointer is not None and not isinstance(graph.checkpointer, bool)
 
 
-def _public(config: RunnableConfig) -> dict[str, Any]:
-    given = config.get("configurable") or {}
-    return {key: value for key, value in given.items() if not key.startswith(("__pregel_", "checkpoint"))}
+def _public_settings(config: RunnableConfig) -> dict[str, Any]:
+    configurable = config.get("configurable") or {}
+    return {key: value for key, value in configurable.items() if not key.startswith(("__pregel_", "checkpoint"))}
 
 
-def _no_temperature(temperature: float | None, name: str) -> None:
+def _reject_temperature(temperature: float | None, name: str) -> None:
     if temperature is not None:
         raise ConfigurationError(
             f"temperature={temperature!r} can be overridden for a chat model, not for the function {name!r}; "
@@ -321,5 +319,5 @@ def _no_temperature(temperature: float | None, name: str) -> None:
         )
 
 
-async def _awaited(value: Any) -> object:
+async def _await_value(value: Any) -> object:
     return await value

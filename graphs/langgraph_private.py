@@ -1,9 +1,9 @@
-"""The hidden channel of the loop's state, and the quiet configuration for what runs inside a node.
+"""The hidden channel of the loop's state, and the muted configuration for calls inside a node.
 
-Whatever a node takes in or gives back is visible in some stream: `updates`, `values`, `debug`, `tasks`, or the
-events of callbacks. So drafts are neither. Nodes read and write the channel `refinement` through the functions
-that LangGraph puts into a node's config for its own readers and writers; the channel is checkpointed like any
-other, and left out of what the graph streams and returns. Tests look at every stream mode to hold this.
+Every input and output of a node is visible in some stream: `updates`, `values`, `debug`, `tasks`, or the events of
+callbacks. Drafts are therefore neither input nor output: nodes read and write the channel `refinement` through the
+functions that LangGraph puts into a node's config for its own readers and writers. The channel is checkpointed
+like any other, but left out of what the graph streams and returns. Tests check this for every stream mode.
 """
 
 from __future__ import annotations
@@ -25,114 +25,116 @@ SUMMARY = "refine"
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
 _RUNTIME, _PROGRESS = "__pregel_runtime", "__refine_progress"
-_GRAPHS_OWN = ("__pregel_", "checkpoint_", _PROGRESS)
-_STREAMS = ("__pregel_stream", "__pregel_stream_messages_v2")
+_GRAPH_KEYS = ("__pregel_", "checkpoint_", _PROGRESS)
+_STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 
 def read(config: RunnableConfig, channel: str) -> Any:
-    """Read a channel from inside a node; None where it holds nothing."""
+    """Return the value of a channel from inside a node; None if it is empty."""
     return config["configurable"][_READ]([channel]).get(channel)
 
 
 def write(config: RunnableConfig, channel: str, value: object) -> None:
-    """Write a channel from inside a node; it is applied, and stored, when the node is done."""
+    """Write a channel from inside a node; LangGraph applies and stores the value when the node is done."""
     config["configurable"][_SEND]([(channel, value)])
 
 
 def has_checkpointer(config: RunnableConfig) -> bool:
-    """Tell whether there is a checkpointer, so that what is written must be plain data."""
+    """Check whether there is a checkpointer, so that written values must be plain data."""
     return config.get("configurable", {}).get(_CHECKPOINTER) is not None
 
 
 def detached_config(config: RunnableConfig) -> RunnableConfig:
-    """Make the config for a model or a judge: what it does reaches tracers, but no stream of the client's.
+    """Return the config for a model or a judge: its events reach tracers, but none of the client's streams.
 
-    Nothing of the graph around it is left.
+    All settings of the surrounding graph are removed.
     """
-    given = config.get("configurable") or {}
-    kept = {key: value for key, value in given.items() if not key.startswith(_GRAPHS_OWN)}
-    return _heard_by_tracers(config, kept)
+    configurable = config.get("configurable") or {}
+    remaining = {key: value for key, value in configurable.items() if not key.startswith(_GRAPH_KEYS)}
+    return _traced_config(config, remaining)
 
 
 def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
-    """Make the config for a generator that may be a graph itself: quiet, but still inside the graph around it.
+    """Return the config for a generator that may be a graph itself: muted, but part of the surrounding graph.
 
-    So an agent may interrupt and resume, with the checkpointer and the store of the graph.
+    An agent can thus interrupt and resume, with the checkpointer and the store of the graph.
 
     Args:
         config: The config of the node.
-        silent: Whether what is written to LangGraph's stream writer is dropped.
+        silent: Whether values written to LangGraph's stream writer are dropped.
     """
-    given = config.get("configurable") or {}
-    kept = {key: value for key, value in given.items() if key not in _STREAMS}
-    if silent and _RUNTIME in kept:
-        kept[_RUNTIME] = kept[_RUNTIME].override(stream_writer=_drop)
-    return _heard_by_tracers(config, kept)
+    configurable = config.get("configurable") or {}
+    remaining = {key: value for key, value in configurable.items() if key not in _STREAM_KEYS}
+    if silent and _RUNTIME in remaining:
+        remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+    return _traced_config(config, remaining)
 
 
-def _heard_by_tracers(config: RunnableConfig, configurable: dict[str, Any]) -> RunnableConfig:
-    made: RunnableConfig = {
+def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> RunnableConfig:
+    traced: RunnableConfig = {
         "configurable": configurable,
         "recursion_limit": config.get("recursion_limit", 10_000),
     }
     manager = _manager(config, streaming=False)
     if manager is not None:
-        made |= {"callbacks": manager, "tags": config.get("tags", []), "metadata": config.get("metadata", {})}
-    return made
+        traced |= {"callbacks": manager, "tags": config.get("tags", []), "metadata": config.get("metadata", {})}
+    return traced
 
 
 def _drop(_: Any) -> None:
-    """Write to nobody."""
+    """Discard the value."""
 
 
 def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
-    """Make the config for a graph inside a runnable: quiet, but the outer streams hear of its progress."""
-    made = muted_config(config, silent=False)
+    """Return the config for a graph inside a runnable: muted, but the outer streams receive its progress."""
+    muted = muted_config(config, silent=False)
     manager = _manager(config, streaming=True)
     if manager is not None or writer(config) is not None:
         outer: RunnableConfig = {**config, "callbacks": manager}
-        made["configurable"] = {**made["configurable"], _PROGRESS: outer}
-    return made
+        muted["configurable"] = {**muted["configurable"], _PROGRESS: outer}
+    return muted
 
 
 def progress_configs(config: RunnableConfig) -> list[RunnableConfig]:
-    """List the configs whose handlers are to hear of progress."""
+    """List the configs whose handlers receive progress events."""
     outer = config.get("configurable", {}).get(_PROGRESS)
-    return [one for one in (config, outer) if one is not None and listeners(one)]
+    return [target for target in (config, outer) if target is not None and listeners(target)]
 
 
 def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
-    """Find the writer of the custom stream of the graph, or of the graph around it; None outside of graphs."""
-    given = config.get("configurable", {})
-    if _PROGRESS in given:
-        return writer(given[_PROGRESS])
-    return given[_RUNTIME].stream_writer if _RUNTIME in given else None
+    """Return the writer of the custom stream of the graph or the surrounding graph; None outside of graphs."""
+    configurable = config.get("configurable", {})
+    if _PROGRESS in configurable:
+        return writer(configurable[_PROGRESS])
+    return configurable[_RUNTIME].stream_writer if _RUNTIME in configurable else None
 
 
 def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
-    """List the handlers that hear what happens under a config."""
+    """List the callback handlers of a config."""
     callbacks = config.get("callbacks")
     return callbacks.handlers if isinstance(callbacks, BaseCallbackManager) else list(callbacks or ())
 
 
 def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager | None:
-    """Keep the handlers that feed streams, or the others; None where there are none."""
-    heard = [one for one in listeners(config) if isinstance(one, _StreamingCallbackHandler) is streaming]
-    given = config.get("callbacks")
-    if not heard or not isinstance(given, BaseCallbackManager):
-        return CallbackManager(handlers=heard, inheritable_handlers=heard) if heard else None
-    manager = given.copy()
-    for handler in given.handlers:
-        if handler not in heard:
+    """Return a manager of only the handlers that feed streams, or only the others; None if there are none."""
+    handlers = [
+        handler for handler in listeners(config) if isinstance(handler, _StreamingCallbackHandler) is streaming
+    ]
+    callbacks = config.get("callbacks")
+    if not handlers or not isinstance(callbacks, BaseCallbackManager):
+        return CallbackManager(handlers=handlers, inheritable_handlers=handlers) if handlers else None
+    manager = callbacks.copy()
+    for handler in callbacks.handlers:
+        if handler not in handlers:
             manager.remove_handler(handler)
     return manager
 
 
 @contextmanager
 def use_config(config: RunnableConfig) -> Iterator[None]:
-    """Let everything called in the block inherit `config`, and nothing else that was inherited before.
+    """Make every call in the block inherit `config` alone, instead of the config inherited so far.
 
-    LangGraph merges the callbacks of a config with the inherited ones, so a config alone silences nothing.
+    LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing.
     """
     token = var_child_runnable_config.set(config)
     try:

@@ -31,12 +31,12 @@ from graphs.outcome import Outcome, sample_of
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.refinement import Attempt, Refinement, empty_answer
-from graphs.tracing import watched
+from graphs.tracing import trace_judges
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.retry import kind_of
 from judges.runtime.budget import Allowance, within
-from judges.runtime.prices import priced
+from judges.runtime.prices import with_cost
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
@@ -209,11 +209,11 @@ class Loop:
         quiet = langgraph_private.detached_config(config)
 
         def run() -> Verdict:
-            with within(allowance), watched(quiet):
+            with within(allowance), trace_judges(quiet):
                 return self._judge(sample)
 
         async def arun() -> Verdict:
-            with within(allowance), watched(quiet):
+            with within(allowance), trace_judges(quiet):
                 return await self._judge.acall(sample)
 
         return Effect(
@@ -366,7 +366,7 @@ def _finished(refinement: Refinement) -> Event:
 
 
 def _priced(draft: Draft, policy: Policy) -> Usage:
-    return sum((priced(usage, model, policy.prices) for model, usage in draft.calls), Usage())
+    return sum((with_cost(usage, model, policy.prices) for model, usage in draft.calls), Usage())
 
 
 def _as_verdict(result: Verdict | Exception) -> Verdict:

@@ -1,4 +1,4 @@
-"""The whole record of one question: `Outcome`."""
+"""The complete record of one question: `Outcome`."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from graphs.redaction import withheld
+from graphs.redaction import redact
 from graphs.refinement import Attempt, Refinement, StopReason
 from judges.sample import Sample
 from judges.verdict import Usage
 
 
 class Outcome(BaseModel):
-    """What came of a question: the answer, whether it passed, and every attempt with its draft and verdict.
+    """The result of a question: the answer, whether it passed, and every attempt with its draft and verdict.
 
     Args:
         answer: The message to show, or None where there is none to show.
-        passed: Whether the judge accepted the answer. An answer that was not judged has not passed.
+        passed: Whether the judge accepted the answer. An unjudged answer has not passed.
         stop_reason: Why the loop stopped.
         detail: One line about the stop, without judged text.
         best: The attempt with the highest score; None where none was rated.
-        released: Number of the attempt whose answer it is; None for a fallback, or a text of a reviewer's.
+        released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
         attempts: All attempts, in order.
         usage: What generator and judges consumed together.
         latency_s: Seconds from question to answer.
         conversation: The messages up to the question.
-        evidence: Fields of a sample that came with the question.
+        evidence: Fields of a sample, passed with the question.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,7 +54,7 @@ class Outcome(BaseModel):
         *,
         now: float,
     ) -> Outcome:
-        """Sum up a refinement that is done."""
+        """Return the outcome of a finished refinement."""
         return cls(
             answer=answer,
             passed=refinement.passed,
@@ -70,47 +70,47 @@ class Outcome(BaseModel):
         )
 
     def summary(self) -> dict[str, Any]:
-        """Give the record without any text of drafts that were not released, for the answer's metadata.
+        """Return the record without any text of unreleased drafts, for the answer's metadata.
 
-        A rationale may quote a draft, so it is given for the released answer alone, and without the reference.
+        A rationale may quote a draft, so it is included for the released answer only, with the reference redacted.
         """
-        given = self.evidence.get("reference")
-        reference = given if isinstance(given, str) else None
-        shown = next((one for one in self.attempts if one.number == self.released), None)
-        rationale = "" if shown is None or shown.verdict is None else shown.verdict.rationale
+        value = self.evidence.get("reference")
+        reference = value if isinstance(value, str) else None
+        released = next((attempt for attempt in self.attempts if attempt.number == self.released), None)
+        rationale = "" if released is None or released.verdict is None else released.verdict.rationale
         return {
             "passed": self.passed,
             "stop_reason": self.stop_reason,
             "detail": self.detail,
-            "rating": None if shown is None else shown.rating,
-            "rationale": withheld(rationale, reference),
-            "attempts": [_figures(one) for one in self.attempts],
+            "rating": None if released is None else released.rating,
+            "rationale": redact(rationale, reference),
+            "attempts": [_figures(attempt) for attempt in self.attempts],
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
 
     def samples(self) -> list[Sample]:
-        """Give every attempt as a sample, so that the judges that spoke online can judge them again offline.
+        """Return every attempt as a sample, so that the judges used online can judge them again offline.
 
-        The number, rating and stop reason stand in each sample's metadata.
+        Each sample's metadata contains the number, rating and stop reason.
         """
-        return [self._sample(one) for one in self.attempts]
+        return [self._sample(attempt) for attempt in self.attempts]
 
     def _sample(self, attempt: Attempt) -> Sample:
-        told: dict[str, Any] = {
+        labels: dict[str, Any] = {
             "attempt": attempt.number,
             "rating": attempt.rating,
             "stop_reason": self.stop_reason if attempt is self.attempts[-1] else None,
         }
         sample = sample_of(self.conversation, attempt, self.evidence)
-        known = {name: value for name, value in told.items() if value is not None}
-        return sample.model_copy(update={"metadata": {**sample.metadata, **known}})
+        metadata = {name: value for name, value in labels.items() if value is not None}
+        return sample.model_copy(update={"metadata": {**sample.metadata, **metadata}})
 
 
 def sample_of(conversation: Sequence[AnyMessage], attempt: Attempt, evidence: Mapping[str, JsonValue]) -> Sample:
-    """Make the sample a judge sees: the original conversation, this draft, and the evidence.
+    """Return the sample for a judge: the original conversation, this draft, and the evidence.
 
-    A conversation that is one plain question is given as its text.
+    A conversation of one plain question becomes a string.
     """
     first = conversation[0]
     plain = len(conversation) == 1 and first.type == "human" and isinstance(first.content, str)

@@ -1,4 +1,4 @@
-"""When to accept, when to stop, and what to return: decisions as data."""
+"""Settings of the loop: when to accept, when to stop, and what to return."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from judges.runtime.prices import Prices
 from judges.verdict import Rating
 
 Augmenter = Callable[[Any], list[AnyMessage]]
-"""Makes, of a `graphs.Refinement` so far, the messages that follow the conversation on the next attempt."""
+"""Returns, for the `graphs.Refinement` so far, the messages that follow the conversation on the next attempt."""
 
 AugmenterName = Literal["last_draft", "feedback_only", "all_drafts"]
 OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
@@ -22,7 +22,7 @@ OnJudgeError = Literal["accept", "reject", "raise"]
 
 
 class _FrozenSettings(BaseModel):
-    """Settings that are frozen, and whose faults are told in one line."""
+    """Frozen settings whose errors are reported in one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -34,14 +34,14 @@ class _FrozenSettings(BaseModel):
 
 
 class Override(_FrozenSettings):
-    """What is different from some attempt on.
+    """Settings that change from an attempt number on.
 
     Args:
         temperature: Sampling temperature for a chat model.
         model: Another generator, for instance a stronger chat model or its `"provider:model"` name.
 
     Raises:
-        ConfigurationError: If a setting is unknown or out of its range; the message names it and the remedy.
+        ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
     """
 
     temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -53,36 +53,37 @@ class Policy(_FrozenSettings):
 
     Args:
         success_rating: Rating from 1 to 4 at which an answer is accepted.
-        max_attempts: Most answers generated, the first one included; 1 judges once and never retries.
-        on_exhausted: What to return when trying ends without acceptance: the `"best"` attempt (highest score,
+        max_attempts: Maximum number of answers, including the first one; 1 judges once and never retries.
+        on_exhausted: What to return when the loop ends without acceptance: the `"best"` attempt (highest score,
             the latest on a tie), the `"last"` one, `"raise"` `NotAccepted`, the `"fallback"` text, or
             `"interrupt"` the graph for a human to decide.
         fallback: The text for `on_exhausted="fallback"`.
         on_judge_error: What to do when the judge gives no verdict: `"accept"` the draft and flag it (`passed` is
-            then False and `stop_reason` tells why), `"reject"` it and return the best judged attempt so far, as
-            `on_exhausted` says, or `"raise"` `JudgeFailed`. A judge that a budget or the deadline cut short
-            leaves the best judged attempt so far; only where there is none does this setting decide. Only under
-            `"accept"`, or in shadow, is an answer ever released that no judge has rated.
-        max_calls: Most model calls, of generator and judges together.
-        max_tokens: Tokens, of generator and judges together, after which no call is made any more.
-        max_cost: US dollars likewise. Needs `prices`; an unknown price ends the loop, since the budget could
-            not be kept.
-        deadline_s: Seconds from the question after which nothing is waited for any more.
-        prices: Price of each model by its name, or `judges.known_prices()`.
-        patience: Stop after this many attempts in a row that were no better than the best before them.
+            then False and `stop_reason` gives the reason), `"reject"` it and return the best judged attempt so
+            far, as set by `on_exhausted`, or `"raise"` `JudgeFailed`. If a budget or the deadline cuts a judge
+            short, the best judged attempt so far counts; this setting applies only where there is none. An answer
+            that no judge has rated is released only under `"accept"` or in shadow.
+        max_calls: Maximum number of model calls, generator and judges together.
+        max_tokens: Number of tokens, generator and judges together, after which no more calls are made.
+        max_cost: The same in US dollars. Needs `prices`; an unknown price ends the loop, since the budget cannot
+            be enforced.
+        deadline_s: Seconds from the question after which the loop stops waiting for anything.
+        prices: Price of each model by name, or `judges.known_prices()`.
+        patience: Stop after this many consecutive attempts that were no better than the best before them.
         augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
             `"feedback_only"` (as Spring AI's advisor), `"all_drafts"` (every draft with rating and feedback),
             `last_drafts(k)`, or your own function from the `Refinement` so far to a list of messages.
-        overrides: What changes from an attempt number on, for instance `{2: {"temperature": 0.8}}`.
-        skip: Returns an answer unjudged where it says so. Turns that call a tool are always skipped.
-        sample_rate: Share of questions that are judged at all, 0 to 1; the rest is returned unjudged.
-        shadow: Judge and log, but return the first draft whatever the verdict.
-        show_drafts: Send drafts, their tool calls and the verdicts' words out as progress events, each draft ended
-            by a discard event unless it is the answer.
+        overrides: Settings that change from an attempt number on, for instance `{2: {"temperature": 0.8}}`.
+        skip: Function of an answer; where true, the answer is returned unjudged. Turns that call a tool are
+            always skipped.
+        sample_rate: Share of questions that are judged, 0 to 1; the other answers are returned unjudged.
+        shadow: Judge and log, but return the first draft regardless of the verdict.
+        show_drafts: Send drafts, their tool calls and the verdicts' texts as progress events; a discard event
+            follows each draft that is not the answer.
         log_texts: Write drafts, rationale and feedback to the log.
 
     Raises:
-        ConfigurationError: If a setting is unknown or out of its range; the message names it and the remedy.
+        ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
     """
 
     success_rating: Rating = 3
@@ -105,11 +106,11 @@ class Policy(_FrozenSettings):
     log_texts: bool = False
 
     def __init__(self, **settings: Any) -> None:
-        """Check the settings; see the class. Mappings are read as prices and overrides."""
+        """Validate the settings; see the class. Mappings are converted to prices and overrides."""
         super().__init__(**settings)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Policy:
+    def _check_consistency(self) -> Policy:
         if self.on_exhausted == "fallback" and not (self.fallback or "").strip():
             raise ValueError(
                 f"on_exhausted='fallback' needs fallback='the text to return' (given {self.fallback!r})"
@@ -128,9 +129,9 @@ class Policy(_FrozenSettings):
         return self
 
     def override(self, attempt: int) -> Override:
-        """Return what is different at an attempt: the entry with the highest number not above it."""
-        begun = [number for number in self.overrides if number <= attempt]
-        return self.overrides[max(begun)] if begun else _NO_OVERRIDE
+        """Return the override for an attempt: the entry with the highest number not above it."""
+        applicable = [number for number in self.overrides if number <= attempt]
+        return self.overrides[max(applicable)] if applicable else _NO_OVERRIDE
 
 
 _NO_OVERRIDE = Override()
@@ -145,13 +146,13 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
     name = str(fault["loc"][0]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
         near = get_close_matches(name, settings.model_fields, n=1)
-        known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"
-        return f"there is no {kind} setting {name!r} (given {fault['input']!r}); {known}"
-    told = fault["msg"].removeprefix("Value error, ")
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"
+        return f"there is no {kind} setting {name!r} (given {fault['input']!r}); {hint}"
+    message = fault["msg"].removeprefix("Value error, ")
     if not name:
-        return told
-    place = ".".join(
+        return message
+    location = ".".join(
         part for part in map(str, fault["loc"]) if not part.startswith(("function-", "literal[", "["))
     )
     remedy = _REMEDIES.get(name, "")
-    return f"{kind} setting {place}: {told[0].lower()}{told[1:]}{remedy} (given {fault['input']!r})"
+    return f"{kind} setting {location}: {message[0].lower()}{message[1:]}{remedy} (given {fault['input']!r})"

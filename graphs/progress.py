@@ -1,4 +1,4 @@
-"""Telling the world how far the loop is: custom stream events, callback events and the log, from one event."""
+"""Progress of the loop: each event goes to the custom stream, to callback handlers and to the log."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LOGGER = "refine"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in the loop.
+    """One event of the loop.
 
     Args:
         name: `attempt`, `draft`, `verdict`, `discard` or `finish`.
-        figures: Numbers and codes; never judged text.
-        texts: Judged text, for those who asked for it.
-        streamed: Whether the client's stream hears of it.
-        logged: Whether the log does.
-        show: Whether the stream gets the texts too.
+        figures: Numbers and codes, without any judged text.
+        texts: Judged text, sent only on request.
+        streamed: Whether the event goes to the client's stream.
+        logged: Whether the event goes to the log.
+        show: Whether the texts go to the stream too.
     """
 
     name: str
@@ -37,30 +37,30 @@ class Event:
     show: bool = False
 
     def payload(self) -> dict[str, Any]:
-        """Give the event as the stream sends it."""
+        """Return the event as sent to the stream."""
         return {"type": "refine", "event": self.name, **self.figures, **(self.texts if self.show else {})}
 
 
-def tell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
+def publish(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
     """Send events to the graph's custom stream, to callback handlers, and to the log."""
-    send, log, audience = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
-    if send is None and log is None and not audience:
+    send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
+    if send is None and log is None and not targets:
         return
     for event in events():
         _write(event, send, log, log_texts=log_texts)
-        for heard in audience if event.streamed else ():
-            dispatch_custom_event(f"refine.{event.name}", event.payload(), config=heard)
+        for target in targets if event.streamed else ():
+            dispatch_custom_event(f"refine.{event.name}", event.payload(), config=target)
 
 
-async def atell(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
-    """Send events without blocking; otherwise as `tell`."""
-    send, log, audience = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
-    if send is None and log is None and not audience:
+async def apublish(events: Callable[[], Sequence[Event]], config: RunnableConfig, *, log_texts: bool) -> None:
+    """Send events without blocking; otherwise like `publish`."""
+    send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
+    if send is None and log is None and not targets:
         return
     for event in events():
         _write(event, send, log, log_texts=log_texts)
-        for heard in audience if event.streamed else ():
-            await adispatch_custom_event(f"refine.{event.name}", event.payload(), config=heard)
+        for target in targets if event.streamed else ():
+            await adispatch_custom_event(f"refine.{event.name}", event.payload(), config=target)
 
 
 def _write(event: Event, send: Callable[[Any], None] | None, log: Any, *, log_texts: bool) -> None:
@@ -71,9 +71,9 @@ def _write(event: Event, send: Callable[[Any], None] | None, log: Any, *, log_te
 
 
 def _log() -> Any:
-    """Find where to log: the user's structlog, else the standard logger `refine`; None where nobody listens.
+    """Return the logger: the user's structlog, otherwise the standard logger `refine`; None where it is disabled.
 
-    An unconfigured structlog would print to standard output, which is not a library's to write on.
+    An unconfigured structlog would print to standard output, which a library must not do.
     """
     if structlog.is_configured():
         return structlog.get_logger(_LOGGER)

@@ -1,4 +1,4 @@
-"""Keeping a reference answer out of whatever a generator or a reader is shown."""
+"""Redaction of a reference answer from texts that a generator or a reader gets."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-WITHHELD = "[...]"
-"""What stands in the place of a reference answer."""
+PLACEHOLDER = "[...]"
+"""The text that replaces a reference answer."""
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
-"""Scripts written without spaces, or with endings joined on: each of their letters is a word of its own."""
+"""Scripts written without spaces, or with joined endings: each of their letters counts as a word."""
 
 _JOINING = "\u00ad\u0300-\u036f\u200b-\u200f\u2060-\u2064\ufeff"
-"""Accents and invisible characters, which end no word."""
+"""Accents and invisible characters, which do not end a word."""
 
 _WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}_])\w|[{_JOINING}])+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f])|\n+")
@@ -26,29 +26,29 @@ _STEM, _ENDING = 5, 3
 _BEGINNING = 5
 
 
-def withheld(text: str, reference: str | None) -> str:
-    """Take the reference answer, whole or by sentence, out of a text, so that it cannot be copied.
+def redact(text: str, reference: str | None) -> str:
+    """Replace the reference answer, whole or by sentence, in a text, so that it cannot be copied.
 
-    Words are compared, whatever stands between them: case, accents, spacing, punctuation and invisible characters
-    make no difference, and neither does a short ending on the last word. A sentence too short to tell anything
-    ("1.", "e.g.") stays; so does whatever says the same in other words, or encoded.
+    Only words are compared: case, accents, spacing, punctuation and invisible characters are ignored, and so is a
+    short ending of the last word. Sentences too short to be distinctive ("1.", "e.g.") remain; so do paraphrases
+    and encoded copies.
     """
     if not reference or not reference.strip():
         return text
     bare = reference.strip()
     secret = _secret(bare)
     if (len(bare) == 1 and bare.isascii()) or not secret.whole:
-        return re.sub(rf"(?<!\w){re.escape(bare)}(?!\w)" if bare.isalnum() else re.escape(bare), WITHHELD, text)
+        return re.sub(rf"(?<!\w){re.escape(bare)}(?!\w)" if bare.isalnum() else re.escape(bare), PLACEHOLDER, text)
     words = _words(text)
     folded = tuple(word.folded for word in words)
-    kept, done, place = [], 0, 0
-    while place < len(words):
-        length = _longest(secret, folded, place)
+    parts, done, position = [], 0, 0
+    while position < len(words):
+        length = _match_length(secret, folded, position)
         if length:
-            kept += [text[done : words[place].start], WITHHELD]
-            done = words[place + length - 1].end
-        place += length or 1
-    return "".join([*kept, text[done:]])
+            parts += [text[done : words[position].start], PLACEHOLDER]
+            done = words[position + length - 1].end
+        position += length or 1
+    return "".join([*parts, text[done:]])
 
 
 class _Word(NamedTuple):
@@ -58,11 +58,11 @@ class _Word(NamedTuple):
 
 
 def _words(text: str) -> list[_Word]:
-    found = [_Word(_folded(one.group()), *one.span()) for one in _WORD.finditer(text)]
-    return [word for word in found if word.folded]
+    words = [_Word(_fold(match.group()), *match.span()) for match in _WORD.finditer(text)]
+    return [word for word in words if word.folded]
 
 
-def _folded(word: str) -> str:
+def _fold(word: str) -> str:
     if word.isascii():
         return word.lower()
     parts = unicodedata.normalize("NFKD", word.casefold())
@@ -70,7 +70,12 @@ def _folded(word: str) -> str:
 
 
 class _Secret(NamedTuple):
-    """A reference as words, and its sentences by their number of words and by these, the last cut to its stem."""
+    """The words of a reference, and its sentences.
+
+    Args:
+        whole: All words of the reference.
+        sentences: Last words of the sentences, by the number of words and by the words with the last one stemmed.
+    """
 
     whole: tuple[str, ...]
     sentences: dict[int, dict[tuple[str, ...], list[str]]]
@@ -78,38 +83,41 @@ class _Secret(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _secret(reference: str) -> _Secret:
-    split = _SENTENCE_END.split(reference)
-    sentences = [tuple(filter(None, map(_folded, _WORD.findall(one)))) for one in split]
+    texts = _SENTENCE_END.split(reference)
+    sentences = [tuple(filter(None, map(_fold, _WORD.findall(text)))) for text in texts]
     whole = tuple(chain.from_iterable(sentences))
-    found: dict[int, dict[tuple[str, ...], list[str]]] = {}
-    for piece in sorted({*filter(None, [whole]), *filter(_tells, sentences)}, key=len, reverse=True):
-        found.setdefault(len(piece), {}).setdefault(_stemmed(piece), []).append(piece[-1])
-    return _Secret(whole, found)
+    last_words: dict[int, dict[tuple[str, ...], list[str]]] = {}
+    for piece in sorted({*filter(None, [whole]), *filter(_is_distinctive, sentences)}, key=len, reverse=True):
+        last_words.setdefault(len(piece), {}).setdefault(_stem_last(piece), []).append(piece[-1])
+    return _Secret(whole, last_words)
 
 
-def _tells(sentence: tuple[str, ...]) -> bool:
+def _is_distinctive(sentence: tuple[str, ...]) -> bool:
     letters = "".join(sentence)
     return len(letters) > (2 if letters.isascii() and letters.isalpha() else 1)
 
 
-def _stemmed(words: tuple[str, ...]) -> tuple[str, ...]:
+def _stem_last(words: tuple[str, ...]) -> tuple[str, ...]:
     return (*words[:-1], words[-1][:_STEM])
 
 
-def _longest(secret: _Secret, words: tuple[str, ...], place: int) -> int:
-    """Tell how many words from a place on are the secret's, up to the end of a text that was cut; 0 for none."""
+def _match_length(secret: _Secret, words: tuple[str, ...], position: int) -> int:
+    """Return how many words from a position on match the secret, also where the text is truncated; 0 for none."""
     for length, sentences in secret.sentences.items():
-        if place + length <= len(words):
-            found = words[place : place + length]
-            if any(_same_stem(found[-1], last) for last in sentences.get(_stemmed(found), ())):
+        if position + length <= len(words):
+            candidate = words[position : position + length]
+            if any(_same_stem(candidate[-1], last) for last in sentences.get(_stem_last(candidate), ())):
                 return length
-    if words[place] != secret.whole[0]:
+    if words[position] != secret.whole[0]:
         return 0
-    *known, cut = words[place:]
-    begins = len(known) >= _BEGINNING and secret.whole[: len(known)] == tuple(known)
-    return len(known) + 1 if begins and "".join(secret.whole[len(known) :][:1]).startswith(cut) else 0
+    *complete, truncated = words[position:]
+    count = len(complete)
+    begins = count >= _BEGINNING and secret.whole[:count] == tuple(complete)
+    return count + 1 if begins and "".join(secret.whole[count:][:1]).startswith(truncated) else 0
 
 
-def _same_stem(found: str, wanted: str) -> bool:
-    longer = len(found) - len(wanted)
-    return found == wanted or (len(wanted) >= _STEM and longer <= _ENDING and found.startswith(wanted))
+def _same_stem(word: str, secret_word: str) -> bool:
+    longer = len(word) - len(secret_word)
+    return word == secret_word or (
+        len(secret_word) >= _STEM and longer <= _ENDING and word.startswith(secret_word)
+    )

@@ -1,4 +1,4 @@
-"""The pure core: one question being refined, as an immutable record that decides what comes next. No I/O."""
+"""The pure core of the loop, without I/O: an immutable record of one question that decides the next step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMess
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from graphs.policy import Policy
-from graphs.redaction import withheld
+from graphs.redaction import redact
 from judges.runtime.budget import Allowance
 from judges.verdict import Usage, Verdict
 
@@ -29,21 +29,21 @@ StopReason = Literal[
 """Why the loop stopped."""
 
 Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
-"""What comes of a refinement that is done: an attempt's answer, the fallback, an error, a question to a human."""
+"""How a finished refinement ends: an attempt's answer, the fallback, an error, a question to a human."""
 
 _EMPTY_ANSWER = "The answer was empty. Write a complete answer."
 
 
 class Attempt(BaseModel):
-    """One answer that was generated, and what became of it.
+    """One generated answer and its verdict.
 
     Args:
-        number: Counted from 1.
-        answer: The draft, as the generator gave it.
+        number: Number of the attempt, from 1.
+        answer: The draft, as returned by the generator.
         steps: Messages between question and answer: tool calls and tool results.
-        evidence: Fields of a sample that the generator handed over, for instance `retrieved_contexts`.
-        verdict: What the judge said; None where it was not asked or did not get to speak.
-        usage: What generating consumed; what judging consumed stands in the verdict.
+        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
+        verdict: The judge's verdict; None where the judge was not asked or did not finish.
+        usage: What generating consumed; the verdict holds what judging consumed.
         latency_s: Seconds the generator took.
     """
 
@@ -69,13 +69,13 @@ class Attempt(BaseModel):
 
     @property
     def feedback(self) -> str:
-        """What the judge wants changed; empty where it said nothing."""
+        """The changes that the judge requests; empty where there is no feedback."""
         return "" if self.verdict is None else self.verdict.feedback
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """Tool calls of this attempt in order: `name`, `args`, and `result`, the text that came back, or None."""
-        results = {one.tool_call_id: str(one.text) for one in self.steps if isinstance(one, ToolMessage)}
+        """Tool calls of this attempt in order: `name`, `args`, and `result`, the text returned, or None."""
+        results = {step.tool_call_id: str(step.text) for step in self.steps if isinstance(step, ToolMessage)}
         return [
             {"name": call["name"], "args": call["args"], "result": results.get(call["id"] or "")}
             for message in self.steps
@@ -84,7 +84,7 @@ class Attempt(BaseModel):
         ]
 
     def to_state(self) -> dict[str, Any]:
-        """Give the attempt as plain data and LangChain messages, for a checkpoint."""
+        """Return the attempt as plain data and LangChain messages, for a checkpoint."""
         return {
             "number": self.number,
             "answer": self.answer,
@@ -98,24 +98,24 @@ class Attempt(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Refinement:
-    """One question being refined.
+    """The refinement of one question.
 
-    Every method that tells it what happened returns a new refinement; the first prompt is never touched. Drafts
-    and verdicts take turns, there are never more drafts than the policy allows, and a refinement that is done
-    takes no further event: anything else is a `ValueError`.
+    Every method that records an event returns a new refinement; the first prompt never changes. Drafts and
+    verdicts alternate, there are never more drafts than the policy allows, and a finished refinement accepts no
+    further event: anything else is a `ValueError`.
 
     Args:
-        policy: The rules.
+        policy: The policy of the loop.
         question: Text of the question.
-        evidence: Fields of a sample that came with the question: contexts, a reference.
+        evidence: Fields of a sample, passed with the question: contexts, a reference.
         attempts: The attempts so far.
-        added: What follows the conversation on the next attempt: drafts and feedback.
-        stop_reason: Why it stopped, or None while it goes on.
-        detail: One line about the stop: the kind of an error, the budget that was spent.
-        started_at: When it began, in seconds since the epoch.
-        ended_at: When it was done.
-        sampled: Whether it is judged at all.
-        released: Number of the attempt whose answer was released; None for a fallback, or a text of a reviewer's.
+        added: Messages that follow the conversation on the next attempt: drafts and feedback.
+        stop_reason: Why it stopped, or None while it continues.
+        detail: One line about the stop: the kind of an error, the exhausted budget.
+        started_at: Start time in seconds since the epoch.
+        ended_at: End time in seconds since the epoch.
+        sampled: Whether the answers are judged.
+        released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
     """
 
     policy: Policy
@@ -130,7 +130,7 @@ class Refinement:
     sampled: bool = True
     released: int | None = None
 
-    # What happened
+    # Events
 
     def drafted(
         self,
@@ -141,8 +141,8 @@ class Refinement:
         usage: Usage | None = None,
         latency_s: float = 0.0,
     ) -> Self:
-        """Record a draft. It ends the refinement where the draft is not to be judged."""
-        self._must_go_on()
+        """Record a draft; end the refinement if the draft is not to be judged."""
+        self._require_running()
         if self._awaits_verdict or len(self.attempts) >= self.policy.max_attempts:
             raise ValueError(f"attempt {self.number} cannot be drafted: no draft is wanted after the last one")
         attempt = Attempt(
@@ -153,36 +153,36 @@ class Refinement:
             usage=usage or Usage(),
             latency_s=latency_s,
         )
-        more = replace(self, attempts=(*self.attempts, attempt))
-        return more.stopped("skipped") if self._skips(answer) else more
+        extended = replace(self, attempts=(*self.attempts, attempt))
+        return extended.stopped("skipped") if self._skips(answer) else extended
 
     def judged(self, verdict: Verdict, *, now: float) -> Self:
-        """Record the verdict on the last draft, and decide whether to go on."""
-        self._must_go_on()
+        """Record the verdict on the last draft, and decide whether to continue."""
+        self._require_running()
         if not self._awaits_verdict:
             raise ValueError("there is no draft that awaits a verdict; record one with drafted(...) first")
         last = self.attempts[-1].model_copy(update={"verdict": verdict})
-        told = replace(self, attempts=(*self.attempts[:-1], last))
-        reason, detail = told._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
-        return told if reason is None else told.stopped(reason, detail, now=now)
+        updated = replace(self, attempts=(*self.attempts[:-1], last))
+        reason, detail = updated._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
+        return updated if reason is None else updated.stopped(reason, detail, now=now)
 
     def augmented(self, added: Sequence[AnyMessage]) -> Self:
-        """Record what the next attempt is sent besides the conversation."""
-        self._must_go_on()
+        """Record the messages that follow the conversation on the next attempt."""
+        self._require_running()
         if not self.attempts or self._awaits_verdict:
             raise ValueError("there is no judged draft to go on from; record one with drafted(...), judged(...)")
         return replace(self, added=tuple(added))
 
     def stopped(self, reason: StopReason, detail: str = "", *, now: float | None = None) -> Self:
-        """Stop for a reason that lies outside: a budget, the deadline, a generator that failed."""
-        self._must_go_on()
+        """Stop for an external reason: a budget, the deadline, a failed generator."""
+        self._require_running()
         return replace(self, stop_reason=reason, detail=detail, ended_at=now)
 
     def answered(self, released: int | None, *, detail: str | None = None) -> Self:
-        """Record which attempt's answer is released, and say more about the stop; why it stopped stays."""
+        """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
         return replace(self, released=released, detail=self.detail if detail is None else detail)
 
-    def _must_go_on(self) -> None:
+    def _require_running(self) -> None:
         if self.done:
             raise ValueError(f"the refinement is done ({self.stop_reason!r}) and takes no further event")
 
@@ -197,9 +197,9 @@ class Refinement:
     def _reason_to_stop(self, verdict: Verdict, now: float) -> tuple[StopReason | None, str]:
         policy = self.policy
         if verdict.unscored in ("budget", "deadline"):
-            return verdict.unscored, withheld(verdict.detail, self.reference)
+            return verdict.unscored, redact(verdict.detail, self.reference)
         if verdict.unscored is not None:
-            return "judge_failed", f"{verdict.unscored}: {withheld(verdict.detail, self.reference)}".rstrip(": ")
+            return "judge_failed", f"{verdict.unscored}: {redact(verdict.detail, self.reference)}".rstrip(": ")
         if verdict.reaches(policy.success_rating):
             return "accepted", ""
         if policy.shadow or len(self.attempts) >= policy.max_attempts:
@@ -213,75 +213,75 @@ class Refinement:
         patience = self.policy.patience
         if patience is None or len(self.attempts) <= patience:
             return False
-        scores = [_score(one) for one in self.attempts]
+        scores = [_score(attempt) for attempt in self.attempts]
         return max(scores[-patience:]) <= max(scores[:-patience])
 
-    # What comes next
+    # Next step
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing more to do."""
+        """Whether the refinement has stopped."""
         return self.stop_reason is not None
 
     @property
     def number(self) -> int:
-        """Number of the attempt that comes next."""
+        """Number of the next attempt."""
         return len(self.attempts) + 1
 
     def prompt(self, conversation: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Give what the generator is sent: the conversation, unchanged, and on a retry what was added."""
+        """Return the generator's prompt: the unchanged conversation and, on a retry, the added messages."""
         return [*conversation, *self.added]
 
     def limit_reached(self, now: float) -> tuple[StopReason, str] | None:
-        """Tell which budget leaves room for no further call, or None."""
+        """Return the limit that leaves no room for another call, with a description, or None."""
         policy = self.policy
-        if not self._limited:
+        if not self._has_limits:
             return None
-        spent = self.usage
+        usage = self.usage
         if policy.deadline_s is not None and now - self.started_at >= policy.deadline_s:
             return "deadline", f"{policy.deadline_s:g} s passed"
-        if policy.max_calls is not None and spent.calls >= policy.max_calls:
-            return "budget", f"{spent.calls} of {policy.max_calls} model calls made"
-        if policy.max_tokens is not None and spent.tokens >= policy.max_tokens:
-            return "budget", f"{spent.tokens} of {policy.max_tokens} tokens used"
-        if policy.max_cost is not None and spent.cost is None:
+        if policy.max_calls is not None and usage.calls >= policy.max_calls:
+            return "budget", f"{usage.calls} of {policy.max_calls} model calls made"
+        if policy.max_tokens is not None and usage.tokens >= policy.max_tokens:
+            return "budget", f"{usage.tokens} of {policy.max_tokens} tokens used"
+        if policy.max_cost is not None and usage.cost is None:
             return "budget", "a model's price is unknown, so max_cost cannot be kept; add it to prices"
-        if policy.max_cost is not None and (spent.cost or 0.0) >= policy.max_cost:
-            return "budget", f"{spent.cost:g} of {policy.max_cost:g} US dollars spent"
+        if policy.max_cost is not None and (usage.cost or 0.0) >= policy.max_cost:
+            return "budget", f"{usage.cost:g} of {policy.max_cost:g} US dollars spent"
         return None
 
     def allowance(self, now: float) -> Allowance | None:
-        """Give what the judges may still spend, or None where nothing is limited or priced."""
+        """Return what the judges may still spend, or None if nothing is limited or priced."""
         policy = self.policy
-        if not self._limited and not policy.prices:
+        if not self._has_limits and not policy.prices:
             return None
-        spent = self.usage
+        usage = self.usage
         return Allowance(
-            calls=None if policy.max_calls is None else policy.max_calls - spent.calls,
-            tokens=None if policy.max_tokens is None else policy.max_tokens - spent.tokens,
-            cost=None if policy.max_cost is None else policy.max_cost - (spent.cost or 0.0),
+            calls=None if policy.max_calls is None else policy.max_calls - usage.calls,
+            tokens=None if policy.max_tokens is None else policy.max_tokens - usage.tokens,
+            cost=None if policy.max_cost is None else policy.max_cost - (usage.cost or 0.0),
             seconds=self.seconds_left(now),
             prices=policy.prices,
-            unpriced=spent.cost is None,
+            unpriced=usage.cost is None,
         )
 
     @property
-    def _limited(self) -> bool:
+    def _has_limits(self) -> bool:
         policy = self.policy
         limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.deadline_s)
         return any(limit is not None for limit in limits)
 
     def seconds_left(self, now: float) -> float | None:
-        """Time left until the deadline, or None where there is none."""
+        """Return the seconds left until the deadline, or None without a deadline."""
         deadline = self.policy.deadline_s
         return None if deadline is None else self.started_at + deadline - now
 
-    # What came of it
+    # Results
 
     @property
     def usage(self) -> Usage:
-        """What all attempts consumed, generating and judging."""
-        return sum((_usage(one) for one in self.attempts), Usage())
+        """Usage of all attempts, generating and judging."""
+        return sum((_usage(attempt) for attempt in self.attempts), Usage())
 
     @property
     def passed(self) -> bool:
@@ -290,8 +290,8 @@ class Refinement:
 
     @property
     def best(self) -> Attempt | None:
-        """The attempt with the highest score, the latest on a tie; None while none has one."""
-        rated = [one for one in self.attempts if one.rating is not None]
+        """The attempt with the highest score, the latest on a tie; None while none is rated."""
+        rated = [attempt for attempt in self.attempts if attempt.rating is not None]
         return max(reversed(rated), key=self._rank, default=None)
 
     def _rank(self, attempt: Attempt) -> tuple[bool, float]:
@@ -304,16 +304,16 @@ class Refinement:
         last = self.attempts[-1] if self.attempts else None
         if self.stop_reason in ("accepted", "skipped") or self.policy.shadow:
             return last
-        trusting = self.policy.on_judge_error == "accept"
-        if self.stop_reason == "judge_failed" and trusting:
+        accepts_unjudged = self.policy.on_judge_error == "accept"
+        if self.stop_reason == "judge_failed" and accepts_unjudged:
             return last
         if self.policy.on_exhausted == "last":
-            return last if last is not None and (last.rating is not None or trusting) else self.best
-        return self.best or (last if trusting else None)
+            return last if last is not None and (last.rating is not None or accepts_unjudged) else self.best
+        return self.best or (last if accepts_unjudged else None)
 
     @property
     def ending(self) -> Ending:
-        """What is to be done now that the refinement is done."""
+        """How the finished refinement ends."""
         policy = self.policy
         released = self.stop_reason in ("accepted", "skipped") or policy.shadow
         if self._unjudged and not released:
@@ -328,7 +328,7 @@ class Refinement:
 
     @property
     def _unjudged(self) -> bool:
-        """Whether it ended for want of a verdict: the judge failed, or no draft was judged in time."""
+        """Whether it ended without a verdict: the judge failed, or no draft was judged in time."""
         if self.stop_reason in ("budget", "deadline"):
             return bool(self.attempts) and self.best is None
         return self.stop_reason == "judge_failed"
@@ -336,11 +336,11 @@ class Refinement:
     # Checkpoints
 
     def to_state(self) -> dict[str, Any]:
-        """Give the record as plain data and LangChain messages, for a checkpoint."""
+        """Return the record as plain data and LangChain messages, for a checkpoint."""
         return {
             "question": self.question,
             "evidence": dict(self.evidence),
-            "attempts": [one.to_state() for one in self.attempts],
+            "attempts": [attempt.to_state() for attempt in self.attempts],
             "added": list(self.added),
             "stop_reason": self.stop_reason,
             "detail": self.detail,
@@ -352,21 +352,21 @@ class Refinement:
 
     @classmethod
     def read(cls, state: Refinement | Mapping[str, Any], policy: Policy) -> Refinement:
-        """Read a record back under a policy, from a checkpoint's plain data or as it is."""
+        """Restore a record under a policy from a checkpoint's plain data; a `Refinement` is returned as it is."""
         if isinstance(state, Refinement):
             return state
-        attempts = tuple(Attempt.model_validate(one) for one in state["attempts"])
+        attempts = tuple(Attempt.model_validate(attempt) for attempt in state["attempts"])
         return cls(policy=policy, **{**state, "attempts": attempts, "added": tuple(state["added"])})
 
     @cached_property
     def reference(self) -> str | None:
-        """The reference answer that came with the question, if any."""
-        given = self.evidence.get("reference")
-        return given if isinstance(given, str) else None
+        """The reference answer passed with the question, if any."""
+        value = self.evidence.get("reference")
+        return value if isinstance(value, str) else None
 
 
 def empty_answer() -> Verdict:
-    """Rate an empty draft without asking a judge."""
+    """Return the verdict on an empty draft, without asking a judge."""
     return Verdict.rated(1, judge="refine", rationale="There is no text.", feedback=_EMPTY_ANSWER)
 
 

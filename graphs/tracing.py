@@ -1,4 +1,4 @@
-"""Each judge as a named run, for whoever traces."""
+"""Each judge as a named run in a trace."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from judges.verdict import Verdict
 
 
 @contextmanager
-def watched(config: RunnableConfig) -> Iterator[None]:
-    """Make every judge called in the block, members of a panel included, a run of its own under `config`.
+def trace_judges(config: RunnableConfig) -> Iterator[None]:
+    """Record every judge called in the block, members of a panel included, as its own run under `config`.
 
-    Without callbacks nothing is set up and nothing is spent.
+    Without callbacks this does nothing.
     """
     if not langgraph_private.listeners(config):
         yield

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
-from judges.model import Embedded, repetition
+from judges.model import EmbeddingResponse, repetition
 from judges.models import retry, structured
 from judges.models.identity import handle_of
 from judges.models.render import render_data
@@ -277,7 +277,7 @@ def _told(reply: structured.Completion) -> _Result:
     return _Result(reply.value, usage=reply.usage, model=reply.model)
 
 
-def _embedded(told: Embedded, name: str) -> _Result:
+def _embedded(told: EmbeddingResponse, name: str) -> _Result:
     """Take vectors; what they cost counts, but calls are those of models that speak."""
     usage = budget.add(told.usage, told.model or name)
     return _Result(told.vectors, usage=usage.model_copy(update={"calls": 0}))

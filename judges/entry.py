@@ -1,4 +1,4 @@
-"""What is known of a judge before it is asked: its `Entry` in the catalogue, and its `Explanation`."""
+"""What is known about a judge before it runs: its `Entry` in the catalogue, and its `Explanation`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Subject = Literal["answer", "retriever", "agent", "conversation"]
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A judge's place in the catalogue.
+    """A judge's entry in the catalogue.
 
     Args:
         name: Its qualified name: the source and the reference's own name in snake case, `"ragas.faithfulness"`.
         asks: The question it answers, in one sentence.
-        needs: Fields of a sample it cannot do without.
+        needs: Required fields of a sample.
         calls: Model calls for one sample, as a formula: n contexts, t topics, k repeats.
-        aliases: Other names it is loaded by.
+        aliases: Other names to load it by.
         scale: What `Verdict.value` ranges over.
-        better: Whether a high or a low value is good; `Verdict.score` is high when things are good, always.
-        subject: What is judged. Where it is the retriever, no rewrite of the answer can mend it.
+        better: Whether a high or a low value is good; `Verdict.score` is always high when things are good.
+        subject: What is judged. If it is the retriever, rewriting the answer cannot help.
         source: Who defined it: project, paper or page.
         differs: Where `variant="corrected"` differs from the source, and why.
-        extra: The extra it needs; empty where the core suffices.
+        extra: The package extra it needs; empty where the core suffices.
     """
 
     name: str
@@ -44,18 +44,18 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """What a judge will do, told before anything is spent; `str()` of it is for people.
+    """What a judge will do, known before anything is spent; `str()` formats it for people.
 
     Args:
         judge: The judge's name.
         asks: The question it answers.
-        needs: Fields of a sample it cannot do without.
+        needs: Required fields of a sample.
         calls: Model calls for one sample, as a formula; see `Entry`.
         scale: What `Verdict.value` ranges over.
         better: Whether a high or a low value is good.
-        variant: `"corrected"` or `"compat"`; empty where there is one form only.
+        variant: `"corrected"` or `"compat"`; empty where there is only one form.
         models: The models it asks.
-        prompts: The instructions it gives them, by the name of their file in a pack.
+        prompts: Its instructions to them, by the name of their file in a pack.
         parts: The judges inside it.
     """
 
@@ -71,27 +71,27 @@ class Explanation:
     parts: tuple[Explanation, ...] = ()
 
     @classmethod
-    def of_parts(cls, judge: str, parts: Sequence[Explanation], **told: Any) -> Explanation:
-        """Explain a judge made of judges: it needs what they need, and makes the calls that they make."""
-        calls = [one.calls for one in parts if one.calls != "0"]
-        needs = tuple(dict.fromkeys(need for one in parts for need in one.needs))
-        models = tuple(dict.fromkeys(model for one in parts for model in one.models))
-        given = {"needs": needs, "calls": " + ".join(calls) or "0", "models": models, **told}
-        return cls(judge=judge, parts=tuple(parts), **given)
+    def of_parts(cls, judge: str, parts: Sequence[Explanation], **overrides: Any) -> Explanation:
+        """Explain a judge made of judges: it has the needs and the calls of all its parts."""
+        calls = [part.calls for part in parts if part.calls != "0"]
+        needs = tuple(dict.fromkeys(need for part in parts for need in part.needs))
+        models = tuple(dict.fromkeys(model for part in parts for model in part.models))
+        fields = {"needs": needs, "calls": " + ".join(calls) or "0", "models": models, **overrides}
+        return cls(judge=judge, parts=tuple(parts), **fields)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.judge}: {self.asks}" if self.asks else self.judge
-        told = {
+        summary = {
             "needs": ", ".join(self.needs),
             "calls": self.calls,
             "scale": self.scale + (", low is good" if self.better == "low" else ""),
             "variant": self.variant,
             "models": ", ".join(self.models),
         }
-        yield from (f"  {name:<8} {text}" for name, text in told.items() if text)
+        yield from (f"  {name:<8} {text}" for name, text in summary.items() if text)
         for name, text in self.prompts.items():
             yield f"  prompt {name!r}:\n{indent(text, '    | ', lambda _: True)}"
         for part in self.parts:

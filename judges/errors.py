@@ -1,11 +1,11 @@
 """What can go wrong while judging.
 
 JudgesError
-├── ConfigurationError    a judge, model or dataset was set up wrongly: raised, never turned into a verdict
+├── ConfigurationError    a judge, model or dataset is set up wrongly: raised, never turned into a verdict
 │   └── ModelRequestError a provider was about to be called where `no_model_requests` forbids it
 ├── BadSample             a row or argument cannot be read as a sample
-└── CannotJudge           no verdict is possible: ends as an unscored verdict
-    └── AskFailed         a model could not be made to answer
+└── CannotJudge           no verdict is possible: becomes an unscored verdict
+    └── AskFailed         a model gave no usable reply
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ class JudgesError(Exception):
 
 
 class ConfigurationError(JudgesError, ValueError):
-    """Something was set up wrongly; the message names the value and the remedy."""
+    """Something is set up wrongly; the message names the value and the remedy."""
 
 
 class ModelRequestError(ConfigurationError):
     """A model was about to be called although `no_model_requests` is in force."""
 
 
-class BadSample(JudgesError, ValueError):  # noqa: N818 - the noun says what was given
+class BadSample(JudgesError, ValueError):  # noqa: N818 - names the bad input
     """A row or argument cannot be read as a `Sample`; the message names the field."""
 
 
-class CannotJudge(JudgesError):  # noqa: N818 - the phrase says what happened
-    """No verdict is possible; raised inside a deliberation, it ends as an unscored verdict.
+class CannotJudge(JudgesError):  # noqa: N818 - names what happened
+    """No verdict is possible; raised inside a deliberation, it becomes an unscored verdict.
 
     Args:
-        reason: The code the verdict will carry, for instance `"no_contexts"`.
+        reason: Reason code of the verdict, for instance `"no_contexts"`.
         detail: One line for a person; never contains the judged text.
     """
 
@@ -44,10 +44,10 @@ class CannotJudge(JudgesError):  # noqa: N818 - the phrase says what happened
 
 
 class AskFailed(CannotJudge):
-    """A question to a model got no usable reply.
+    """A request to a model got no usable reply.
 
     Args:
-        reason: The code the verdict will carry, for instance `"judge_failed"` or `"invalid_output"`.
+        reason: Reason code of the verdict, for instance `"judge_failed"` or `"invalid_output"`.
         detail: One line for a person; never contains the judged text.
         usage: What was spent before giving up.
         raw: The reply that could not be used, where there was one.

@@ -1,4 +1,4 @@
-"""What is said in a conversation: `Message`, and the `ToolCall` that an assistant's message may hold."""
+"""The messages of a conversation: `Message`, and the `ToolCall` that an assistant's message may hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROLES: dict[str, Role] = {
 
 
 class ToolCall(BaseModel):
-    """A call of a tool that the assistant asked for: its name, its JSON arguments and the call's id."""
+    """A tool call of the assistant: the tool's name, its JSON arguments and the call's id."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
@@ -34,22 +34,22 @@ class ToolCall(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, given: Any) -> Any:
-        """Read the arguments by whichever name they go: LangChain's, OpenAI's, Anthropic's."""
-        if not isinstance(given, Mapping):
-            return given
-        function = given.get("function")
-        call = function if isinstance(function, Mapping) else given
-        named = map(call.get, ("args", "arguments", "input", "parameters"))
-        args = next((one for one in named if one is not None), None)
-        return {"name": call.get("name"), "args": _arguments(args), "id": given.get("id")}
+    def _normalize(cls, data: Any) -> Any:
+        """Read the arguments under any of their names: LangChain's, OpenAI's, Anthropic's."""
+        if not isinstance(data, Mapping):
+            return data
+        function = data.get("function")
+        call = function if isinstance(function, Mapping) else data
+        candidates = map(call.get, ("args", "arguments", "input", "parameters"))
+        args = next((value for value in candidates if value is not None), None)
+        return {"name": call.get("name"), "args": _arguments(args), "id": data.get("id")}
 
 
-def _arguments(given: Any) -> Any:
-    if not isinstance(given, str):
-        return given or {}
+def _arguments(raw: Any) -> Any:
+    if not isinstance(raw, str):
+        return raw or {}
     try:
-        return json.loads(given or "{}")
+        return json.loads(raw or "{}")
     except ValueError:
         raise ValueError("tool arguments are JSON") from None
 
@@ -58,9 +58,9 @@ class Message(BaseModel):
     """One message of a conversation.
 
     Args:
-        role: Who speaks.
-        content: The text; parts that are not text (images, audio) are named by their type in brackets.
-        tool_calls: Calls the assistant asks for.
+        role: The author's role.
+        content: The text; parts that are not text (images, audio) are replaced by their type in brackets.
+        tool_calls: Calls the assistant requests.
         tool_call_id: On a tool's message, the call it answers.
         name: On a tool's message, the tool.
     """
@@ -75,44 +75,44 @@ class Message(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, given: Any) -> Any:
-        fields = _fields_of(given)
+    def _normalize(cls, data: Any) -> Any:
+        fields = _fields_of(data)
         if fields is None:
-            return given
+            return data
         role = fields.get("role", fields.get("type"))
-        known = _ROLES.get(str(role))
-        if known is None:
+        canonical_role = _ROLES.get(str(role))
+        if canonical_role is None:
             raise ValueError(f"unknown role {role!r}; known are system, user, assistant and tool")
         content = fields.get("content")
         results = [part for part in _parts(content) if part.get("type") == "tool_result"]
         result = results[0] if results else {}
         return {
-            "role": "tool" if results else known,
-            "content": "".join(_text(one.get("content")) for one in results) if results else _text(content),
+            "role": "tool" if results else canonical_role,
+            "content": "".join(_text(part.get("content")) for part in results) if results else _text(content),
             "tool_calls": fields.get("tool_calls") or _calls_in(fields),
             "tool_call_id": fields.get("tool_call_id", result.get("tool_use_id")),
             "name": fields.get("name"),
         }
 
 
-def _fields_of(given: object) -> Mapping[str, Any] | None:
-    """Read a dict, or a LangChain message by its attributes, so that LangChain need not be imported."""
-    if isinstance(given, Mapping):
-        data = given.get("data")  # as LangChain writes messages to files
-        return {"type": given.get("type"), **data} if isinstance(data, Mapping) else given
-    if isinstance(given, tuple) and len(given) == 2:  # noqa: PLR2004 - LangChain's (role, text)
-        return {"role": given[0], "content": given[1]}
-    if hasattr(given, "type") and hasattr(given, "content"):
+def _fields_of(message: object) -> Mapping[str, Any] | None:
+    """Return the fields of a dict or of a LangChain message, read by attribute so LangChain is not imported."""
+    if isinstance(message, Mapping):
+        data = message.get("data")  # as LangChain writes messages to files
+        return {"type": message.get("type"), **data} if isinstance(data, Mapping) else message
+    if isinstance(message, tuple) and len(message) == 2:  # noqa: PLR2004 - LangChain's (role, text)
+        return {"role": message[0], "content": message[1]}
+    if hasattr(message, "type") and hasattr(message, "content"):
         names = ("type", "content", "tool_calls", "tool_call_id", "name")
-        return {name: getattr(given, name, None) for name in names}
+        return {name: getattr(message, name, None) for name in names}
     return None
 
 
 def _calls_in(fields: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Find calls where others than LangChain and OpenAI's present API keep them."""
-    old = fields.get("function_call")
-    if isinstance(old, Mapping):
-        return (old,)
+    """Return tool calls in OpenAI's legacy `function_call` field or in Anthropic's content parts."""
+    legacy_call = fields.get("function_call")
+    if isinstance(legacy_call, Mapping):
+        return (legacy_call,)
     return tuple(part for part in _parts(fields.get("content")) if part.get("type") == "tool_use")
 
 
@@ -142,4 +142,4 @@ def _part(part: object) -> str:
 
 
 Conversation = tuple[Message, ...]
-"""Messages in the order they were said."""
+"""Messages in chronological order."""

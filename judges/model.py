@@ -1,4 +1,4 @@
-"""Models as judges see them: what is sent, what comes back, and the two protocols."""
+"""Models as judges see them: requests, responses, and the two protocols."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pydantic import BaseModel
 
 from judges.verdict import Usage
 
-Speaker = Literal["system", "user", "assistant"]
+PromptRole = Literal["system", "user", "assistant"]
 
 repetition: ContextVar[tuple[int, ...]] = ContextVar("judges.repetition", default=())
-"""Which run of a repeated judge this is, so that a cache does not give one reply for all runs."""
+"""Which run of a repeated judge this is, so that a cache does not return one reply for all runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What is sent.
+    """A request to a model.
 
     Args:
         messages: Messages as (role, text).
         schema: Pydantic class that the reply must fit.
-        nonce: The random number in the marks around the data; the one thing that differs between two requests
-            that ask the same.
-        text: Whether the reply is wanted as text in a format of the model's own, so that no tool is offered and
-            no JSON is asked for.
+        nonce: The random number in the marks around the data; all that differs between two requests that ask
+            the same.
+        text: Whether the reply is text in the model's own format, so that no tool is offered and no JSON is
+            requested.
     """
 
-    messages: tuple[tuple[Speaker, str], ...]
+    messages: tuple[tuple[PromptRole, str], ...]
     schema: type[BaseModel]
     nonce: str = ""
     text: bool = False
@@ -38,14 +38,14 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """What came back, not yet believed.
+    """A model's response, not yet validated.
 
     Args:
         text: The text of the reply.
-        calls: Tool calls as (name, arguments); arguments as raw JSON text where the provider hands it on.
-        broken_calls: How many tool calls could not even be parsed.
-        finish_reason: The provider's word for why the reply ended; empty where it gave none.
-        refusal: The provider's refusal message, where it has one.
+        calls: Tool calls as (name, arguments); arguments as raw JSON text if the provider returns it so.
+        broken_calls: How many tool calls could not be parsed.
+        finish_reason: The provider's code for why the reply ended; empty if there is none.
+        refusal: The provider's refusal message, if there is one.
         usage: What the call consumed.
         model: Model id as the provider reported it.
     """
@@ -63,13 +63,13 @@ class ModelResponse:
 class JudgeModel(Protocol):
     """A model as judges see it.
 
-    One that was trained to judge in a format of its own has an attribute `dialect` besides, a
+    A model that was trained to judge in a format of its own also has an attribute `dialect`, a
     `judges.models.dialects.protocol.Dialect`.
 
     Attributes:
         name: For messages and traces.
-        retries: How often the driver may repeat a call whose transport failed; 0 where the model's own client
-            already repeats, so that retries have one owner and never multiply.
+        retries: How often the driver may repeat a call whose transport failed; 0 if the model's own client
+            already retries, so that retries never multiply.
     """
 
     @property
@@ -91,12 +91,12 @@ class JudgeModel(Protocol):
         ...
 
     def is_model(self, other: object) -> bool:
-        """Tell whether `other`, some generator, is this very model."""
+        """Check whether `other`, a generator's model, is this same model."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class EmbeddingResponse:
     """Vectors in the order of their texts, all of one length, and what they cost.
 
     Args:
@@ -119,10 +119,10 @@ class EmbeddingModel(Protocol):
         """Name for messages and traces."""
         ...
 
-    def embed(self, texts: Sequence[str]) -> Embedded:
-        """Embed texts, in their order; raises whatever the provider raises."""
+    def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
+        """Return the vectors of texts, in order; raises whatever the provider raises."""
         ...
 
-    async def aembed(self, texts: Sequence[str]) -> Embedded:
-        """Embed texts without blocking."""
+    async def aembed(self, texts: Sequence[str]) -> EmbeddingResponse:
+        """Return the vectors of texts without blocking."""
         ...

@@ -1,9 +1,9 @@
-"""What a deliberation may ask for. Requests are values; the drivers carry them out.
+"""The requests of a deliberation. Requests are values; the drivers execute them.
 
 `Judge.deliberate` is a generator. It yields one request and receives its answer, or yields a tuple of
 independent requests, which run concurrently, and receives a tuple of answers. A failed single `Ask` is raised
-inside the generator as `AskFailed`; in a tuple it stands in its place as a value, so that one failure does not
-cost the others.
+inside the generator as `AskFailed`; in a tuple the error is the answer in its place, so that one failure does
+not cost the others.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ T = TypeVar("T", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
-    """A worked case as a model is shown it (see `judges.models.render.worked`): the data and the wanted reply."""
+class WorkedExample:
+    """A worked example as it is rendered for a model: the data and the expected reply."""
 
     body: str
     reply: str
@@ -35,15 +35,15 @@ class Ask:
     """One question to a model.
 
     Args:
-        model: Who is asked.
+        model: The model to ask.
         task: The instructions; they become the system message.
-        data: What is judged, by field name; it reaches the model as fenced JSON, never as instructions.
+        data: The data to judge, by field name; it reaches the model as fenced JSON, never as instructions.
         reminder: The task in one sentence, repeated after the data.
         schema: Pydantic class of the reply.
-        examples: Worked cases, shown before this one.
-        check: Names the fault of a reply that fits the schema but not the question (a numbered item left out),
-            or gives None; a fault is asked about again, like any other.
-        shared: Whether judges that ask the very same about one sample share one reply.
+        examples: Worked examples, placed before the data.
+        check: Returns the fault of a reply that fits the schema but not the question (a numbered item left out),
+            or None; the model is asked again with the fault, as with any other.
+        shared: Whether judges that ask exactly the same about one sample share one reply.
     """
 
     model: JudgeModel
@@ -51,7 +51,7 @@ class Ask:
     data: Mapping[str, JsonValue]
     reminder: str
     schema: type[BaseModel]
-    examples: tuple[Worked, ...] = ()
+    examples: tuple[WorkedExample, ...] = ()
     check: Callable[[Any], str | None] | None = None
     shared: bool = False
 
@@ -61,8 +61,8 @@ class Embed:
     """Turn texts into vectors; the answer is a list of vectors, in the order of the texts.
 
     Args:
-        model: Who embeds.
-        texts: What is embedded, in one batch.
+        model: The embedding model.
+        texts: The texts, in one batch.
     """
 
     model: EmbeddingModel
@@ -70,26 +70,26 @@ class Embed:
 
 
 class Deliberates(Protocol):
-    """What can be consulted: every `judges.judge.Judge`.
+    """Anything that can be consulted: every `judges.judge.Judge`.
 
     Attributes:
-        name: What it is called in verdicts, panels and traces.
+        name: Its name in verdicts, panels and traces.
     """
 
     name: str
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Yield what is needed to judge the sample, and return the verdict."""
+        """Yield the requests needed to judge the sample, and return the verdict."""
         ...
 
 
 @dataclass(frozen=True)
 class Consult:
-    """Let another judge speak on a sample; the answer is its `Verdict`, scored or not.
+    """Let another judge judge a sample; the answer is its `Verdict`, scored or not.
 
     Args:
-        judge: Who speaks.
-        sample: On what.
+        judge: The judge to consult.
+        sample: The sample to judge.
         repetition: Which run this is, where the same judge is asked the same several times.
     """
 
@@ -103,9 +103,9 @@ class Apply:
     """Call a user's function, sync or async, with a sample; the answer is what it returns.
 
     Args:
-        function: What is called; run in a thread where the caller must not block.
-        sample: What it is called with.
-        afunction: Its async twin, preferred where the caller must not block.
+        function: The function; run in a thread where the caller must not block.
+        sample: Its argument.
+        afunction: Its async counterpart, preferred where the caller must not block.
     """
 
     function: Callable[[Sample], object | Awaitable[object]]
@@ -125,15 +125,15 @@ def ask(
     task: str,
     data: Mapping[str, JsonValue],
     reminder: str,
-    examples: tuple[Worked, ...] = (),
+    examples: tuple[WorkedExample, ...] = (),
 ) -> Generator[Request | tuple[Request, ...], Any, T]:
     """Ask one question from inside a deliberation, with `yield from`, and return the reply."""
     question = Ask(model=model, task=task, data=data, reminder=reminder, schema=schema, examples=examples)
-    return (yield from put(schema, question))
+    return (yield from ask_question(schema, question))
 
 
-def put(schema: type[T], question: Ask) -> Generator[Request | tuple[Request, ...], Any, T]:
-    """Put a question from inside a deliberation, with `yield from`, and return the reply."""
+def ask_question(schema: type[T], question: Ask) -> Generator[Request | tuple[Request, ...], Any, T]:
+    """Ask a prepared question from inside a deliberation, with `yield from`, and return the reply."""
     reply = yield question
     if not isinstance(reply, schema):
         raise AskFailed("invalid_output", f"expected a {schema.__name__}, got a {type(reply).__name__}")

@@ -1,4 +1,4 @@
-"""Doubles for tests and demos that follow a script: a chat model, embeddings, a judge. No key, no network."""
+"""Scripted test doubles for tests and demos: a chat model, embeddings, a judge. No key, no network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @contextmanager
 def no_waiting() -> Iterator[list[float]]:
-    """Skip the waits between retries of a failed transport in this block; give their lengths, in seconds."""
+    """Skip the waits between retries of a failed transport in this block; yields their lengths in seconds."""
     waits: list[float] = []
     token = pause.set(waits.append)
     try:
@@ -47,20 +47,20 @@ def no_waiting() -> Iterator[list[float]]:
 
 
 class _Script(Generic[T]):
-    """Lines handed out in order, each once, to any number of threads; or a function that makes them."""
+    """Lines in order, each used once, for any number of threads; or a function that returns lines."""
 
     def __init__(self, lines: Sequence[T] | Callable[[Any], T], *, cycle: bool, owner: str) -> None:
         self._make = lines if callable(lines) else None
         self._lines: Sequence[T] = () if callable(lines) else tuple(lines)
-        self._left: Iterator[T] = itertools.cycle(self._lines) if cycle else iter(self._lines)
+        self._remaining: Iterator[T] = itertools.cycle(self._lines) if cycle else iter(self._lines)
         self._owner = owner
         self._lock = threading.Lock()
 
-    def line(self, asked: Any) -> T:
+    def line(self, request: Any) -> T:
         if self._make is not None:
-            return self._make(asked)
+            return self._make(request)
         with self._lock:
-            for line in self._left:
+            for line in self._remaining:
                 return line
         raise ConfigurationError(
             f"the script of {self._owner!r} has run out after {len(self._lines)} lines; "
@@ -72,14 +72,14 @@ class ScriptedModel(BaseChatModel):
     """A real LangChain chat model whose replies come from a script.
 
     A line of the script is one of: a text; an `AIMessage`; a `ToolCall` or a list of them; a mapping or a
-    pydantic object, a structured reply (given as a call of the bound tool, or as JSON text where no tool is
-    bound); an exception, which is raised. Instead of lines, a function from the messages to a line may be given.
+    pydantic object for a structured reply (sent as a call of the bound tool, or as JSON text where no tool is
+    bound); an exception, which is raised. Instead of lines, pass a function from the messages to a line.
 
-    Token counts are those of blank-separated words, so that budgets and totals have something to count.
+    Tokens are counted as blank-separated words, so that budgets and totals have something to count.
 
     Args:
         script: The lines, or the function.
-        cycle: Whether to begin again after the last line.
+        cycle: Whether to start again after the last line.
         name: Model name, as reported in replies.
         delay_s: Seconds to wait before each reply.
 
@@ -127,7 +127,7 @@ class ScriptedModel(BaseChatModel):
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind tools: structured lines of the script are then given as a call of the chosen tool."""
+        """Bind tools; structured lines of the script are then sent as a call of the chosen tool."""
         formatted = [convert_to_openai_tool(tool) for tool in tools]
         return self.bind(tools=formatted, tool_choice=tool_choice, **kwargs)
 
@@ -179,46 +179,46 @@ class ScriptedModel(BaseChatModel):
         message = _message(line, settings)
         message.response_metadata.setdefault("model_name", self.model_name)
         if message.usage_metadata is None:
-            message.usage_metadata = _words_as_tokens(messages, message)
+            message.usage_metadata = _word_usage(messages, message)
         return message
 
 
 def _message(line: object, settings: Mapping[str, Any]) -> AIMessage:
-    """Make a message of a line: always a new one, so that calls never share it."""
+    """Return a line as a message; always a new one, so that calls never share it."""
     match line:
         case AIMessage():
             return line.model_copy(deep=True)
         case str():
             return AIMessage(line)
         case ToolCall():
-            return _calling([line])
+            return _call_message([line])
         case BaseModel():
-            return _structured(line.model_dump(mode="json"), settings)
+            return _structured_message(line.model_dump(mode="json"), settings)
         case Mapping():
-            return _structured(dict(line), settings)
+            return _structured_message(dict(line), settings)
         case [ToolCall(), *_]:
-            return _calling([call for call in line if isinstance(call, ToolCall)])
+            return _call_message([call for call in line if isinstance(call, ToolCall)])
         case _:
             raise ConfigurationError(
                 f"a script's line is a text, an AIMessage, tool calls, a mapping or an exception, not {line!r}"
             )
 
 
-def _calling(calls: Sequence[ToolCall]) -> AIMessage:
-    told = [
+def _call_message(calls: Sequence[ToolCall]) -> AIMessage:
+    tool_calls = [
         {"name": call.name, "args": call.args, "id": call.id or f"call_{number}", "type": "tool_call"}
         for number, call in enumerate(calls, 1)
     ]
-    return AIMessage("", tool_calls=told)
+    return AIMessage("", tool_calls=tool_calls)
 
 
-def _structured(value: dict[str, Any], settings: Mapping[str, Any]) -> AIMessage:
+def _structured_message(value: dict[str, Any], settings: Mapping[str, Any]) -> AIMessage:
     tools = settings.get("tools") or ()
     names = [str(tool["function"]["name"]) for tool in tools if "function" in tool]
     if not names:
         return AIMessage(json.dumps(value, ensure_ascii=False))
     chosen = next((name for name in names if name == settings.get("tool_choice")), names[0])
-    return _calling([ToolCall(name=chosen, args=value)])
+    return _call_message([ToolCall(name=chosen, args=value)])
 
 
 def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
@@ -247,10 +247,14 @@ def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
     )
 
 
-def _words_as_tokens(asked: Sequence[BaseMessage], reply: AIMessage) -> UsageMetadata:
-    read = sum(len(message.text.split()) for message in asked)
-    written = len(reply.text.split()) + sum(len(json.dumps(call["args"]).split()) + 1 for call in reply.tool_calls)
-    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+def _word_usage(prompt: Sequence[BaseMessage], reply: AIMessage) -> UsageMetadata:
+    input_tokens = sum(len(message.text.split()) for message in prompt)
+    output_tokens = len(reply.text.split()) + sum(
+        len(json.dumps(call["args"]).split()) + 1 for call in reply.tool_calls
+    )
+    return UsageMetadata(
+        input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens
+    )
 
 
 class ScriptedEmbeddings(Embeddings):
@@ -280,20 +284,20 @@ class ScriptedEmbeddings(Embeddings):
         return [list(texts) for texts in self._batches]
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Give the vectors of texts; raises `ConfigurationError` for a text that the script does not know."""
+        """Return the vectors of texts; raises `ConfigurationError` for a text that is not in the script."""
         self._batches.append(list(texts))
         return [self._vector(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        """Give the vector of one text."""
+        """Return the vector of one text."""
         return self.embed_documents([text])[0]
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Give the vectors of texts without a thread."""
+        """Return the vectors of texts without using a thread."""
         return self.embed_documents(texts)
 
     async def aembed_query(self, text: str) -> list[float]:
-        """Give the vector of one text without a thread."""
+        """Return the vector of one text without using a thread."""
         return self.embed_query(text)
 
     def _vector(self, text: str) -> list[float]:
@@ -311,13 +315,13 @@ class ScriptedJudge(Judge):
     """A judge whose verdicts come from a script.
 
     A line is a `Verdict`, anything a function under `judges.as_judge` may return (a rating from 1 to 4, True or
-    False, a score, a pair with the feedback, a mapping), or an exception, which ends as an unscored verdict.
-    Instead of lines, a function from the sample to a line may be given.
+    False, a score, a pair with the feedback, a mapping), or an exception, which becomes an unscored verdict.
+    Instead of lines, pass a function from the sample to a line.
 
     Args:
         script: The lines, or the function.
-        cycle: Whether to begin again after the last line.
-        name: What the judge is called.
+        cycle: Whether to start again after the last line.
+        name: The judge's name.
 
     Attributes:
         samples: The samples judged so far, in order.
@@ -340,7 +344,7 @@ class ScriptedJudge(Judge):
         return list(self._samples)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Read the next line as a verdict."""
+        """Return the next line as a verdict."""
         yield from ()
         self._samples.append(sample)
         line = self._script.line(sample)

@@ -1,4 +1,4 @@
-"""What a judge says: `Verdict`, the one result type online and offline, and `Usage`, what it cost."""
+"""The result of judging: `Verdict`, the one result type online and offline, and `Usage`, what it cost."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ Unscored = Literal[
     "budget",
     "deadline",
 ]
-"""Why there is no score. Unscored is not wrong: it is never a 0, and is counted apart.
+"""Why there is no score. Unscored does not mean wrong: it is never a 0, and is counted separately.
 
-`"undefined"` is a formula without a value here, for instance a precision over nothing.
+`"undefined"` means that the formula has no value here, for instance a precision over nothing.
 """
 
 Value = bool | int | float | str
 
 
-def only_an_integer(given: object) -> object:
-    """Refuse what merely looks like a whole number: `True`, `4.0`, `"4"`."""
-    if type(given) is not int:
-        shown = repr(given) if isinstance(given, int | float) else f"a {type(given).__name__}"
-        raise ValueError(f"a whole number is wanted, not {shown}")
-    return given
+def strict_integer(candidate: object) -> object:
+    """Return `candidate` if it is an integer; reject lookalikes such as `True`, `4.0` and `"4"`."""
+    if type(candidate) is not int:
+        actual = repr(candidate) if isinstance(candidate, int | float) else f"a {type(candidate).__name__}"
+        raise ValueError(f"a whole number is wanted, not {actual}")
+    return candidate
 
 
-Rating = Annotated[Literal[1, 2, 3, 4], BeforeValidator(only_an_integer)]
-"""A rating: one of 1, 2, 3, 4 and nothing that merely looks like one (`True`, `4.0` and `"4"` are refused)."""
+Rating = Annotated[Literal[1, 2, 3, 4], BeforeValidator(strict_integer)]
+"""A rating: the integer 1, 2, 3 or 4; lookalikes such as `True`, `4.0` and `"4"` are rejected."""
 
 
 class Usage(BaseModel):
     """What model calls consumed. Usages add up with `+`.
 
     Args:
-        calls: Model calls made, retries of a failed transport not included; requests for embeddings cost, but are
-            no calls.
+        calls: Model calls, without retries of a failed transport; embedding requests cost, but do not count as
+            calls.
         input_tokens: Prompt tokens as the provider reported them.
         output_tokens: Reply tokens as the provider reported them.
         cost: US dollars, or None where a price is unknown.
-        cached: Replies taken from a cache, which cost nothing and are not among the calls.
+        cached: Replies taken from a cache, which cost nothing and are not counted in `calls`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,12 +82,12 @@ class Usage(BaseModel):
             return self
         if not self:
             return other
-        known = self.cost is not None and other.cost is not None
+        cost_known = self.cost is not None and other.cost is not None
         return Usage(
             calls=self.calls + other.calls,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if cost_known else None,
             cached=self.cached + other.cached,
         )
 
@@ -96,18 +96,18 @@ class Verdict(BaseModel):
     """The result of judging one sample.
 
     Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep
-    the fields consistent. Where just one of `rating`, `score` and `passed` is given, the others follow from it, a
-    rating passing from 3 and a score from 0.5.
+    the fields consistent. If only one of `rating`, `score` and `passed` is set, the others are derived from it: a
+    rating passes from 3 and a score from 0.5.
 
     Args:
         judge: Name of the judge.
         value: The result on the judge's own scale (a rating, a fraction, a yes or no, a label).
         score: 0 to 1, higher is better; None where unscored.
-        rating: 1 to 4; None where unscored. It is `1 + round(3 * score)` unless the judge rated natively, in
-            which case `score` is `(rating - 1) / 3`.
+        rating: 1 to 4; None where unscored. It is `1 + round(3 * score)`, unless the judge rated natively: then
+            `score` is `(rating - 1) / 3`.
         passed: Whether the judge's own pass mark was reached; None where unscored.
         rationale: Why.
-        feedback: What to change, addressed to whoever writes the next answer.
+        feedback: What to change, addressed to the writer of the next answer.
         subject: What was judged, where that is a part of the answer: a claim, a chunk, a guideline.
         items: Verdicts on the parts: per claim, chunk, guideline or member of a panel.
         unscored: Reason code, or None where there is a score.
@@ -116,7 +116,7 @@ class Verdict(BaseModel):
         usage: What judging cost, parts included.
         latency_s: Seconds from question to verdict.
         model: Model id the provider reported; None where no model was asked.
-        raw: The reply that could not be read, where `unscored` is `"invalid_output"`.
+        raw: The reply that could not be parsed, where `unscored` is `"invalid_output"`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -139,18 +139,18 @@ class Verdict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _completed(cls, given: Any) -> Any:
-        """Fill in what one mark alone implies: a rating, a score, or whether it passed."""
-        if not isinstance(given, dict):
-            return given
-        marks = {name: given[name] for name in ("rating", "score", "passed") if given.get(name) is not None}
-        if len(marks) != 1 or given.get("unscored") is not None:
-            return given
+    def _fill_in_marks(cls, fields: Any) -> Any:
+        """Derive the other marks where just one of rating, score and passed is set."""
+        if not isinstance(fields, dict):
+            return fields
+        marks = {name: fields[name] for name in ("rating", "score", "passed") if fields.get(name) is not None}
+        if len(marks) != 1 or fields.get("unscored") is not None:
+            return fields
         ((name, mark),) = marks.items()
-        return {**_implied(name, mark), **given}
+        return {**_implied_marks(name, mark), **fields}
 
     @model_validator(mode="after")
-    def _scored_or_not(self) -> Self:
+    def _check_marks(self) -> Self:
         marks = (self.score, self.rating, self.passed)
         if self.unscored is None and None in marks:
             raise ValueError("a verdict has score, rating and passed, or the reason why it is unscored")
@@ -160,19 +160,19 @@ class Verdict(BaseModel):
 
     @classmethod
     def rated(cls, rating: int, *, success_rating: int = 3, **fields: Any) -> Self:
-        """Give a native rating from 1 to 4; it passes at `success_rating`."""
-        known = rating in {1, 2, 3, 4}
+        """Return a verdict with a native rating from 1 to 4; it passes at `success_rating`."""
+        valid = rating in {1, 2, 3, 4}
         return cls(
             value=rating,
-            score=_score_of(rating) if known else None,
-            rating=rating,  # type: ignore[arg-type]  # pydantic refuses what is not 1, 2, 3 or 4
-            passed=known and rating >= success_rating,
+            score=_score_of(rating) if valid else None,
+            rating=rating,  # type: ignore[arg-type]  # pydantic rejects anything but 1, 2, 3 and 4
+            passed=valid and rating >= success_rating,
             **fields,
         )
 
     @classmethod
     def scored(cls, score: float, *, threshold: float = 0.5, value: Value | None = None, **fields: Any) -> Self:
-        """Give a score from 0 to 1; it passes at `threshold`. `value` is the native scale if it differs."""
+        """Return a verdict with a score from 0 to 1; it passes at `threshold`. `value` is the native result."""
         if not (math.isfinite(score) and 0 <= score <= 1):
             raise ValueError(f"a score lies from 0 to 1, not {score!r}")
         return cls(
@@ -184,22 +184,22 @@ class Verdict(BaseModel):
         )
 
     @classmethod
-    def checked(cls, passed: bool, *, value: Value | None = None, **fields: Any) -> Self:  # noqa: FBT001 - what a check says
-        """Give the outcome of a yes-or-no check: rating 4 or 1. `value` is the native scale if it differs."""
-        told = passed if value is None else value
+    def checked(cls, passed: bool, *, value: Value | None = None, **fields: Any) -> Self:  # noqa: FBT001 - the result of the check
+        """Return the verdict of a yes-or-no check: rating 4 or 1. `value` is the native result."""
+        native = passed if value is None else value
         score = float(passed)
-        return cls(value=told, score=score, rating=rating_of(score), passed=passed, **fields)
+        return cls(value=native, score=score, rating=rating_of(score), passed=passed, **fields)
 
     @classmethod
     def without_score(cls, reason: Unscored, detail: str = "", **fields: Any) -> Self:
-        """Say that no verdict is possible, and why."""
+        """Return an unscored verdict with the reason."""
         return cls(unscored=reason, detail=detail, **fields)
 
     def reaches(self, success_rating: int) -> bool:
-        """Tell whether this verdict opens a gate that asks for `success_rating`.
+        """Check whether this verdict passes a gate that requires `success_rating`.
 
         A native rating is compared as it is. A score must also have reached the pass mark of its own judge, so
-        that a threshold fitted offline holds online. An unscored verdict opens nothing.
+        that a threshold fitted offline holds online. An unscored verdict passes no gate.
         """
         if self.rating is None or self.rating < success_rating:
             return False
@@ -207,17 +207,17 @@ class Verdict(BaseModel):
 
     @property
     def rated_natively(self) -> bool:
-        """Whether the judge itself chose the rating, rather than a score, a check or another scale implying it."""
-        chosen = type(self.value) is int and self.value == self.rating
-        return chosen and self.score == _score_of(self.rating or LOWEST)
+        """Whether the judge chose the rating itself, not a score, a check or another scale."""
+        is_rating = type(self.value) is int and self.value == self.rating
+        return is_rating and self.score == _score_of(self.rating or LOWEST)
 
 
 def _score_of(rating: int) -> float:
     return (rating - LOWEST) / (HIGHEST - LOWEST)
 
 
-def _implied(name: str, mark: Any) -> dict[str, Any]:
-    """Tell what one mark alone implies; nothing where it is out of range, which is told later."""
+def _implied_marks(name: str, mark: Any) -> dict[str, Any]:
+    """Return the fields that one mark implies; none where it is out of range, which is reported later."""
     if name == "rating" and type(mark) is int and LOWEST <= mark <= HIGHEST:
         return {"value": mark, "score": (mark - LOWEST) / (HIGHEST - LOWEST), "passed": mark >= 3}  # noqa: PLR2004
     if name == "passed" and isinstance(mark, bool):

@@ -15,7 +15,7 @@ _HOMES = {
     "Policy": "graphs",
     "SelfRefine": "refine.selfrefine",
 }
-"""Where each public name lives: loaded when first used, so that a command line answers at once."""
+"""The module of each public name, imported on first use so that the command line starts at once."""
 
 __all__ = ["Attempt", "Outcome", "Policy", "SelfRefine"]
 

@@ -1,4 +1,4 @@
-"""Writing attempts down as rows of a dataset, so that today's traffic is tomorrow's offline evaluation."""
+"""Recording attempts as rows of a dataset, so that live traffic can be evaluated offline later."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from judges import ConfigurationError, Sample
 class Record:
     """A file of JSON lines to which every attempt is appended, one sample a line.
 
-    The file is made readable to its owner alone, since it holds what people asked. Each outcome is written in
-    one piece, so that threads, and processes on one machine, can share a file.
+    A new file is readable by its owner only, since it holds users' questions. Each outcome is written in one
+    piece, so that threads, and processes on one machine, can share a file.
 
     Args:
         path: The file; its folder must exist.
@@ -44,6 +44,6 @@ class Record:
 
 
 def _line(sample: Sample) -> bytes:
-    """Write a sample as a line of JSON; half a surrogate pair, which is no UTF-8, becomes its JSON escape."""
+    """Return a sample as a line of JSON; half a surrogate pair, invalid in UTF-8, becomes its JSON escape."""
     fields = sample.model_dump(mode="json", exclude_defaults=True)
     return f"{json.dumps(fields, ensure_ascii=False)}\n".encode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The face of the product: `SelfRefine`, a runnable that stands wherever a chat model or an agent stood."""
+"""`SelfRefine`: a runnable that takes the place of a chat model or an agent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from langgraph.types import Checkpointer, Command, Durability
 
 from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
 from graphs.drivers import RunResult, arun, run
-from graphs.graph import compiled, loop_of
+from graphs.graph import build_loop, compile_loop
 from judges import ConfigurationError
 from refine.recording import Record
 
 RefineInput = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
-"""What may be asked: text, messages, a prompt value, a mapping with `messages`, or a reviewer's `Command`.
+"""A question: text, messages, a prompt value, a mapping with `messages`; or a reviewer's `Command`.
 
-Where a checkpointer keeps the conversation, None goes on with a turn that died.
+Where a checkpointer keeps the conversation, None resumes an interrupted turn.
 """
 
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
@@ -34,25 +34,25 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
     """Refine a generator's answers until a judge accepts them.
 
     A LangChain runnable from a question to the accepted answer. The answer's `response_metadata["refine"]`
-    sums up how it came about; `refine` and `arefine` give the whole `Outcome`. Nothing of a rejected draft
-    reaches what is returned or streamed. Progress goes out as custom events named `refine.*`.
+    sums up the attempts; `refine` and `arefine` return the whole `Outcome`. Nothing of a rejected draft is
+    returned or streamed. Progress is sent as custom events named `refine.*`.
 
     Args:
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
             function of the list of messages, sync or async.
         judge: A judge, a function, or a list of judges (see `judges.as_judge`).
-        policy: When to accept and when to stop, where it is not given as settings.
-        checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; give
-            `{"configurable": {"thread_id": ...}}` as config then.
-        store: A LangGraph store, for nodes of an agent inside.
+        policy: When to accept and when to stop, instead of `settings`.
+        checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; the
+            config must then hold `{"configurable": {"thread_id": ...}}`.
+        store: A LangGraph store, for the nodes of an agent used as generator.
         record: File of JSON lines to which every attempt is appended as a sample.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
-            `"exit"` keeps only what stands when the answer is there, and is fastest.
+            `"exit"` writes only the final state, and is fastest.
         name: Name of the run in a trace.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
     Raises:
-        ConfigurationError: If a setting is unknown or out of range, or generator or judge is none.
+        ConfigurationError: If a setting is unknown or out of range, or `generator` or `judge` is unusable.
     """
 
     def __init__(
@@ -72,9 +72,11 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
         self.name = name
         self.policy = policy or Policy(**settings)
-        self._loop = loop_of(generator, judge, self.policy)
-        whole = durability == "exit" and not self._loop.may_interrupt
-        self.graph = compiled(self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop", whole=whole)
+        self._loop = build_loop(generator, judge, self.policy)
+        single_node = durability == "exit" and not self._loop.may_interrupt
+        self.graph = compile_loop(
+            self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop", single_node=single_node
+        )
         self._record = None if record is None else Record(record)
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
 
@@ -91,17 +93,17 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         Args:
             input: The question.
             config: Config of the run; callbacks, tags and metadata are passed on.
-            evidence: What else the judge is to see: fields of a `Sample`, for instance `retrieved_contexts`.
-            unknown: Nothing: any other setting is refused.
+            evidence: Further evidence for the judge: fields of a `Sample`, for instance `retrieved_contexts`.
+            unknown: Any other setting, which is refused.
 
         Raises:
             Unanswered: If no answer may be released: `GeneratorFailed`, or as the policy says `NotAccepted`
                 or `JudgeFailed`; `outcome` holds the record.
             InputError: If there is nothing to answer.
-            ConfigurationError: If there is any other setting: those of a model are bound to the generator.
+            ConfigurationError: If there is any other setting; bind settings of a model to the generator.
         """
         _refuse(unknown)
-        return self._call_with_config(self._answer, self._asked(input, evidence), config)  # type: ignore[arg-type]  # it finds out that a config is taken
+        return self._call_with_config(self._answer, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # LangChain checks whether the function takes a config
 
     async def ainvoke(
         self,
@@ -113,7 +115,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
     ) -> AIMessage:
         """Answer a question without blocking; otherwise as `invoke`."""
         _refuse(unknown)
-        return await self._acall_with_config(self._aanswer, self._asked(input, evidence), config)  # type: ignore[arg-type]  # as above
+        return await self._acall_with_config(self._aanswer, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # as above
 
     def refine(
         self,
@@ -122,10 +124,10 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
     ) -> Outcome:
-        """Answer a question and give the whole record.
+        """Answer a question and return the whole record.
 
-        A run that ends without an answer ends with an outcome too: `answer` is then None, and `stop_reason`
-        says why. Only where the policy says `"raise"` is there an error.
+        A run without an answer returns an outcome too: `answer` is then None, and `stop_reason` says why. It is an
+        error only if the policy says `"raise"`.
 
         Raises:
             NotAccepted: If no attempt passed and `on_exhausted="raise"`.
@@ -134,12 +136,12 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         """
         outcomes: list[Outcome] = []
 
-        def run(asked: Any, config: RunnableConfig) -> AIMessage | None:
-            outcomes.append(self._outcome(asked, config))
+        def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
+            outcomes.append(self._outcome(graph_input, config))
             return outcomes[0].answer
 
         try:
-            self._call_with_config(run, self._asked(input, evidence), config)  # type: ignore[arg-type]  # as in `invoke`
+            self._call_with_config(run, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # as in `invoke`
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -153,15 +155,15 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
     ) -> Outcome:
-        """Answer a question without blocking and give the whole record; otherwise as `refine`."""
+        """Answer a question without blocking and return the whole record; otherwise as `refine`."""
         outcomes: list[Outcome] = []
 
-        async def run(asked: Any, config: RunnableConfig) -> AIMessage | None:
-            outcomes.append(await self._aoutcome(asked, config))
+        async def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
+            outcomes.append(await self._aoutcome(graph_input, config))
             return outcomes[0].answer
 
         try:
-            await self._acall_with_config(run, self._asked(input, evidence), config)  # type: ignore[arg-type]  # as above
+            await self._acall_with_config(run, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # as above
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -176,10 +178,10 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> Iterator[AIMessage]:
-        """Stream the answer, once it is accepted, as one chunk; progress meanwhile goes out as custom events."""
+        """Stream the answer, once it is accepted, as one chunk; progress is sent as custom events meanwhile."""
         _refuse(unknown)
-        asked = iter([self._asked(input, evidence)])
-        yield from self._transform_stream_with_config(asked, self._streamed, config)
+        inputs = iter([self._graph_input(input, evidence)])
+        yield from self._transform_stream_with_config(inputs, self._stream_answer, config)
 
     async def astream(
         self,
@@ -192,77 +194,81 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         """Stream the answer, once it is accepted; otherwise as `stream`."""
         _refuse(unknown)
 
-        async def asked() -> AsyncIterator[Any]:
-            yield self._asked(input, evidence)
+        async def inputs() -> AsyncIterator[Any]:
+            yield self._graph_input(input, evidence)
 
-        async for chunk in self._atransform_stream_with_config(asked(), self._astreamed, config):
+        async for chunk in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
             yield chunk
 
-    def _answer(self, asked: Any, config: RunnableConfig) -> AIMessage:
-        return _released(self._outcome(asked, config))
+    def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
+        return _release(self._outcome(graph_input, config))
 
-    async def _aanswer(self, asked: Any, config: RunnableConfig) -> AIMessage:
-        return _released(await self._aoutcome(asked, config))
+    async def _aanswer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
+        return _release(await self._aoutcome(graph_input, config))
 
-    def _outcome(self, asked: Any, config: RunnableConfig) -> Outcome:
+    def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
-            if self._needs_graph(asked, config):
-                told = langgraph_private.muted_config_with_progress(config)
-                with langgraph_private.use_config(told):
-                    outcome = self._read(self.graph.invoke(asked, told, output_keys=_OUTPUT, **self._durability))
+            if self._needs_graph(graph_input, config):
+                graph_config = langgraph_private.muted_config_with_progress(config)
+                with langgraph_private.use_config(graph_config):
+                    outcome = self._final_outcome(
+                        self.graph.invoke(graph_input, graph_config, output_keys=_OUTPUT, **self._durability)
+                    )
             else:
-                outcome = _summed_up(run(self._loop, asked, config), asked)
+                outcome = _outcome_of(run(self._loop, graph_input, config), graph_input)
         except Unanswered as unanswered:
             self._write(unanswered.outcome)
             raise
         self._write(outcome)
         return outcome
 
-    async def _aoutcome(self, asked: Any, config: RunnableConfig) -> Outcome:
+    async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
-            if self._needs_graph(asked, config):
-                told = langgraph_private.muted_config_with_progress(config)
-                with langgraph_private.use_config(told):
-                    state = await self.graph.ainvoke(asked, told, output_keys=_OUTPUT, **self._durability)
-                outcome = self._read(state)
+            if self._needs_graph(graph_input, config):
+                graph_config = langgraph_private.muted_config_with_progress(config)
+                with langgraph_private.use_config(graph_config):
+                    state = await self.graph.ainvoke(
+                        graph_input, graph_config, output_keys=_OUTPUT, **self._durability
+                    )
+                outcome = self._final_outcome(state)
             else:
-                outcome = _summed_up(await arun(self._loop, asked, config), asked)
+                outcome = _outcome_of(await arun(self._loop, graph_input, config), graph_input)
         except Unanswered as unanswered:
             await self._awrite(unanswered.outcome)
             raise
         await self._awrite(outcome)
         return outcome
 
-    def _needs_graph(self, asked: Any, config: RunnableConfig) -> bool:
-        """Tell whether there is anything to checkpoint or resume; if not, the steps run without the graph."""
+    def _needs_graph(self, graph_input: Any, config: RunnableConfig) -> bool:
+        """Check whether there is anything to checkpoint or resume; if not, the steps run without the graph."""
         return (
             bool(self.graph.checkpointer)
             or langgraph_private.has_checkpointer(config)
-            or isinstance(asked, Command)
+            or isinstance(graph_input, Command)
         )
 
-    def _asked(self, given: RefineInput | None, evidence: Mapping[str, Any] | None) -> Any:
-        """Read what was asked as the graph's input; None goes on with a turn that died, where one is kept."""
-        resumes = given is None and bool(self.graph.checkpointer)
-        return given if resumes or isinstance(given, Command) else _question(given, evidence)
+    def _graph_input(self, value: RefineInput | None, evidence: Mapping[str, Any] | None) -> Any:
+        """Return a question as the graph's input; with a checkpointer, None resumes an interrupted turn."""
+        resumes = value is None and bool(self.graph.checkpointer)
+        return value if resumes or isinstance(value, Command) else _question(value, evidence)
 
-    def _streamed(
-        self, asked: Iterator[Any], run_manager: Any, config: RunnableConfig
+    def _stream_answer(
+        self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig
     ) -> Iterator[AIMessageChunk]:
         del run_manager
-        yield _chunk(self._answer(next(asked), config))
+        yield _chunk(self._answer(next(inputs), config))
 
-    async def _astreamed(
-        self, asked: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
+    async def _astream_answer(
+        self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
     ) -> AsyncIterator[AIMessageChunk]:
         del run_manager
-        yield _chunk(await self._aanswer(await anext(asked), config))
+        yield _chunk(await self._aanswer(await anext(inputs), config))
 
-    def _read(self, state: Mapping[str, Any]) -> Outcome:
-        """Make the outcome of the graph's final state."""
+    def _final_outcome(self, state: Mapping[str, Any]) -> Outcome:
+        """Return the outcome that the graph's final state holds."""
         refinement = Refinement.read(state[langgraph_private.RECORD], self.policy)
         if state.get(langgraph_private.SUMMARY) is None:
-            return _waiting(refinement, state["messages"])
+            return _waiting_outcome(refinement, state["messages"])
         *conversation, answer = state["messages"]
         return Outcome.of(refinement, conversation, answer, now=time.time())
 
@@ -283,35 +289,35 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
         )
 
 
-def _question(given: Any, evidence: Mapping[str, Any] | None) -> dict[str, Any]:
-    messages: Any = given
-    if isinstance(given, Mapping):
-        strange = sorted(set(given) - {"messages", "evidence"})
-        if "messages" not in given or strange:
+def _question(value: Any, evidence: Mapping[str, Any] | None) -> dict[str, Any]:
+    messages: Any = value
+    if isinstance(value, Mapping):
+        unknown = sorted(set(value) - {"messages", "evidence"})
+        if "messages" not in value or unknown:
             raise InputError(
-                f"a question given as a mapping has 'messages' and, if need be, 'evidence', not {strange}"
+                f"a question given as a mapping has 'messages' and, if need be, 'evidence', not {unknown}"
             )
-        messages, evidence = given["messages"], evidence or given.get("evidence")
+        messages, evidence = value["messages"], evidence or value.get("evidence")
     question = {"messages": _messages(messages)}
     return question if evidence is None else {**question, "evidence": dict(evidence)}
 
 
-def _messages(given: Any) -> list[BaseMessage]:
-    if isinstance(given, str):
-        return convert_to_messages([("user", given)]) if given.strip() else []
-    if isinstance(given, PromptValue):
-        return given.to_messages()
-    if isinstance(given, BaseMessage):
-        return [given]
-    if not isinstance(given, Sequence):
-        raise InputError(f"cannot read {given!r} as a question; give a text or a list of messages")
+def _messages(value: Any) -> list[BaseMessage]:
+    if isinstance(value, str):
+        return convert_to_messages([("user", value)]) if value.strip() else []
+    if isinstance(value, PromptValue):
+        return value.to_messages()
+    if isinstance(value, BaseMessage):
+        return [value]
+    if not isinstance(value, Sequence):
+        raise InputError(f"cannot read {value!r} as a question; give a text or a list of messages")
     try:
-        return convert_to_messages(given)
+        return convert_to_messages(value)
     except (ValueError, NotImplementedError) as error:
         raise InputError(f"cannot read the messages: {str(error).splitlines()[0]}") from error
 
 
-def _released(outcome: Outcome) -> AIMessage:
+def _release(outcome: Outcome) -> AIMessage:
     if outcome.answer is None:
         raise Unanswered(f"the answer awaits a review ({outcome.detail}); resume with a Command", outcome)
     return outcome.answer
@@ -322,13 +328,13 @@ def _chunk(answer: AIMessage) -> AIMessageChunk:
     return AIMessageChunk(**fields, chunk_position="last")
 
 
-def _summed_up(ended: RunResult, asked: Mapping[str, Any]) -> Outcome:
-    if ended.answer is None:
-        return _waiting(ended.refinement, asked["messages"])
-    return Outcome.of(ended.refinement, asked["messages"], ended.answer, now=time.time())
+def _outcome_of(result: RunResult, graph_input: Mapping[str, Any]) -> Outcome:
+    if result.answer is None:
+        return _waiting_outcome(result.refinement, graph_input["messages"])
+    return Outcome.of(result.refinement, graph_input["messages"], result.answer, now=time.time())
 
 
-def _waiting(refinement: Refinement, conversation: Sequence[AnyMessage]) -> Outcome:
-    """Sum up a run that waits for a human: `detail` tells why it stopped trying."""
+def _waiting_outcome(refinement: Refinement, conversation: Sequence[AnyMessage]) -> Outcome:
+    """Return the outcome of a run that waits for a human; `detail` says why it stopped trying."""
     outcome = Outcome.of(refinement, conversation, None, now=time.time())
     return outcome.model_copy(update={"stop_reason": "interrupted", "detail": refinement.stop_reason or ""})

@@ -49,11 +49,11 @@ def weather_agent(model: BaseChatModel | None, *, seed: int) -> CompiledStateGra
 
 
 def scripted_model(*, delay_s: float = 0.0) -> ScriptedModel:
-    """Give the chat model that needs no key: it calls the tool, then reports what that returned."""
-    return ScriptedModel(_next_line, name="scripted", delay_s=delay_s)
+    """Return the chat model that needs no key: it calls the tool, then reports what that returned."""
+    return ScriptedModel(_next_message, name="scripted", delay_s=delay_s)
 
 
-def _next_line(messages: Sequence[BaseMessage]) -> object:
+def _next_message(messages: Sequence[BaseMessage]) -> object:
     city = _city(messages)
     if messages[-1].type != "tool":
         return ToolCall(name="weather", args={"city": city})
@@ -61,6 +61,6 @@ def _next_line(messages: Sequence[BaseMessage]) -> object:
 
 
 def _city(messages: Sequence[BaseMessage]) -> str:
-    asked = next(one.text for one in messages if one.type == "human")
-    found = _CITY.search(asked)
-    return "your city" if found is None else found[1]
+    question = next(turn.text for turn in messages if turn.type == "human")
+    match = _CITY.search(question)
+    return "your city" if match is None else match[1]

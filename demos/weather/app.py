@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 
 from demos import weather
-from demos.command import Options, add_model_options, carried_out, complain, models_of, told
-from demos.screen import Screen, counted, screen
+from demos.command import Options, add_model_options, complain, describe_models, models_of, run_demo
+from demos.screen import Screen, quantity, screen
 from demos.weather import rule
 from demos.weather.agent import scripted_model, weather_agent
 from demos.weather.show import Live, as_json, show_result
@@ -17,12 +17,12 @@ from refine import Outcome, SelfRefine
 
 _PROG = "demos.weather"
 _PACE_S = 0.3
-"""Seconds the script waits before each reply where a person watches; an instant would show nothing of the loop."""
+"""Seconds the script waits before each reply on a terminal; without a pause the loop would be too fast to see."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code is 0 if an answer was accepted, 1 if not, 2 if it could not be run."""
-    return carried_out(_PROG, lambda: _run(_options(arguments)))
+    return run_demo(_PROG, lambda: _run(_options(arguments)))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -39,11 +39,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _run(options: argparse.Namespace) -> int:
     if not options.question.strip():
         raise ConfigurationError("--question is empty; ask something, for instance about the weather in Paris")
-    shown = None if options.json else screen()
+    display = None if options.json else screen()
     seed = random.randrange(10_000) if options.seed is None else options.seed  # noqa: S311 - a demo, no secret
     chosen = models_of(options)
     judge = rule.judge if chosen.judge is None else Helpfulness(chosen.judge)
-    model = chosen.generator or scripted_model(delay_s=_PACE_S if shown and shown.live else 0.0)
+    model = chosen.generator or scripted_model(delay_s=_PACE_S if display and display.live else 0.0)
     refiner = SelfRefine(
         weather_agent(model, seed=seed),
         judge,
@@ -51,35 +51,35 @@ def _run(options: argparse.Namespace) -> int:
         max_attempts=options.max_attempts,
         show_drafts=True,
     )
-    if shown is None:
+    if display is None:
         outcome = refiner.refine(options.question)
     else:
-        _introduce(shown, options, seed)
-        with shown.waiting("working"):
-            outcome = refiner.refine(options.question, {"callbacks": [Live(shown)]})
+        _introduce(display, options, seed)
+        with display.waiting("working"):
+            outcome = refiner.refine(options.question, {"callbacks": [Live(display)]})
     unreachable = _unreachable(outcome)
     if unreachable:
         return complain(_PROG, unreachable)
-    if shown is None:
+    if display is None:
         settings = {"question": options.question, "generator": options.generator, "judge": options.judge}
         print(as_json(outcome, seed=seed, **settings))
     else:
-        show_result(shown, outcome)
+        show_result(display, outcome)
     return 0 if outcome.passed else 1
 
 
-def _introduce(shown: Screen, options: argparse.Namespace, seed: int) -> None:
-    shown.line("A weather agent with a broken thermometer, and a judge that notices", "strong")
-    shown.line(told(options), "dim")
-    rules = f"Accepted from {options.success_rating} of 4, at most {counted(options.max_attempts, 'attempt')}"
-    shown.line(f"{rules}; --seed {seed} measures the same again.", "dim")
-    shown.line()
-    shown.entry("question", options.question, "strong")
-    shown.line()
+def _introduce(display: Screen, options: argparse.Namespace, seed: int) -> None:
+    display.line("A weather agent with a broken thermometer, and a judge that notices", "strong")
+    display.line(describe_models(options), "dim")
+    rules = f"Accepted from {options.success_rating} of 4, at most {quantity(options.max_attempts, 'attempt')}"
+    display.line(f"{rules}; --seed {seed} measures the same again.", "dim")
+    display.line()
+    display.entry("question", options.question, "strong")
+    display.line()
 
 
 def _unreachable(outcome: Outcome) -> str:
-    """Say which model could not be asked, where nothing came of the run for that reason; else nothing."""
+    """Return which model could not be asked, if the run failed for that reason; else an empty text."""
     hint = "check its name, its key and, if given, --base-url"
     if outcome.stop_reason == "generator_failed" and not outcome.attempts:
         return f"the generator could not be asked ({outcome.detail}); {hint}"

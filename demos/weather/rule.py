@@ -1,4 +1,4 @@
-"""The judge that needs no model: a temperature must be possible, and be the one that was measured."""
+"""A judge that needs no model: a temperature must be possible, and be the one that was measured."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def rule(sample: Sample) -> Verdict:
     1 where nothing was measured or a temperature is impossible; 2 where the answer does not give the measured
     one; 3 where it gives others besides; 4 where it gives that one.
     """
-    results = [one.content for one in sample.steps if one.role == "tool"]
+    results = [step.content for step in sample.steps if step.role == "tool"]
     measured = celsius(results[-1])[-1:] if results else []
     stated = celsius(sample.answer or "")
-    impossible = [one for one in (*measured, *stated) if not COLDEST <= one <= HOTTEST]
-    others = [one for one in stated if one not in measured]
+    impossible = [degrees for degrees in (*measured, *stated) if not COLDEST <= degrees <= HOTTEST]
+    others = [degrees for degrees in stated if degrees not in measured]
     if not measured:
-        return _refused(1, "The weather tool measured nothing.", "Call the weather tool before answering.")
+        return _refusal(1, "The weather tool measured nothing.", "Call the weather tool before answering.")
     if impossible:
-        return _refused(
+        return _refusal(
             1,
             f"{impossible[0]:g} °C is impossible; the records on Earth are {COLDEST} and {HOTTEST} °C.",
             "Call the weather tool again and report what it then returns.",
         )
     if measured[0] not in stated:
-        said = f"{others[0]:g} °C" if others else "no temperature"
-        return _refused(
-            2, f"The answer gives {said}; {measured[0]:g} °C was measured.", f"Report {measured[0]:g} °C."
+        stated_text = f"{others[0]:g} °C" if others else "no temperature"
+        return _refusal(
+            2, f"The answer gives {stated_text}; {measured[0]:g} °C was measured.", f"Report {measured[0]:g} °C."
         )
     if others:
-        return _refused(3, f"{others[0]:g} °C was never measured.", f"Report {measured[0]:g} °C only.")
+        return _refusal(3, f"{others[0]:g} °C was never measured.", f"Report {measured[0]:g} °C only.")
     return Verdict.rated(
         4, rationale=f"{measured[0]:g} °C was measured, is possible, and is what the answer says."
     )
@@ -52,14 +52,14 @@ judge = as_judge(rule)
 
 
 def celsius(text: str) -> list[float]:
-    """Find the temperatures in degrees Celsius in a text."""
-    return [_number(found) for found in _CELSIUS.finditer(text)]
+    """Return the temperatures in degrees Celsius in a text."""
+    return [_number(match) for match in _CELSIUS.finditer(text)]
 
 
-def _number(found: re.Match[str]) -> float:
-    size = float(found["digits"].replace(",", "."))
-    return -size if found["sign"] else size
+def _number(match: re.Match[str]) -> float:
+    size = float(match["digits"].replace(",", "."))
+    return -size if match["sign"] else size
 
 
-def _refused(rating: int, rationale: str, feedback: str) -> Verdict:
+def _refusal(rating: int, rationale: str, feedback: str) -> Verdict:
     return Verdict.rated(rating, success_rating=4, rationale=rationale, feedback=feedback)

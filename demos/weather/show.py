@@ -1,4 +1,4 @@
-"""Showing a run: live on a screen while it goes on, or as one JSON object when it has ended."""
+"""Showing a run: live on a screen, or as one JSON object when it has ended."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from demos.screen import Screen, counted, pips, tone_of
+from demos.screen import Screen, pips, quantity, tone_of
 from refine import Attempt, Outcome
 
 
 class Live(BaseCallbackHandler):
-    """Writes each attempt while it is made: tool calls, the draft, the verdict, from the loop's progress events.
+    """Writes each attempt as it happens: tool calls, the draft, the verdict, from the loop's progress events.
 
     Args:
         screen: Where to write.
@@ -32,25 +32,25 @@ class Live(BaseCallbackHandler):
                 self._screen.entry("tool", f"{_call(tool['name'], tool['args'])} → {tool['result']}")
             self._screen.entry("draft", data["text"])
         elif name == "refine.verdict":
-            self._verdict(data)
+            self._write_verdict(data)
 
-    def _verdict(self, told: Mapping[str, Any]) -> None:
-        rating = told["rating"]
-        decided = "accepted" if told["accepted"] else "refused"
-        shown = f"{pips(rating)}  {rating} of 4, {decided}"
-        self._screen.entry("rating", shown if rating else f"none ({told['unscored']})", tone_of(rating))
-        for label, text in (("why", told["rationale"]), ("feedback", told["feedback"])):
+    def _write_verdict(self, data: Mapping[str, Any]) -> None:
+        rating = data["rating"]
+        decision = "accepted" if data["accepted"] else "refused"
+        line = f"{pips(rating)}  {rating} of 4, {decision}"
+        self._screen.entry("rating", line if rating else f"none ({data['unscored']})", tone_of(rating))
+        for label, text in (("why", data["rationale"]), ("feedback", data["feedback"])):
             if text and rating:
                 self._screen.entry(label, text)
 
 
 def _call(name: str, args: Mapping[str, Any]) -> str:
-    """Write a tool call as Python would."""
+    """Return a tool call as Python would write it."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
 
 
 def show_result(screen: Screen, outcome: Outcome) -> None:
-    """Write the answer, and what it took."""
+    """Write the answer, and the totals of the run."""
     rating = None if outcome.best is None else outcome.best.rating
     answer = "" if outcome.answer is None else str(outcome.answer.text)
     title = "accepted answer" if outcome.passed else f"not accepted ({outcome.stop_reason}): the best there is"
@@ -60,24 +60,24 @@ def show_result(screen: Screen, outcome: Outcome) -> None:
 
 
 def _totals(outcome: Outcome) -> str:
-    """Say what a run took: attempts, time, calls and tokens."""
+    """Return the totals of a run: attempts, time, calls and tokens."""
     end = "accepted after" if outcome.passed else "gave up after"
     usage = outcome.usage
     return (
-        f"{end} {counted(len(outcome.attempts), 'attempt')} in {outcome.latency_s:.2f} s, "
+        f"{end} {quantity(len(outcome.attempts), 'attempt')} in {outcome.latency_s:.2f} s, "
         f"{usage.calls} model calls, {usage.tokens} tokens ({usage.input_tokens} in, {usage.output_tokens} out)"
     )
 
 
 def as_json(outcome: Outcome, **settings: str | int | None) -> str:
-    """Write a run, and the settings it was made with, as one JSON object."""
+    """Return a run and its settings as one JSON object."""
     record = {
         **settings,
         "passed": outcome.passed,
         "stop_reason": outcome.stop_reason,
         "detail": outcome.detail,
         "answer": None if outcome.answer is None else outcome.answer.text,
-        "attempts": [_attempt(one) for one in outcome.attempts],
+        "attempts": [_attempt(attempt) for attempt in outcome.attempts],
         "usage": outcome.usage.model_dump(mode="json"),
         "latency_s": round(outcome.latency_s, 6),
     }

@@ -8,10 +8,10 @@ from types import ModuleType
 
 
 class _Catalogue(ModuleType):
-    """A package that can be called: the name is that of the folder and of the list of what is in it."""
+    """A callable package: `judges.catalogue` is both the package and the function that lists its judges."""
 
     def __call__(self) -> object:
-        """List all judges that can be loaded by name; see `judges.catalogue.registry.catalogue`."""
+        """Return the entries of all judges; see `judges.catalogue.registry.catalogue`."""
         return import_module("judges.catalogue.registry").catalogue()
 
 

@@ -1,4 +1,4 @@
-"""Judges after the evaluators that Spring AI Alibaba had: agreement with contexts, facts or a reference."""
+"""Judges modelled on the evaluators of Spring AI Alibaba: agreement with contexts, facts or a reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Unpack
 from pydantic import Field, JsonValue
 
 from judges.catalogue.model_judge import ModelSettings
-from judges.catalogue.parts.needed import answer_in, filled_contexts_in, question_in, reference_in
+from judges.catalogue.parts.needed import answer_in, non_blank_contexts_in, question_in, reference_in
 from judges.catalogue.parts.one_question import OneQuestion, YesOrNo
 from judges.catalogue.spring import agreement
 from judges.entry import Entry
@@ -48,20 +48,20 @@ class Marking(OneQuestion):
         question: Question[Any] = Question(prompt=self.pack, reply=ClosedMark, compat=OpenMark)
         super().__init__(model, question=question, **settings)
 
-    def concluded(self, found: Any) -> Verdict:
-        """Take the mark as the score."""
-        score = found.score
+    def conclude(self, reply: Any) -> Verdict:
+        """Return a verdict with the mark as its score."""
+        score = reply.score
         if not 0 <= score <= 1:
             return Verdict.without_score(
-                "invalid_output", f"the score is {score}, outside 0 to 1", value=score, rationale=found.rationale
+                "invalid_output", f"the score is {score}, outside 0 to 1", value=score, rationale=reply.rationale
             )
         return Verdict(
             value=score,
             score=score,
             rating=rating_of(score),
             passed=score > 0 if self.compat else score >= self.threshold,
-            rationale=found.rationale,
-            feedback="" if score == 1 else found.feedback,
+            rationale=reply.rationale,
+            feedback="" if score == 1 else reply.feedback,
         )
 
 
@@ -88,12 +88,12 @@ class AnswerCorrectnessEvaluator(YesOrNo):
     pack = "spring_relevancy_evaluator"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the question, the contexts and the answer."""
+        """Return the question, the contexts and the answer."""
         return agreement(sample)
 
-    def is_yes(self, said: str) -> bool:
-        """Take whatever contains the word."""
-        return "YES" in said.upper()
+    def is_yes(self, word: str) -> bool:
+        """Whether the reply contains "yes"."""
+        return "YES" in word.upper()
 
 
 class AnswerFaithfulnessEvaluator(Marking):
@@ -116,9 +116,9 @@ class AnswerFaithfulnessEvaluator(Marking):
     pack = "alibaba_answer_faithfulness"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the facts and the answer."""
+        """Return the facts and the answer."""
         answer = answer_in(sample)
-        return {"facts": filled_contexts_in(sample), "answer": answer}
+        return {"facts": non_blank_contexts_in(sample), "answer": answer}
 
 
 class AnswerRelevancyEvaluator(Marking):
@@ -141,6 +141,6 @@ class AnswerRelevancyEvaluator(Marking):
     pack = "alibaba_answer_relevancy"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the question, the reference and the answer."""
+        """Return the question, the reference and the answer."""
         answer, reference = answer_in(sample), reference_in(sample)
         return {"question": question_in(sample), "reference": reference, "answer": answer}

@@ -1,4 +1,4 @@
-"""The base of the catalogue's judges: an entry, two variants, a pass mark, phrases in the sample's language."""
+"""Base class of the catalogue's judges: entry, variants, threshold, feedback in the sample's language."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class MetricSettings(TypedDict, total=False):
     """Settings of every judge of the catalogue.
 
     Attributes:
-        name: What the judge is called; its qualified name unless given.
-        variant: `"corrected"`, or `"compat"`, which gives the numbers of the reference.
-        threshold: Score from which the verdict passes, 0 to 1; None takes the judge's own, mostly 0.5.
-        language: Language of prompts and feedback; None takes the one of the question or, without one,
-            of the first other text there is.
+        name: Name of the judge; its qualified name by default.
+        variant: `"corrected"`, or `"compat"`, which reproduces the scores of the original implementation.
+        threshold: Lowest score that passes, 0 to 1; None takes the judge's own, mostly 0.5.
+        language: Language of prompts and feedback; None takes the language of the question or, without one,
+            of the first other text in the sample.
         prompts: Folder of packs that override the packaged ones, laid out like them (`zh/faithfulness.toml`).
 
-    A judge that says yes or no passes as it says, whatever the threshold.
+    The threshold does not affect judges that say yes or no.
     """
 
     name: str
@@ -43,23 +43,23 @@ class MetricSettings(TypedDict, total=False):
 
 
 class Metric(Judge):
-    """A judge of the catalogue.
+    """Base class of the catalogue's judges.
 
     Args:
-        name: What the judge is called; None takes its qualified name.
-        variant: `"corrected"`, or `"compat"`, which gives the numbers of the reference.
-        threshold: Score from which the verdict passes, 0 to 1; None takes `pass_mark`.
-        language: Language of prompts and feedback; None takes the one of the question or, without one,
-            of the first other text there is.
-        prompts: Folder of packs that override the packaged ones, laid out like them; it is read once, here.
+        name: Name of the judge; None takes its qualified name.
+        variant: `"corrected"`, or `"compat"`, which reproduces the scores of the original implementation.
+        threshold: Lowest score that passes, 0 to 1; None takes `pass_mark`.
+        language: Language of prompts and feedback; None takes the language of the question or, without one,
+            of the first other text in the sample.
+        prompts: Folder of packs that override the packaged ones, laid out like them; read once, here.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
 
     Attributes:
-        entry: Its place in the catalogue.
-        pack: Name of the file in a pack that holds its phrases of feedback.
-        pass_mark: Score from which the verdict passes unless a threshold is given.
+        entry: Its entry in the catalogue.
+        pack: Name of the pack file that holds its feedback phrases.
+        pass_mark: Default threshold.
     """
 
     entry: ClassVar[Entry]
@@ -88,38 +88,38 @@ class Metric(Judge):
 
     @property
     def compat(self) -> bool:
-        """Whether the numbers are to be those of the reference."""
+        """Whether scores are to reproduce the original implementation."""
         return self.variant == "compat"
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Fields of a sample this judge, set up as it is, cannot do without."""
+        """Fields of a sample that this judge needs with its settings."""
         return self.entry.needs
 
     @property
     def calls(self) -> str:
-        """Model calls for one sample, set up as it is, as a formula."""
+        """Model calls for one sample with its settings, as a formula."""
         return self.entry.calls
 
     def explain(self) -> Explanation:
-        """Tell what it needs, asks and costs, before anything is spent."""
+        """Describe what the judge needs, asks and costs, without calling a model."""
         return replace(super().explain(), needs=self.needs, calls=self.calls, variant=self.variant)
 
     def language_for(self, sample: Sample) -> Language:
-        """Choose the language of prompts and feedback for a sample."""
-        words = (sample.question, sample.answer, sample.reference, *(sample.retrieved_contexts or ()))
-        return self._language or language_of(next((one for one in words if one and one.strip()), ""))
+        """Return the language of prompts and feedback for a sample."""
+        texts = (sample.question, sample.answer, sample.reference, *(sample.retrieved_contexts or ()))
+        return self._language or language_of(next((text for text in texts if text and text.strip()), ""))
 
     def say(self, phrase: str, sample: Sample, **values: object) -> str:
-        """Say one of the pack's phrases in the language of the sample."""
-        return self._phrases[self.language_for(sample)].said(phrase, **values)
+        """Return one of the pack's feedback phrases, filled in, in the language of the sample."""
+        return self._phrases[self.language_for(sample)].feedback_text(phrase, **values)
 
-    def verdict(self, score: float, *, value: Value | None = None, **told: object) -> Verdict:
-        """Give a verdict for a score from 0 to 1, which passes at the judge's threshold."""
-        return Verdict.scored(score, threshold=self.threshold, value=value, **told)
+    def verdict(self, score: float, *, value: Value | None = None, **fields: object) -> Verdict:
+        """Return a verdict for a score from 0 to 1, which passes at the judge's threshold."""
+        return Verdict.scored(score, threshold=self.threshold, value=value, **fields)
 
     def _read_phrases(self) -> Mapping[Language, Prompt]:
-        """Read the pack's phrases, and for a judge of the retriever the note that no rewrite can help."""
+        """Read the pack's phrases; for a judge of the retriever add the note that no rewrite helps."""
         if not self.pack:
             return {}
         phrases = self._packs(self.pack)
@@ -127,10 +127,10 @@ class Metric(Judge):
             return phrases
         notes = prompts_of("retriever")
         return {
-            language: text.model_copy(
-                update={"feedback": {**notes.get(language, notes["en"]).feedback, **text.feedback}}
+            language: prompt.model_copy(
+                update={"feedback": {**notes.get(language, notes["en"]).feedback, **prompt.feedback}}
             )
-            for language, text in phrases.items()
+            for language, prompt in phrases.items()
         }
 
     def _packs(self, name: str) -> Mapping[Language, Prompt]:
@@ -143,14 +143,18 @@ class Metric(Judge):
         return packs
 
 
-class Measured(Metric):
-    """A judge of the catalogue that works its verdict out, and asks nobody."""
+class ComputedMetric(Metric):
+    """A judge of the catalogue that computes its verdict without a model."""
 
     @abstractmethod
-    def measured(self, sample: Sample) -> Verdict:
-        """Work the verdict out; raises `CannotJudge` where that cannot be done."""
+    def compute(self, sample: Sample) -> Verdict:
+        """Return the verdict.
+
+        Raises:
+            CannotJudge: If the sample cannot be judged.
+        """
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Give what was measured; asks for nothing."""
+        """Return the computed verdict, without making a request."""
         yield from ()
-        return self.measured(sample)
+        return self.compute(sample)

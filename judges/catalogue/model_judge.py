@@ -1,4 +1,4 @@
-"""Judges of the catalogue that ask a model: the questions they hold, prepared once in every language."""
+"""Base class of the catalogue's judges that ask a model: prepares its questions once in every language."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from judges.models.resolve import as_model
 from judges.prompting.prompts import Language, Prompt
 from judges.prompting.questions import Question, ReplyCheck
 from judges.prompting.translation import Pack, atranslate, translate
-from judges.requests import Ask, Request, Worked, put
+from judges.requests import Ask, Request, WorkedExample, ask_question
 from judges.sample import Sample
 
 R = TypeVar("R", bound=BaseModel)
@@ -29,7 +29,8 @@ class ModelSettings(MetricSettings, total=False):
     """Settings of every judge of the catalogue that asks a model.
 
     Attributes:
-        temperature: Asked of a model that leaves it open, 0 unless given; None asks for nothing.
+        temperature: Sampling temperature for models that set none, 0 by default; None keeps the
+            provider's default.
     """
 
     temperature: float | None
@@ -40,8 +41,8 @@ class ModelJudge(Metric):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        questions: What it may ask; with none, no model is needed.
-        temperature: Asked of a model that leaves it open; None asks for nothing.
+        questions: The questions it may ask; with none, no model is needed.
+        temperature: Sampling temperature for models that set none; None keeps the provider's default.
         settings: See `judges.catalogue.metric.Metric`.
 
     Raises:
@@ -57,36 +58,37 @@ class ModelJudge(Metric):
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        self._questions = tuple(one.as_compat() if self.compat else one for one in questions)
+        self._questions = tuple(question.as_compat() if self.compat else question for question in questions)
         self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if questions else ()
         self._prepare()
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
-        """The one model that is asked; none where there is nothing to ask."""
+        """The model, as a tuple of one; empty if the judge has no questions."""
         return self._models
 
     def explain(self) -> Explanation:
-        """Tell what it needs, asks and costs, before anything is spent."""
+        """Describe what the judge needs, asks and costs, without calling a model."""
         language = self._language or "en"
-        prompts = {one.prompt: self._templates[one.prompt, language].task for one in self._questions}
-        return replace(super().explain(), models=tuple(one.name for one in self._models), prompts=prompts)
+        names = [question.prompt for question in self._questions]
+        prompts = {name: self._templates[name, language].task for name in names}
+        return replace(super().explain(), models=tuple(model.name for model in self._models), prompts=prompts)
 
     def adapt(self, language: Language, model: object, *, folder: str | Path, overwrite: bool = False) -> Self:
-        """Translate the judge's packs into another language, for review, and return a judge that speaks it.
+        """Translate the judge's packs into another language, for review, and return a judge that uses them.
 
-        This judge stays as it is. Of a rubric, criteria and instructions of your own are not translated.
+        This judge is not changed. Your own criteria and instructions of a rubric are not translated.
 
         Args:
             language: The language by its code, such as `"de"` or `"pt-BR"`.
-            model: Who translates: a LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-            folder: Where `<language>/<name>.toml` are written, to be given later as `prompts=...`. Files that are
-                there already are kept, and not asked for again.
-            overwrite: Whether files that are there are translated anew.
+            model: The translator: a LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+            folder: Where `<language>/<name>.toml` are written, to be passed later as `prompts=...`. Existing files
+                are kept, and not translated again.
+            overwrite: Whether existing files are translated again.
 
         Raises:
-            ConfigurationError: If the language is no code, or there is no model.
-            AskFailed: If the model does not translate, even when told what was wrong; files done so far stay.
+            ConfigurationError: If `language` is not a language code, or there is no model.
+            AskFailed: If the translation is invalid even after a retry; files written so far stay.
         """
         translate(self.packs, language, model, folder=folder, overwrite=overwrite)
         return self._in_language(language, Path(folder))
@@ -100,13 +102,15 @@ class ModelJudge(Metric):
 
     @property
     def packs(self) -> tuple[Pack, ...]:
-        """The files of a pack it speaks with, in English: its questions, and its phrases of feedback."""
-        asked = {
-            name: Pack(name, texts["en"], tuple(one for one in self._questions if one.prompt == name))
+        """The pack files it uses, in English: its questions, and its feedback phrases."""
+        questions = {
+            name: Pack(
+                name, texts["en"], tuple(question for question in self._questions if question.prompt == name)
+            )
             for name, texts in self._texts.items()
         }
-        said = {self.pack: Pack(self.pack, self._phrases["en"])} if self.pack else {}
-        return tuple({**said, **asked}.values())
+        phrases = {self.pack: Pack(self.pack, self._phrases["en"])} if self.pack else {}
+        return tuple({**phrases, **questions}.values())
 
     def request(
         self,
@@ -116,13 +120,13 @@ class ModelJudge(Metric):
         *,
         check: ReplyCheck | None = None,
     ) -> Ask:
-        """Write the request for a reply, to be yielded together with others.
+        """Return the request for a reply, to be yielded together with others.
 
         Args:
             question: One of the judge's questions.
-            sample: The sample, which decides on the language.
-            data: What the model is shown, by name.
-            check: Names the fault of a reply that fits the schema but not the data, or gives None.
+            sample: The sample, which determines the language.
+            data: The data shown to the model, by name.
+            check: Returns the fault of a reply that fits the schema but not the data, or None.
         """
         return replace(self._templates[question.prompt, self.language_for(sample)], data=data, check=check)
 
@@ -136,57 +140,57 @@ class ModelJudge(Metric):
     ) -> Generator[Request | tuple[Request, ...], Any, R]:
         """Ask one question from inside a deliberation, with `yield from`, and return the reply."""
         ask = self.request(question, sample, data, check=check)
-        return cast("R", (yield from put(ask.schema, ask)))
+        return cast("R", (yield from ask_question(ask.schema, ask)))
 
     def ask_all(self, requests: Sequence[Ask]) -> Generator[Request | tuple[Request, ...], Any, tuple[Any, ...]]:
         """Ask several questions at once, with `yield from`.
 
         Returns:
-            A reply for each, or the `AskFailed` in its place; see `all_of`.
+            For each question its reply or its `AskFailed`; see `all_of`.
         """
         if not requests:
             return ()
-        answers: tuple[Any, ...] = yield tuple(requests)
-        return answers
+        replies: tuple[Any, ...] = yield tuple(requests)
+        return replies
 
     def _in_language(self, language: Language, folder: Path) -> Self:
-        """Make the same judge with the packs of another folder, set to one language."""
+        """Return a copy of this judge with the packs of another folder, set to one language."""
         other = copy(self)
-        other._speak(language, folder)  # noqa: SLF001 - a copy, not yet seen by anybody else
+        other._switch_language(language, folder)  # noqa: SLF001 - a copy, not yet shared
         return other
 
-    def _speak(self, language: Language, folder: Path) -> None:
+    def _switch_language(self, language: Language, folder: Path) -> None:
         self._language, self._folder = language, folder
         self._phrases = self._read_phrases()
         self._prepare()
 
     def _prepare(self) -> None:
-        """Read the packs of all questions, and write what is the same in every request."""
-        self._texts = {one.prompt: self._packs(one.prompt) for one in self._questions}
+        """Read the packs of all questions, and build the part that is the same in every request."""
+        self._texts = {question.prompt: self._packs(question.prompt) for question in self._questions}
         self._templates: dict[tuple[str, Language], Ask] = {
-            (one.prompt, language): self._template(one, language, text)
-            for one in self._questions
-            for language, text in self._texts[one.prompt].items()
+            (question.prompt, language): self._template(question, language, text)
+            for question in self._questions
+            for language, text in self._texts[question.prompt].items()
         }
 
     def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
-        told = text if question.task is None else text.model_copy(update={"task": question.task})
+        prompt = text if question.task is None else text.model_copy(update={"task": question.task})
         fills = question.fills(text, language) if callable(question.fills) else question.fills
         examples = question.examples
         return Ask(
             model=self._models[0],
-            task=told.filled(**fills),
+            task=prompt.fill_task(**fills),
             data={},
             reminder=text.reminder,
             schema=question.reply,
-            examples=tuple(self._worked(question, language, text)) if examples is None else examples,
+            examples=tuple(self._examples(question, language, text)) if examples is None else examples,
             shared=question.shared,
         )
 
-    def _worked(self, question: Question[Any], language: Language, text: Prompt) -> Generator[Worked]:
-        for one in text.examples:
+    def _examples(self, question: Question[Any], language: Language, text: Prompt) -> Generator[WorkedExample]:
+        for example in text.examples:
             try:
-                yield render_example(one.data, question.model_reply(one.reply))
+                yield render_example(example.data, question.model_reply(example.reply))
             except ValidationError as error:
                 fault = error.errors(include_url=False)[0]
                 place = ".".join(map(str, fault["loc"]))
@@ -196,12 +200,12 @@ class ModelJudge(Metric):
 
 
 def all_of(replies: Sequence[R | AskFailed]) -> tuple[R, ...]:
-    """Take replies that are all needed.
+    """Return the replies, all of which are needed.
 
     Raises:
-        AskFailed: The first failure, if there is one.
+        AskFailed: The first failure, if any.
     """
-    for one in replies:
-        if isinstance(one, AskFailed):
-            raise one
-    return tuple(one for one in replies if not isinstance(one, AskFailed))
+    for reply in replies:
+        if isinstance(reply, AskFailed):
+            raise reply
+    return tuple(reply for reply in replies if not isinstance(reply, AskFailed))

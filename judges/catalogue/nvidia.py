@@ -1,4 +1,4 @@
-"""Judges after NVIDIA's metrics in ragas: two graders with tasks of their own, and the mean of their ratings."""
+"""Judges modelled on NVIDIA's metrics in ragas: the mean rating of two graders with different instructions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from judges.catalogue.parts.needed import answer_in, filled_contexts_in, question_in, reference_in
+from judges.catalogue.parts.needed import answer_in, non_blank_contexts_in, question_in, reference_in
 from judges.catalogue.parts.retrieval import for_retriever
 from judges.catalogue.parts.two_graders import TwoGraders
 from judges.entry import Entry
 from judges.prompting.questions import ReplySchema
 from judges.sample import Sample
-from judges.verdict import Verdict, only_an_integer
+from judges.verdict import Verdict, strict_integer
 
 _RATIONALE = "text: your reasons, before the rating"
 _FEEDBACK = "text: what to change; empty if nothing"
@@ -23,7 +23,7 @@ class Agreement(ReplySchema):
     """How far two answers agree."""
 
     rationale: str = Field(description=_RATIONALE)
-    rating: Annotated[Literal[0, 2, 4], BeforeValidator(only_an_integer)] = Field(
+    rating: Annotated[Literal[0, 2, 4], BeforeValidator(strict_integer)] = Field(
         description="whole number: one of 0, 2, 4"
     )
     feedback: str = Field(description=_FEEDBACK)
@@ -33,7 +33,7 @@ class Extent(ReplySchema):
     """How far something holds: not at all, in part, or fully."""
 
     rationale: str = Field(description=_RATIONALE)
-    rating: Annotated[Literal[0, 1, 2], BeforeValidator(only_an_integer)] = Field(
+    rating: Annotated[Literal[0, 1, 2], BeforeValidator(strict_integer)] = Field(
         description="whole number: one of 0, 1, 2"
     )
     feedback: str = Field(description=_FEEDBACK)
@@ -66,7 +66,7 @@ class AnswerAccuracy(TwoGraders):
     highest = 4
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the question, the answer and the reference."""
+        """Return the question, the answer and the reference."""
         answer, reference = answer_in(sample), reference_in(sample)
         return {"question": question_in(sample), "answer": answer, "reference": reference}
 
@@ -99,22 +99,22 @@ class ContextRelevance(TwoGraders):
     highest = 2
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the question and the contexts."""
+        """Return the question and the contexts."""
         question = question_in(sample)
-        return {"question": question, "contexts": filled_contexts_in(sample)}
+        return {"question": question, "contexts": non_blank_contexts_in(sample)}
 
-    def advice(self, sample: Sample, told: str) -> str:
-        """Address the retriever."""
-        return for_retriever(self, sample, told)
+    def advice(self, sample: Sample, feedback: str) -> str:
+        """Return the feedback, addressed to the retriever."""
+        return for_retriever(self, sample, feedback)
 
     def shortcut(self, sample: Sample) -> Verdict | None:
-        """Give 0 where there is nothing to look at, or nothing but what the question says."""
-        question, document = sample.question.strip(), _joined(sample)
+        """Return 0 if question or contexts are blank, or the question contains the contexts; otherwise None."""
+        question, document = sample.question.strip(), _document(sample)
         if question and document and document not in question:
             return None
         advice = self.advice(sample, self.say("nothing", sample))
-        told = "there is nothing to look at, or nothing that the question does not say"
-        return self.verdict(0.0, rationale=told, feedback=advice)
+        rationale = "there is nothing to look at, or nothing that the question does not say"
+        return self.verdict(0.0, rationale=rationale, feedback=advice)
 
 
 class ResponseGroundedness(TwoGraders):
@@ -145,18 +145,18 @@ class ResponseGroundedness(TwoGraders):
     highest = 2
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the contexts and the answer."""
+        """Return the contexts and the answer."""
         answer = answer_in(sample)
-        return {"contexts": filled_contexts_in(sample), "answer": answer}
+        return {"contexts": non_blank_contexts_in(sample), "answer": answer}
 
     def shortcut(self, sample: Sample) -> Verdict | None:
-        """Give 0 where there is nothing to look at, and 1 where the answer is a quotation."""
-        answer, document = (sample.answer or "").strip(), _joined(sample)
+        """Return 0 if answer or contexts are blank, 1 if the contexts contain the answer, otherwise None."""
+        answer, document = (sample.answer or "").strip(), _document(sample)
         if not answer or not document:
-            told = self.say("nothing", sample)
-            return self.verdict(0.0, rationale="there is nothing to look at", feedback=told)
+            feedback = self.say("nothing", sample)
+            return self.verdict(0.0, rationale="there is nothing to look at", feedback=feedback)
         return self.verdict(1.0, rationale="the contexts contain the answer") if answer in document else None
 
 
-def _joined(sample: Sample) -> str:
+def _document(sample: Sample) -> str:
     return "\n".join(sample.retrieved_contexts or ()).strip()

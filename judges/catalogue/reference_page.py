@@ -1,4 +1,4 @@
-"""The reference page of the catalogue: `python -m judges.catalogue.reference_page` writes it from the entries."""
+"""The reference page of the catalogue; `python -m judges.catalogue.reference_page` generates it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from judges.catalogue.registry import entry_of, known
+from judges.catalogue.registry import default_registry, entry_of
 from judges.entry import Entry
 
 PAGE = Path("docs/judges.md")
-"""Where the page lies in the repository."""
+"""Path of the page in the repository."""
 
 _SOURCES = {
     "alibaba": "Spring AI Alibaba",
@@ -48,19 +48,19 @@ what it finds.
 
 
 def page(entries: Iterable[Entry] | None = None) -> str:
-    """Write the page.
+    """Return the page as Markdown.
 
     Args:
-        entries: What it lists; None takes the package's own catalogue, without the judges of other distributions.
+        entries: The entries to list; None takes the package's own, without the judges of other distributions.
     """
-    listed = sorted(_own() if entries is None else entries, key=lambda one: (_source(one) != _OWN, one.name))
+    listed = sorted(_own() if entries is None else entries, key=lambda entry: (_source(entry) != _OWN, entry.name))
     tables = (_section(source, list(group)) for source, group in groupby(listed, key=_source))
     return "\n".join([_HEAD.format(page=PAGE), *tables])
 
 
 def _own() -> list[Entry]:
-    """List the judges of this package; others may be installed beside it."""
-    return [entry_of(make) for make in known().classes if make.__module__.startswith("judges.")]
+    """Return the entries of this package, without those of other distributions."""
+    return [entry_of(make) for make in default_registry().classes if make.__module__.startswith("judges.")]
 
 
 def _source(entry: Entry) -> str:
@@ -92,7 +92,7 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Print the page, or write it to the file named."""
+    """Print the page, or write it to the file named on the command line."""
     if len(sys.argv) > 1:
         file = Path(sys.argv[1])
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Judges by name, for command lines and configuration."""
+"""Look judges up by name, for command lines and configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from judges.errors import ConfigurationError
 from judges.judge import Judge
 
 GROUP = "selfrefine.judges"
-"""Group of the entry points by which another distribution offers judges: each is a class with an `entry`."""
+"""Entry point group through which another distribution adds judges: each is a class with an `entry`."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Registry:
     """Judges by their names.
 
     Args:
-        classes: What makes a judge, each with an `entry` that names it; see `judges.Entry`.
+        classes: Classes or factories of judges, each with an `entry` that names it; see `judges.Entry`.
 
     Raises:
         ConfigurationError: If two of them share a name.
@@ -43,89 +43,89 @@ class Registry:
             entries[entry.name] = entry
             for name in dict.fromkeys((entry.name, *entry.aliases)):
                 if name in makers:
-                    told = f"{_place(make)} and {_place(makers[name])}"
-                    raise ConfigurationError(f"two judges are called {name!r}: {told}; rename one")
+                    places = f"{_place(make)} and {_place(makers[name])}"
+                    raise ConfigurationError(f"two judges are called {name!r}: {places}; rename one")
                 makers[name] = make
         object.__setattr__(self, "entries", dict(sorted(entries.items())))
         object.__setattr__(self, "_makers", makers)
 
     def load(self, name: str, /, **settings: Any) -> Judge:
-        """Make the judge that a name stands for.
+        """Return a new judge by its name.
 
         Raises:
             ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
         """
         make = self._makers.get(name)
         if make is None:
-            raise ConfigurationError(f"there is no judge {name!r}; {self.near(name)}")
+            raise ConfigurationError(f"there is no judge {name!r}; {self.suggestion(name)}")
         try:
             return make(**settings)
         except TypeError as error:
-            told = re.sub(r"^[\w.<>]+\(\)", f"the judge {name!r}", str(error))
-            raise ConfigurationError(told) from error
+            message = re.sub(r"^[\w.<>]+\(\)", f"the judge {name!r}", str(error))
+            raise ConfigurationError(message) from error
 
-    def near(self, name: str) -> str:
-        """Say what an unknown name may have been meant for."""
+    def suggestion(self, name: str) -> str:
+        """Return a hint for an unknown name: similar names, or else all names."""
         from difflib import get_close_matches  # noqa: PLC0415 - only for a misspelt name
 
-        near = get_close_matches(str(name), self._makers, n=5, cutoff=0.5)
-        return f"did you mean {', '.join(near)}?" if near else f"known are {', '.join(self.entries)}"
+        similar = get_close_matches(str(name), self._makers, n=5, cutoff=0.5)
+        return f"did you mean {', '.join(similar)}?" if similar else f"known are {', '.join(self.entries)}"
 
 
 def load(name: str, /, **settings: Any) -> Judge:
-    """Make the judge that a name stands for: `load("ragas.faithfulness", model="openai:gpt-5-mini")`.
+    """Return a new judge by its name: `load("ragas.faithfulness", model="openai:gpt-5-mini")`.
 
     Args:
         name: A name of the catalogue, or an alias: see `catalogue`.
-        settings: What the judge's class takes.
+        settings: Settings of the judge's class.
 
     Raises:
         ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
     """
-    return known().load(name, **settings)
+    return default_registry().load(name, **settings)
 
 
 def catalogue() -> tuple[Entry, ...]:
-    """List all judges that can be loaded by name, sorted: the package's own and those of other distributions."""
-    return tuple(known().entries.values())
+    """Return the entries of all judges that can be loaded by name, sorted, other distributions' included."""
+    return tuple(default_registry().entries.values())
 
 
 @cache
-def known() -> Registry:
-    """Give the registry of all judges there are, looked up once."""
-    return Registry((*_own(), *_offered()))
+def default_registry() -> Registry:
+    """Return the registry of all installed judges, built once."""
+    return Registry((*_own(), *_external()))
 
 
-def _offered() -> Iterator[Callable[..., Judge]]:
-    """Load the judges of other distributions; one that cannot be imported is told of and left out."""
+def _external() -> Iterator[Callable[..., Judge]]:
+    """Yield the judges of other distributions; warn about one that cannot be imported, and skip it."""
     for point in entry_points(group=GROUP):
         try:
             make = point.load()
             entry_of(make)
         except Exception as error:  # noqa: BLE001 - whatever another package's import raises
-            told = f"the judge {point.value} of an installed package cannot be loaded: {error}"
-            warnings.warn(told, stacklevel=2)
+            message = f"the judge {point.value} of an installed package cannot be loaded: {error}"
+            warnings.warn(message, stacklevel=2)
         else:
             yield make
 
 
 def _own() -> list[Callable[..., Judge]]:
-    """Find the classes of the package that have an entry of their own."""
+    """Return the classes of the package that have an entry of their own."""
     package = import_module("judges.catalogue")
-    modules = [import_module(one.name) for one in walk_packages(package.__path__, "judges.catalogue.")]
+    modules = [import_module(info.name) for info in walk_packages(package.__path__, "judges.catalogue.")]
     return [
-        thing
+        value
         for module in modules
-        for thing in vars(module).values()
-        if isinstance(thing, type) and thing.__module__ == module.__name__ and "entry" in vars(thing)
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__ and "entry" in vars(value)
     ]
 
 
 def entry_of(make: Callable[..., Judge]) -> Entry:
-    """Give what names a judge.
+    """Return the entry of a judge's class or factory.
 
     Raises:
-        ConfigurationError: If nothing does.
+        ConfigurationError: If it has none.
     """
     entry = getattr(make, "entry", None)
     if not isinstance(entry, Entry):

@@ -1,4 +1,4 @@
-"""Judges after Spring AI's evaluators."""
+"""Judges modelled on Spring AI's evaluators."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from pydantic import JsonValue
 
-from judges.catalogue.parts.needed import answer_in, filled_contexts_in, question_in
+from judges.catalogue.parts.needed import answer_in, non_blank_contexts_in, question_in
 from judges.catalogue.parts.one_question import YesOrNo
 from judges.entry import Entry
 from judges.sample import Sample
 
 
 class RelevancyEvaluator(YesOrNo):
-    """Judge whether an answer agrees with its contexts; whether it suits the question is not asked.
+    """Judge whether an answer agrees with its contexts; whether it suits the question does not count.
 
     With `variant="compat"` the model replies in words, and nothing but "yes" passes, in any case and between
     blanks, as in Spring AI.
@@ -37,15 +37,15 @@ class RelevancyEvaluator(YesOrNo):
     pack = "spring_relevancy_evaluator"
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the question, the contexts and the answer."""
+        """Return the question, the contexts and the answer."""
         return agreement(sample)
 
-    def is_yes(self, said: str) -> bool:
-        """Take nothing but the word itself."""
-        return said.strip().lower() == "yes"
+    def is_yes(self, word: str) -> bool:
+        """Whether the reply is exactly "yes", in any case."""
+        return word.strip().lower() == "yes"
 
 
 def agreement(sample: Sample) -> dict[str, JsonValue]:
-    """Lay out an answer with the contexts it is to agree with."""
+    """Return the question, the contexts and the answer, by name."""
     answer = answer_in(sample)
-    return {"question": question_in(sample), "contexts": filled_contexts_in(sample), "answer": answer}
+    return {"question": question_in(sample), "contexts": non_blank_contexts_in(sample), "answer": answer}

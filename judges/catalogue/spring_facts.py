@@ -1,4 +1,4 @@
-"""Fact checking after Spring AI: whether a document bears out what an answer says."""
+"""Fact checking modelled on Spring AI: whether a document supports what an answer says."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic import JsonValue
 
 from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.items import reasons, share
-from judges.catalogue.parts.needed import answer_in, filled_contexts_in
-from judges.catalogue.parts.one_question import asked
+from judges.catalogue.parts.needed import answer_in, non_blank_contexts_in
+from judges.catalogue.parts.one_question import yes_or_no_question
 from judges.catalogue.parts.sentences import sentences
 from judges.catalogue.parts.support import SUPPORT, support_feedback, verify_claims
 from judges.entry import Entry
@@ -24,19 +24,19 @@ from judges.verdict import Verdict
 
 FactPrompt = Literal["general", "minicheck"]
 
-BORNE_OUT: Question[Any] = asked("fact_checking")
-"""Find whether the contexts bear out the answer, or one sentence of it, as a whole."""
+SUPPORTED: Question[Any] = yes_or_no_question("fact_checking")
+"""Asks whether the contexts support the answer, or one sentence of it, as a whole."""
 
 
 class FactCheckingEvaluator(ModelJudge):
     """Judge whether every sentence of the answer is supported by the document: the retrieved contexts.
 
-    The answer is split into sentences without a model, those that recur counting once, and each is found
-    supported, contradicted or absent, in one call. Score = supported / sentences; it passes at `threshold`, 1.0
+    The answer is split into sentences without a model, repeated ones counting once, and one call classifies each
+    as supported, contradicted or absent. Score = supported / sentences; it passes at `threshold`, 1.0
     unless given, so when all are supported. An answer without a letter or a digit is unscored, `no_claims`.
 
-    With `variant="compat"` one yes or no, in words, is asked about the answer as a whole, and the score is 0 even
-    where it passes, as in Spring AI.
+    With `variant="compat"` the model replies yes or no, in words, on the answer as a whole, and the score is 0
+    even where it passes, as in Spring AI.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -69,9 +69,9 @@ class FactCheckingEvaluator(ModelJudge):
         self._one_by_one = prompt == "minicheck"
         question: Question[Any] = SUPPORT
         if self._one_by_one:  # such a model replies in a form of its own, not in words
-            question = replace(BORNE_OUT, compat=None)
+            question = replace(SUPPORTED, compat=None)
         elif settings.get("variant") == "compat":
-            question = BORNE_OUT
+            question = SUPPORTED
         super().__init__(model, questions=(question,), **settings)
 
     @property
@@ -82,40 +82,40 @@ class FactCheckingEvaluator(ModelJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Check each sentence, or the answer as a whole."""
         answer = answer_in(sample)
-        contexts = filled_contexts_in(sample)
+        contexts = non_blank_contexts_in(sample)
         if self.compat:
-            return _passing((yield from self.ask(BORNE_OUT, sample, _shown(contexts, answer))))
-        said = sentences(answer)
-        if not said:
+            return _compat_verdict((yield from self.ask(SUPPORTED, sample, _data(contexts, answer))))
+        claims = sentences(answer)
+        if not claims:
             return Verdict.without_score("no_claims", "the answer says nothing in words")
         check = self._one_at_a_time if self._one_by_one else partial(verify_claims, self)
-        items = yield from check(sample, contexts, said)
+        items = yield from check(sample, contexts, claims)
         advice = support_feedback(self, sample, items, called="sentences", absent="unsupported")
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))
 
     def _one_at_a_time(
-        self, sample: Sample, contexts: list[JsonValue], said: Sequence[str]
+        self, sample: Sample, contexts: list[JsonValue], claims: Sequence[str]
     ) -> Generator[Any, Any, list[Verdict]]:
-        """Check sentences apart; all replies are needed, for one unsupported sentence fails the answer."""
-        asking = [self.request(BORNE_OUT, sample, _shown(contexts, one)) for one in said]
-        replies = all_of((yield from self.ask_all(asking)))
+        """Check each sentence in a call of its own; all replies are needed, as one unsupported sentence fails."""
+        requests = [self.request(SUPPORTED, sample, _data(contexts, claim)) for claim in claims]
+        replies = all_of((yield from self.ask_all(requests)))
         return [
             Verdict.checked(
-                one.verdict,
-                value="supported" if one.verdict else "absent",
-                subject=sentence,
-                rationale=one.rationale,
+                reply.verdict,
+                value="supported" if reply.verdict else "absent",
+                subject=claim,
+                rationale=reply.rationale,
             )
-            for sentence, one in zip(said, replies, strict=True)
+            for claim, reply in zip(claims, replies, strict=True)
         ]
 
 
-def _shown(contexts: list[JsonValue], answer: str) -> dict[str, JsonValue]:
+def _data(contexts: list[JsonValue], answer: str) -> dict[str, JsonValue]:
     return {"contexts": contexts, "answer": answer}
 
 
-def _passing(found: Any) -> Verdict:
-    """Take nothing but the word itself for a yes, or a plain yes, and leave the score at 0."""
-    yes = found.verdict is True or str(found.verdict).strip().lower() == "yes"
-    feedback = "" if yes else found.feedback
-    return Verdict(value=0.0, score=0.0, rating=1, passed=yes, rationale=found.rationale, feedback=feedback)
+def _compat_verdict(reply: Any) -> Verdict:
+    """Return a verdict that passes only on true or exactly "yes", with a score of 0 either way."""
+    yes = reply.verdict is True or str(reply.verdict).strip().lower() == "yes"
+    feedback = "" if yes else reply.feedback
+    return Verdict(value=0.0, score=0.0, rating=1, passed=yes, rationale=reply.rationale, feedback=feedback)

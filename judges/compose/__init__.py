@@ -1,1 +1,1 @@
-"""Judges made of functions and of other judges."""
+"""Judges composed of functions and of other judges."""

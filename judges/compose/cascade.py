@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from judges.compose.panel import members
+from judges.compose.panel import judges_by_name
 from judges.compose.votes import checked_success
 from judges.entry import Explanation
 from judges.judge import Judge
@@ -17,14 +17,14 @@ from judges.verdict import Verdict
 class Cascade(Judge):
     """Ask judges one after another, cheapest first, and stop at the first that does not pass.
 
-    The verdict is the deciding level's own: the first failure, or the last level if all pass; it has passed if
-    it reaches `success_rating`. `detail` says which level decided, and `items` holds the verdicts so far. A
-    level that is unscored decides too, since what it was to check is not known.
+    The verdict is that of the deciding level: the first failure, or the last level if all pass; it passes if it
+    reaches `success_rating`. `detail` names the deciding level, and `items` holds the verdicts so far. An
+    unscored level decides too, since its result is unknown.
 
     Args:
         judges: The levels, cheapest first, or a mapping of names to levels; functions are accepted.
         success_rating: Rating from which a level passes.
-        name: What the cascade is called.
+        name: The cascade's name.
 
     Raises:
         ConfigurationError: If there are no levels, or a setting is out of its range.
@@ -38,7 +38,7 @@ class Cascade(Judge):
         name: str = "cascade",
     ) -> None:
         self.name = name
-        self.judges: Mapping[str, Judge] = members(judges)
+        self.judges: Mapping[str, Judge] = judges_by_name(judges)
         self._success = checked_success(success_rating)
 
     @property
@@ -47,21 +47,21 @@ class Cascade(Judge):
         return tuple(model for judge in self.judges.values() for model in judge.models)
 
     def explain(self) -> Explanation:
-        """Tell what each of its judges needs, asks and costs."""
-        parts = [one.explain() for one in self.judges.values()]
+        """Describe what each of its judges needs, asks and costs."""
+        parts = [judge.explain() for judge in self.judges.values()]
         return Explanation.of_parts(self.name, parts, asks="Does it pass judge after judge?", scale="1 to 4")
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult level after level until one decides."""
         verdicts: tuple[Verdict, ...] = ()
         for name, judge in self.judges.items():
-            told: Verdict = yield Consult(judge, sample)
-            verdicts = (*verdicts, told.model_copy(update={"judge": name}))
-            if not told.reaches(self._success):
+            verdict: Verdict = yield Consult(judge, sample)
+            verdicts = (*verdicts, verdict.model_copy(update={"judge": name}))
+            if not verdict.reaches(self._success):
                 break
         last = verdicts[-1]
-        place = f"level {len(verdicts)} of {len(self.judges)} decided: {last.judge}"
-        detail = f"{place}; {last.detail}" if last.detail else place
+        decision = f"level {len(verdicts)} of {len(self.judges)} decided: {last.judge}"
+        detail = f"{decision}; {last.detail}" if last.detail else decision
         passed = None if last.unscored else last.reaches(self._success)
         own = {"judge": self.name, "passed": passed, "items": verdicts, "detail": detail}
         return last.model_copy(update=own)

@@ -1,4 +1,4 @@
-"""`Panel`: several judges at once; and `as_judge`, which makes a panel of a list."""
+"""`Panel`: several judges at once; and `as_judge`, which turns a list into a panel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from judges.compose.coerce import judge_of
-from judges.compose.votes import checked_quorum, checked_success, skipped, too_few
+from judges.compose.votes import checked_quorum, checked_success, skipped_notes, too_few_votes
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -23,55 +23,55 @@ _FAILING = 2
 """The highest rating of a member that missed its own pass mark."""
 
 
-def as_judge(given: object, *, name: str | None = None) -> Judge:
-    """Make a judge of a function, an openevals-style evaluator, a LangChain runnable, or several judges.
+def as_judge(candidate: object, *, name: str | None = None) -> Judge:
+    """Return a judge made from a function, an openevals-style evaluator, a LangChain runnable, or several judges.
 
     A function takes either one sample, or arguments named after fields of a sample (`question`, `answer` and
-    the other dialects included), sync or async. It returns a `Verdict`; or True or False; or a whole number
-    from 1 to 4, a rating; or a float from 0 to 1, a score; or a mapping or pydantic object with one of `rating`,
-    `score` or `passed` and, if it likes, `rationale` and `feedback`; or a pair of any of these and the feedback.
-    Where an answer does not pass and a mapping gives no feedback, its rationale is the feedback. A list of
-    judges becomes a `Panel` that is as strict as its strictest member.
+    the other dialects included), sync or async. It returns a `Verdict`; or True or False; or an integer from 1
+    to 4, a rating; or a float from 0 to 1, a score; or a mapping or pydantic object with one of `rating`, `score`
+    or `passed` and, optionally, `rationale` and `feedback`; or a pair of any of these and the feedback. If an
+    answer does not pass and a mapping has no feedback, its rationale is the feedback. A list of judges becomes a
+    `Panel` that is as strict as its strictest member.
 
     Args:
-        given: What to make a judge of; a judge is returned as it is.
-        name: What the judge is called; None takes the function's name.
+        candidate: What to turn into a judge; a judge is returned as it is.
+        name: The judge's name; None takes the function's name.
 
     Raises:
         ConfigurationError: If it is none of these, or a parameter names no field of a sample.
     """
-    if isinstance(given, Judge):
-        return given
-    if isinstance(given, list | tuple):
-        return Panel(given, name=name or "panel")
-    return judge_of(given, name=name)
+    if isinstance(candidate, Judge):
+        return candidate
+    if isinstance(candidate, list | tuple):
+        return Panel(candidate, name=name or "panel")
+    return judge_of(candidate, name=name)
 
 
 class Panel(Judge):
-    """Let several judges speak on one answer, at once, and combine what they say.
+    """Ask several judges about one answer, at once, and combine their verdicts.
 
-    The rules, over the ratings of the members that gave one:
+    The rules, over the ratings of the members that rated:
 
     - `"min"`: the strictest member decides.
     - `"mean"`: the mean rating, rounded; a half is rounded down.
     - `"weighted"`: the weighted mean, rounded likewise.
-    - `"majority"`: the lower median, which reaches any mark exactly when more than half of the members do.
+    - `"majority"`: the lower median, which reaches a rating exactly when more than half of the members do.
     - `"veto"`: the mean, unless a member named in `veto` misses its pass mark; then that member decides.
 
-    A tie goes to the stricter side, and `detail` says so. A member that is unscored is skipped and counted in
+    A tie goes to the stricter side, and `detail` reports it. An unscored member is skipped and counted in
     `detail`. A member that misses its own pass mark counts as at most 2, and below `success_rating`, whatever
     its score.
 
     Args:
         judges: The members, or a mapping of names to members; functions are accepted. In a list, a second
-            member called `x` becomes `x-2`.
+            member named `x` becomes `x-2`.
         rule: How to combine them.
         weights: For `"weighted"`: a weight per member, in order or by name.
         veto: For `"veto"`: names of the members that may veto; none means all.
-        quorum: How many members must have given a rating; None takes more than half. With fewer the panel is
-            unscored, `"too_few_votes"`.
+        quorum: How many members must rate; None requires more than half. With fewer the panel is unscored,
+            `"too_few_votes"`.
         success_rating: Rating from which the panel passes.
-        name: What the panel is called.
+        name: The panel's name.
 
     Raises:
         ConfigurationError: If there are no members, or a setting does not fit them.
@@ -91,7 +91,7 @@ class Panel(Judge):
         if rule not in RULES:
             raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {rule!r}")
         self.name = name
-        self.judges: Mapping[str, Judge] = members(judges)
+        self.judges: Mapping[str, Judge] = judges_by_name(judges)
         self._rule: Rule = rule
         self._weights = _checked_weights(weights, tuple(self.judges), rule)
         self._veto = _checked_veto(veto, tuple(self.judges), rule)
@@ -104,38 +104,43 @@ class Panel(Judge):
         return tuple(model for judge in self.judges.values() for model in judge.models)
 
     def explain(self) -> Explanation:
-        """Tell what each of its judges needs, asks and costs."""
-        parts = [one.explain() for one in self.judges.values()]
+        """Describe what each of its judges needs, asks and costs."""
+        parts = [judge.explain() for judge in self.judges.values()]
         return Explanation.of_parts(self.name, parts, asks="What do several judges say together?", scale="1 to 4")
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult all members at once and combine their verdicts."""
-        told = yield from consult(tuple(self.judges.values()), sample)
+        answers = yield from consult(tuple(self.judges.values()), sample)
         verdicts = tuple(
-            one.model_copy(update={"judge": name}) for name, one in zip(self.judges, told, strict=True)
+            verdict.model_copy(update={"judge": name}) for name, verdict in zip(self.judges, answers, strict=True)
         )
-        valid = [one for one in verdicts if one.rating is not None]
+        valid = [verdict for verdict in verdicts if verdict.rating is not None]
         if len(valid) < self._quorum:
-            return too_few(verdicts, len(valid), self._quorum)
-        rating, note = self._combined({one.judge: self._ballot(one) for one in valid}, valid)
-        failing = [one for one in valid if not one.reaches(self._success)]
-        passing = [one for one in valid if one.reaches(self._success)]
+            return too_few_votes(verdicts, len(valid), self._quorum)
+        ballots = {verdict.judge: self._ballot(verdict) for verdict in valid}
+        rating, note = self._combine(ballots, valid)
+        failing = [verdict for verdict in valid if not verdict.reaches(self._success)]
+        passing = [verdict for verdict in valid if verdict.reaches(self._success)]
         return Verdict.rated(
             rating,
             success_rating=self._success,
             rationale=_rationale(valid),
-            feedback=_advice(failing or passing, passing if failing else ()),
+            feedback=_merged_feedback(failing or passing, passing if failing else ()),
             items=verdicts,
-            detail="; ".join([*([note] if note else []), *skipped(verdicts)]),
+            detail="; ".join([*([note] if note else []), *skipped_notes(verdicts)]),
         )
 
     def _ballot(self, verdict: Verdict) -> int:
-        """Count a member that missed its own pass mark as failing here too, whatever its score."""
+        """Return the rating to count: a member that missed its own pass mark fails here too."""
         rating = verdict.rating or LOWEST
         return rating if verdict.reaches(rating) else max(LOWEST, min(rating, _FAILING, self._success - 1))
 
-    def _combined(self, ballots: Mapping[str, int], valid: Sequence[Verdict]) -> tuple[int, str]:
-        vetoes = [one.judge for one in valid if one.judge in self._veto and not one.reaches(self._success)]
+    def _combine(self, ballots: Mapping[str, int], valid: Sequence[Verdict]) -> tuple[int, str]:
+        vetoes = [
+            verdict.judge
+            for verdict in valid
+            if verdict.judge in self._veto and not verdict.reaches(self._success)
+        ]
         if vetoes:
             return min(ballots[name] for name in vetoes), f"vetoed by {', '.join(vetoes)}"
         if self._rule == "min":
@@ -145,20 +150,20 @@ class Panel(Judge):
         return _mean([(ballot, self._weights[name]) for name, ballot in ballots.items()])
 
 
-def members(given: Sequence[object] | Mapping[str, object]) -> dict[str, Judge]:
-    """Make judges of the members and give each a name of its own: the second `x` of a list becomes `x-2`."""
-    if isinstance(given, Mapping):
-        members = {name: as_judge(one, name=name) for name, one in given.items()}
-    elif isinstance(given, Iterable):
-        members = {}
-        for judge in map(as_judge, given):
-            names = (judge.name, *(f"{judge.name}-{number}" for number in range(2, len(members) + 3)))
-            members[next(name for name in names if name not in members)] = judge
+def judges_by_name(members: Sequence[object] | Mapping[str, object]) -> dict[str, Judge]:
+    """Return the members as judges under unique names: the second `x` of a list becomes `x-2`."""
+    if isinstance(members, Mapping):
+        judges = {name: as_judge(member, name=name) for name, member in members.items()}
+    elif isinstance(members, Iterable):
+        judges = {}
+        for judge in map(as_judge, members):
+            names = (judge.name, *(f"{judge.name}-{number}" for number in range(2, len(judges) + 3)))
+            judges[next(name for name in names if name not in judges)] = judge
     else:
-        raise ConfigurationError(f"give a list of judges, or a mapping of names to judges, not {given!r}")
-    if not members:
+        raise ConfigurationError(f"give a list of judges, or a mapping of names to judges, not {members!r}")
+    if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
-    return members
+    return judges
 
 
 def _lower_median(ballots: list[int]) -> tuple[int, str]:
@@ -178,35 +183,35 @@ def _mean(ballots: Sequence[tuple[int, float]]) -> tuple[int, str]:
 
 
 def _rationale(verdicts: Sequence[Verdict]) -> str:
-    return "\n".join(f"{one.judge}: {one.rationale}" for one in verdicts if one.rationale)
+    return "\n".join(f"{verdict.judge}: {verdict.rationale}" for verdict in verdicts if verdict.rationale)
 
 
-def _advice(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> str:
-    """Merge feedback: what to change, from those that are not content, then what must not be lost."""
-    change = ["- " + one.feedback.removeprefix("- ") for one in failing if one.feedback]
-    keep = ", ".join(one.judge for one in passing)
+def _merged_feedback(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> str:
+    """Return the feedback of the failing members, then the names of the passing ones as what to keep."""
+    change = ["- " + verdict.feedback.removeprefix("- ") for verdict in failing if verdict.feedback]
+    keep = ", ".join(verdict.judge for verdict in passing)
     return "\n".join([*change, f"Already good, keep it so: {keep}."] if failing and keep else change)
 
 
 def _checked_weights(
-    given: Sequence[float] | Mapping[str, float] | None, names: Sequence[str], rule: Rule
+    setting: Sequence[float] | Mapping[str, float] | None, names: Sequence[str], rule: Rule
 ) -> dict[str, float]:
     if rule != "weighted":
-        if given is not None:
+        if setting is not None:
             raise ConfigurationError(f"weights are for rule='weighted', not {rule!r}")
         return dict.fromkeys(names, 1.0)
-    weights = dict(given) if isinstance(given, Mapping) else dict(zip(names, given or (), strict=False))
-    fitting = set(weights) == set(names) and (given is not None and len(given) == len(names))
-    if not fitting or min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
-        raise ConfigurationError(f"weights gives each of {', '.join(names)} a weight from 0, not {given!r}")
+    weights = dict(setting) if isinstance(setting, Mapping) else dict(zip(names, setting or (), strict=False))
+    complete = set(weights) == set(names) and (setting is not None and len(setting) == len(names))
+    if not complete or min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
+        raise ConfigurationError(f"weights gives each of {', '.join(names)} a weight from 0, not {setting!r}")
     return weights
 
 
-def _checked_veto(given: Sequence[str], names: Sequence[str], rule: Rule) -> tuple[str, ...]:
-    strange = [name for name in given if name not in names]
-    if strange or (given and rule != "veto"):
+def _checked_veto(veto: Sequence[str], names: Sequence[str], rule: Rule) -> tuple[str, ...]:
+    unknown = [name for name in veto if name not in names]
+    if unknown or (veto and rule != "veto"):
         raise ConfigurationError(
-            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was {list(given)!r} "
+            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was {list(veto)!r} "
             f"for rule={rule!r}"
         )
-    return tuple(given or names) if rule == "veto" else ()
+    return tuple(veto or names) if rule == "veto" else ()

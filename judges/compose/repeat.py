@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from judges.compose.panel import as_judge
-from judges.compose.votes import checked_quorum, skipped, too_few
+from judges.compose.votes import checked_quorum, skipped_notes, too_few_votes
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -15,17 +15,17 @@ from judges.sample import Sample
 
 
 class Repeat(Judge):
-    """Ask one judge several times and take the verdict given most often (self-consistency, arXiv 2203.11171).
+    """Ask one judge several times and take the most frequent verdict (self-consistency, arXiv 2203.11171).
 
-    A tie goes to the stricter side, and `detail` says so. `detail` also gives the agreement: the share of the
-    rated runs that said the same. Use a judge with a temperature above 0; at 0 the runs are copies.
+    A tie goes to the stricter side, and `detail` reports it. `detail` also reports the agreement: the share of the
+    rated runs with this verdict. Use a judge with a temperature above 0; at 0 the runs are identical.
 
     Args:
         judge: The judge; a function is accepted.
         n: How often to ask, at least 1.
-        quorum: How many runs must have given a rating; None takes more than half. With fewer the verdict is
-            unscored, `"too_few_votes"`.
-        name: What it is called; None takes the judge's name.
+        quorum: How many runs must rate; None requires more than half. With fewer the verdict is unscored,
+            `"too_few_votes"`.
+        name: The name; None takes the judge's name.
 
     Raises:
         ConfigurationError: If `n` or `quorum` is out of its range.
@@ -45,23 +45,23 @@ class Repeat(Judge):
         return self.judge.models
 
     def explain(self) -> Explanation:
-        """Tell what each of its judges needs, asks and costs."""
+        """Describe what the judge needs, asks and costs."""
         part = self.judge.explain()
         asks = f"What does {part.judge} say most often, asked {self._n} times?"
         calls = "0" if part.calls == "0" else f"{self._n} x ({part.calls})"
         return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, scale=part.scale)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Consult the judge n times at once and count what it says."""
+        """Consult the judge n times at once and return the most frequent verdict."""
         verdicts = yield from repeat(self.judge, sample, self._n)
-        valid = [one for one in verdicts if one.rating is not None]
+        valid = [verdict for verdict in verdicts if verdict.rating is not None]
         if len(valid) < self._quorum:
-            return too_few(verdicts, len(valid), self._quorum)
-        counts = Counter((one.passed, one.rating) for one in valid)
+            return too_few_votes(verdicts, len(valid), self._quorum)
+        counts = Counter((verdict.passed, verdict.rating) for verdict in valid)
         most = max(counts.values())
-        tied = [one for one in valid if counts[one.passed, one.rating] == most]
-        spoken = min(tied, key=lambda one: (one.passed, one.rating))
-        notes = [f"agreement {most / len(valid):.2f}", *skipped(verdicts)]
+        tied = [verdict for verdict in valid if counts[verdict.passed, verdict.rating] == most]
+        strictest = min(tied, key=lambda verdict: (verdict.passed, verdict.rating))
+        notes = [f"agreement {most / len(valid):.2f}", *skipped_notes(verdicts)]
         if most < len(tied):
             notes.insert(1, "tied: the stricter side counts")
-        return spoken.model_copy(update={"judge": self.name, "items": verdicts, "detail": "; ".join(notes)})
+        return strictest.model_copy(update={"judge": self.name, "items": verdicts, "detail": "; ".join(notes)})

@@ -1,4 +1,4 @@
-"""What panels and repetitions share: who speaks, how many must rate, and what is said where too few do."""
+"""Helpers shared by panels and repetitions: the quorum, skipped members, and the verdict if too few rate."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from judges.verdict import HIGHEST, LOWEST, Unscored, Verdict
 _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
 
 
-def too_few(verdicts: Sequence[Verdict], valid: int, quorum: int) -> Verdict:
-    """Say that too few rated; a budget or deadline behind it keeps its own reason, so that the loop sees it."""
-    reasons = [one.unscored for one in verdicts]
-    reason: Unscored = next((one for one in _LIMITS if one in reasons), "too_few_votes")
-    told = f"{valid} of {len(verdicts)} rated, {quorum} needed"
-    return Verdict.without_score(reason, "; ".join([told, *skipped(verdicts)]), items=tuple(verdicts))
+def too_few_votes(verdicts: Sequence[Verdict], valid: int, quorum: int) -> Verdict:
+    """Return an unscored verdict; a budget or deadline behind it stays the reason, so that the loop sees it."""
+    reasons = [verdict.unscored for verdict in verdicts]
+    reason: Unscored = next((limit for limit in _LIMITS if limit in reasons), "too_few_votes")
+    count = f"{valid} of {len(verdicts)} rated, {quorum} needed"
+    return Verdict.without_score(reason, "; ".join([count, *skipped_notes(verdicts)]), items=tuple(verdicts))
 
 
-def skipped(verdicts: Sequence[Verdict]) -> list[str]:
-    """Name the verdicts without a rating and their reasons, in one note; no note where all rated."""
-    skipped = [f"{one.judge} ({one.unscored})" for one in verdicts if one.rating is None]
+def skipped_notes(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return one note with the verdicts without a rating and their reasons; no note if all rated."""
+    skipped = [f"{verdict.judge} ({verdict.unscored})" for verdict in verdicts if verdict.rating is None]
     return [f"skipped {len(skipped)}: {', '.join(skipped)}"] if skipped else []
 
 
-def checked_success(given: int) -> int:
-    """Check a success rating: a whole number from 1 to 4."""
-    if type(given) is not int or not LOWEST <= given <= HIGHEST:
-        raise ConfigurationError(f"success_rating is a whole number from {LOWEST} to {HIGHEST}, not {given!r}")
-    return given
+def checked_success(success_rating: int) -> int:
+    """Return a success rating after checking that it is an integer from 1 to 4."""
+    if type(success_rating) is not int or not LOWEST <= success_rating <= HIGHEST:
+        raise ConfigurationError(
+            f"success_rating is a whole number from {LOWEST} to {HIGHEST}, not {success_rating!r}"
+        )
+    return success_rating
 
 
-def checked_quorum(given: int | None, most: int) -> int:
-    """Check how many of `most` verdicts must have a rating; None takes more than half."""
-    if given is None:
+def checked_quorum(quorum: int | None, most: int) -> int:
+    """Return how many of `most` verdicts must have a rating; None requires more than half."""
+    if quorum is None:
         return most // 2 + 1
-    if type(given) is not int or not 1 <= given <= most:
-        raise ConfigurationError(f"quorum is a whole number from 1 to {most}, not {given!r}")
-    return given
+    if type(quorum) is not int or not 1 <= quorum <= most:
+        raise ConfigurationError(f"quorum is a whole number from 1 to {most}, not {quorum!r}")
+    return quorum

@@ -1,1 +1,1 @@
-"""Asking a model: the prompt is rendered, sent, and the reply strictly read; in one place for every judge."""
+"""Requests to models: rendering the prompt, sending it, reading the reply strictly; shared by all judges."""

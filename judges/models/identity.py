@@ -1,4 +1,4 @@
-"""Telling models apart: everything that may change what a model replies, as one string."""
+"""Identity of models: everything that may change a model's replies, as one string."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ _DEEPEST = 6
 
 
 def identity_of(model: JudgeModel) -> str:
-    """Tell a model from every other whose replies may differ from its own.
+    """Return a text that differs between models whose replies may differ.
 
-    A model with an attribute `identity`, a text, or `settings`, a mapping, says itself what decides its replies:
-    endpoint, model and parameters. Of a LangChain model it is made of the class, the endpoint and all settings
-    that are plain values, those of a binding included; keys are left out. Of any other model all that is known is
-    its class and its name.
+    A model may define it by an attribute `identity`, a text, or `settings`, a mapping, with endpoint, model and
+    parameters. For a LangChain model it covers the class, the endpoint and all settings that are plain values,
+    those of a binding included; keys are left out. For any other model it covers only its class and its name.
     """
-    told = getattr(model, "identity", None)
-    if isinstance(told, str) and told:
-        return told
+    identity = getattr(model, "identity", None)
+    if isinstance(identity, str) and identity:
+        return identity
     kind = f"{type(model).__module__}.{type(model).__qualname__}:{model.name}"
-    said = _said(model)
+    settings = _settings(model)
     return (
-        kind if said is None else f"{kind}:{hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()}"
+        kind
+        if settings is None
+        else f"{kind}:{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()}"
     )
 
 
 def handle_of(model: JudgeModel) -> Hashable:
-    """Tell whether two judges of one process ask the very same model, in the same way."""
+    """Return a key that, within one process, is equal for the very same model with the same settings."""
     if isinstance(model, NamedModel):
         return identity_of(model)
     if isinstance(model, LangChainModel):
@@ -43,45 +44,45 @@ def handle_of(model: JudgeModel) -> Hashable:
     return id(model)
 
 
-def _said(model: JudgeModel) -> Any:
+def _settings(model: JudgeModel) -> Any:
     settings = getattr(model, "settings", None)
     if isinstance(settings, Mapping):
-        return _described(settings, _DEEPEST)
-    chat = model._model if isinstance(model, NamedModel) else model  # noqa: SLF001 - made with the first request
+        return _as_json(settings, _DEEPEST)
+    chat = model._model if isinstance(model, NamedModel) else model  # noqa: SLF001 - created by the first request
     if not isinstance(chat, LangChainModel):
         return None
-    asked = [chat._temperature, chat._method]  # noqa: SLF001 - of this package
-    return {"asked": asked, "chat": _described(chat.chat, _DEEPEST)}
+    requested = [chat._temperature, chat._method]  # noqa: SLF001 - of this package
+    return {"asked": requested, "chat": _as_json(chat.chat, _DEEPEST)}
 
 
-def _described(thing: Any, depth: int) -> Any:
-    """Write as JSON what a runnable is made of, as far as it consists of plain values."""
-    if thing is None or isinstance(thing, bool | int | float | str):
-        return thing
+def _as_json(value: Any, depth: int) -> Any:
+    """Return the parts of a runnable as JSON values, as far as they are plain values."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     if depth == 0:
         return None
-    if isinstance(thing, Mapping):
-        return {str(name): _described(one, depth - 1) for name, one in thing.items()}
-    if isinstance(thing, list | tuple | set | frozenset):
-        told = [_described(one, depth - 1) for one in thing]
-        return sorted(told, key=repr) if isinstance(thing, set | frozenset) else told
-    if isinstance(thing, type):
-        return f"{thing.__module__}.{thing.__qualname__}"
-    if isinstance(thing, BaseModel):
-        return {"class": _described(type(thing), depth), **dict(_fields(thing, depth - 1))}
-    return _address(thing)
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(part, depth - 1) for name, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [_as_json(part, depth - 1) for part in value]
+        return sorted(parts, key=repr) if isinstance(value, set | frozenset) else parts
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, BaseModel):
+        return {"class": _as_json(type(value), depth), **dict(_fields(value, depth - 1))}
+    return _address(value)
 
 
-def _fields(thing: BaseModel, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield what settings say, and the address that a client kept in a private attribute goes to."""
-    for name, value in thing:
+def _fields(settings: BaseModel, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of settings, and the addresses of clients in private attributes."""
+    for name, value in settings:
         if name not in _WITHOUT_EFFECT:
-            yield name, _described(value, depth)
-    for name, value in (thing.__pydantic_private__ or {}).items():
+            yield name, _as_json(value, depth)
+    for name, value in (settings.__pydantic_private__ or {}).items():
         yield name, _address(value)
 
 
 def _address(client: Any) -> str | None:
-    """Read the endpoint off a client, which may have taken it from the environment."""
-    told = getattr(client, "base_url", None) or getattr(getattr(client, "_client", None), "base_url", None)
-    return None if told is None else str(told)
+    """Return the address of a client's endpoint, which may come from the environment."""
+    url = getattr(client, "base_url", None) or getattr(getattr(client, "_client", None), "base_url", None)
+    return None if url is None else str(url)

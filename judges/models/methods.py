@@ -1,4 +1,4 @@
-"""Ways of asking a model for an object, the strongest first, and stepping down where an endpoint knows less."""
+"""Methods of asking a model for an object, the strongest first, and the fallback where an endpoint lacks one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from judges.errors import ConfigurationError
 from judges.model import ModelResponse
 
 Method = Literal["json_schema", "tools", "text"]
-"""`json_schema`: the endpoint holds the model to the schema. `tools`: one forced call of one tool. `text`: the
-prompt alone asks for one JSON object. Replies of all three are read by the same strict rules."""
+"""`json_schema`: the endpoint enforces the schema. `tools`: one forced call of one tool. `text`: only the prompt
+asks for one JSON object. Replies of all three are read by the same strict rules."""
 
 _BAD_REQUEST = {400, 422}
 _REFUSALS = {400, 404, 405, 422, 500, 501}
@@ -32,13 +32,13 @@ _ENDED = {"", "end_turn", "eos", "stop", "tool_calls", "function_call", "tool_us
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a model is asked.
+    """Method and settings with which a model is asked.
 
     Args:
-        methods: The way, and those to try after it.
-        temperature: Sampling temperature asked for; None asks for none.
-        limit: Name under which the length of the reply is limited; None where it is not, or not by us.
-        proven: Whether the way has worked: then a reply that ignores it is a bad reply, not a missing feature.
+        methods: The method in use, and those to try after it.
+        temperature: Sampling temperature to request; None sends none.
+        limit: Name of the request field that limits the length of the reply; None sends none.
+        proven: Whether the method has worked: then a reply that ignores it is a bad reply, not a missing feature.
     """
 
     methods: tuple[Method, ...]
@@ -48,95 +48,95 @@ class Plan:
 
     @property
     def method(self) -> Method:
-        """The way taken."""
+        """The method in use."""
         return self.methods[0]
 
-    def conceding(self, status: int | None, told: str) -> Plan | None:
-        """Ask for less where that is what a provider refuses; None where the error is another.
+    def after_error(self, status: int | None, message: str) -> Plan | None:
+        """Return a plan without what the provider refused; None if the error has another cause.
 
         Args:
             status: HTTP status of the error.
-            told: What the provider said.
+            message: The provider's error message.
         """
-        told = told.lower()
-        if status not in _REFUSALS or _NOT_ABOUT_METHODS.search(told):
+        message = message.lower()
+        if status not in _REFUSALS or _NOT_ABOUT_METHODS.search(message):
             return None
-        if self.temperature is not None and status in _BAD_REQUEST and "temperature" in told:
+        if self.temperature is not None and status in _BAD_REQUEST and "temperature" in message:
             return replace(self, temperature=None)
-        if self.limit == "max_tokens" and "max_completion_tokens" in told:
+        if self.limit == "max_tokens" and "max_completion_tokens" in message:
             return replace(self, limit="max_completion_tokens")
-        about = _ABOUT.get(self.method)
-        return self._lower() if about is not None and about.search(told) else None
+        pattern = _ABOUT.get(self.method)
+        return self._next_method() if pattern is not None and pattern.search(message) else None
 
-    def learning(self, reply: ModelResponse) -> Plan:
-        """Draw the lesson of a reply: the way works, or the endpoint ignored it and the next one is taken."""
-        if self.proven or reply.refusal or reply.finish_reason.lower() not in _ENDED:
+    def after_response(self, response: ModelResponse) -> Plan:
+        """Return the plan after a reply: proven if the method worked, or the next method if it was ignored."""
+        if self.proven or response.refusal or response.finish_reason.lower() not in _ENDED:
             return self
-        if reply.calls or reply.text.lstrip().startswith("{"):
+        if response.calls or response.text.lstrip().startswith("{"):
             return replace(self, proven=True)
-        return self._lower() or self if reply.text.strip() else self
+        return self._next_method() or self if response.text.strip() else self
 
     def as_text(self) -> Plan:
-        """Ask for text, whatever the way for objects is."""
+        """Return this plan with the method `text`."""
         return replace(self, methods=("text",), proven=False)
 
-    def back_to(self, other: Plan) -> Plan:
-        """Give `other`, with what was conceded here beside the way."""
+    def settings_on(self, other: Plan) -> Plan:
+        """Return `other` with the temperature and limit of this plan."""
         return replace(other, temperature=self.temperature, limit=self.limit)
 
-    def _lower(self) -> Plan | None:
+    def _next_method(self) -> Plan | None:
         return replace(self, methods=self.methods[1:], proven=False) if len(self.methods) > 1 else None
 
 
-def only(method: object) -> tuple[Method, ...]:
-    """Take the one way that the user wants.
+def checked_methods(method: object) -> tuple[Method, ...]:
+    """Return the one method that the user chose, as a tuple.
 
     Raises:
-        ConfigurationError: If there is no such way.
+        ConfigurationError: If there is no such method.
     """
-    for one in get_args(Method):
-        if method == one:
-            return (one,)
+    for known_method in get_args(Method):
+        if method == known_method:
+            return (known_method,)
     raise ConfigurationError(f"method is one of {', '.join(get_args(Method))} or None, not {method!r}")
 
 
 @lru_cache(maxsize=256)
 def response_format(schema: type[BaseModel]) -> dict[str, Any]:
-    """Write a schema as OpenAI's `response_format`: strict wherever each object's keys are known."""
-    written = closed_schema(schema)
+    """Return a schema as OpenAI's `response_format`: strict wherever each object's keys are known."""
+    json_schema = closed_schema(schema)
     name = re.sub(r"[^\w-]", "_", schema.__name__, flags=re.ASCII)[:64]
-    told = {"name": name, "schema": written, "strict": _is_closed(written)}
-    return {"type": "json_schema", "json_schema": told}
+    value = {"name": name, "schema": json_schema, "strict": _is_closed(json_schema)}
+    return {"type": "json_schema", "json_schema": value}
 
 
 @lru_cache(maxsize=256)
 def forced_tool(schema: type[BaseModel]) -> dict[str, Any]:
-    """Write a schema as one tool that must be called, as settings of a request."""
-    told = {
+    """Return the request settings that offer a schema as one tool that must be called."""
+    function = {
         "name": schema.__name__,
         "description": (schema.__doc__ or schema.__name__).strip(),
         "parameters": closed_schema(schema),
     }
     return {
-        "tools": [{"type": "function", "function": told}],
+        "tools": [{"type": "function", "function": function}],
         "tool_choice": {"type": "function", "function": {"name": schema.__name__}},
     }
 
 
 def closed_schema(schema: type[BaseModel]) -> dict[str, Any]:
-    """Write the JSON schema of a class, closed: nothing may be left out, and nothing added.
+    """Return the JSON schema of a class, closed: no field may be left out or added.
 
-    Fields keep their order, so that reasons come before a rating. What OpenAI's strict mode refuses is written
-    otherwise: defaults go, `oneOf` becomes `anyOf`, and a reference with a description beside it is written out.
+    Fields keep their order, so that reasons come before a rating. What OpenAI's strict mode refuses is
+    replaced: defaults are removed, `oneOf` becomes `anyOf`, a reference with a description beside it is inlined.
     """
-    written = schema.model_json_schema()
-    closed: dict[str, Any] = _closed(written, written.get("$defs", {}), frozenset())
+    open_schema = schema.model_json_schema()
+    closed: dict[str, Any] = _close(open_schema, open_schema.get("$defs", {}), frozenset())
     return closed
 
 
-def _closed(node: Any, definitions: dict[str, Any], inside: frozenset[str]) -> Any:
+def _close(node: Any, definitions: dict[str, Any], inside: frozenset[str]) -> Any:
     if isinstance(node, list):
-        return [_closed(one, definitions, inside) for one in node]
+        return [_close(item, definitions, inside) for item in node]
     if not isinstance(node, dict):
         return node
     name = str(node.get("$ref", "")).rpartition("/")[2]
@@ -148,16 +148,16 @@ def _closed(node: Any, definitions: dict[str, Any], inside: frozenset[str]) -> A
     result: dict[str, Any] = {}
     for key, value in node.items():
         if key in ("properties", "$defs"):
-            result[key] = {field: _closed(one, definitions, inside) for field, one in value.items()}
+            result[key] = {field: _close(part, definitions, inside) for field, part in value.items()}
         elif key not in ("default", "discriminator"):
-            result["anyOf" if key == "oneOf" else key] = _closed(value, definitions, inside)
+            result["anyOf" if key == "oneOf" else key] = _close(value, definitions, inside)
     if isinstance(node.get("properties"), dict):
         result |= {"additionalProperties": False, "required": list(node["properties"])}
     return result
 
 
 def _is_closed(node: Any) -> bool:
-    """Tell whether each object in a schema has known keys only."""
+    """Check whether each object in a schema has a fixed set of keys."""
     if isinstance(node, list):
         return all(map(_is_closed, node))
     if not isinstance(node, dict):

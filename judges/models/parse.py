@@ -1,4 +1,4 @@
-"""Reading a model's reply strictly: exactly one JSON object that fits the schema, or nothing."""
+"""Parsing a model's reply strictly: exactly one JSON object that fits the schema, or nothing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _FILTERED = {
 _LONGEST_FAULT = 200
 
 
-class Unreadable(ValueError):  # noqa: N818 - an adjective that says what the reply is
-    """The reply is not what was asked for; the message says so in words the model understands.
+class Unreadable(ValueError):  # noqa: N818 - an adjective that describes the reply
+    """The reply does not fit the request; the message explains it in words for the model.
 
     Args:
         fault: What is wrong with the reply.
@@ -40,20 +40,20 @@ class Unreadable(ValueError):  # noqa: N818 - an adjective that says what the re
         self.mendable = mendable
 
 
-def parse_reply(reply: ModelResponse, schema: type[T]) -> T:
-    """Read a reply as `schema`.
+def parse_reply(response: ModelResponse, schema: type[T]) -> T:
+    """Parse a reply as `schema`.
 
-    Refused are: replies cut short, filtered or refused; no object, or more than one; several tool calls;
-    anything around the object; duplicate keys; NaN and Infinity; missing, surplus or mistyped fields. A value
-    is never clamped or repaired. Whole numbers need the type `judges.verdict.Rating`, or one like it, where they
-    are a `Literal`: pydantic's own takes `true` for 1, strict or not.
+    It rejects replies cut short, filtered or refused; no object, or more than one; several tool calls; anything
+    around the object; duplicate keys; NaN and Infinity; missing, surplus or mistyped fields. A value is never
+    clamped or repaired. A `Literal` of whole numbers must be of the type `judges.verdict.Rating` or similar:
+    pydantic's own takes `true` for 1, strict or not.
 
     Raises:
         Unreadable: With the fault.
     """
-    _finished(reply)
+    _check_finished(response)
     try:
-        return schema.model_validate_json(_json(_object_in(reply, schema)), strict=True, extra="forbid")
+        return schema.model_validate_json(_json(_object_in(response, schema)), strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         surplus = first["type"] == "extra_forbidden"  # its name is the model's own, and may quote anything
@@ -61,29 +61,29 @@ def parse_reply(reply: ModelResponse, schema: type[T]) -> T:
         raise Unreadable(shorten(f"{place}: {first['msg']}", _LONGEST_FAULT, placeholder=" ...")) from None
 
 
-def _finished(reply: ModelResponse) -> None:
-    reason = reply.finish_reason.lower()
+def _check_finished(response: ModelResponse) -> None:
+    reason = response.finish_reason.lower()
     if reason in _CUT:
         raise Unreadable("the reply was cut short by its length limit")
-    if reply.refusal or reason in _FILTERED:
+    if response.refusal or reason in _FILTERED:
         raise Unreadable("the model refused, or its reply was filtered", mendable=False)
 
 
-def _object_in(reply: ModelResponse, schema: type[BaseModel]) -> dict[str, Any]:
-    if reply.broken_calls:
+def _object_in(response: ModelResponse, schema: type[BaseModel]) -> dict[str, Any]:
+    if response.broken_calls:
         raise Unreadable("the tool call's arguments are not valid JSON")
-    if len(reply.calls) > 1:
-        raise Unreadable(f"there are {len(reply.calls)} tool calls where one was asked for")
-    if not reply.calls:
-        return parse_object(reply.text)
-    name, arguments = reply.calls[0]
+    if len(response.calls) > 1:
+        raise Unreadable(f"there are {len(response.calls)} tool calls where one was asked for")
+    if not response.calls:
+        return parse_object(response.text)
+    name, arguments = response.calls[0]
     if name != schema.__name__:
         raise Unreadable(f"another tool was called than {schema.__name__!r}")
     return parse_object(arguments) if isinstance(arguments, str) else arguments
 
 
 def _json(value: dict[str, Any]) -> str:
-    """Write a parsed object as JSON again: JSON's own types are what strict validation is about."""
+    """Return a parsed object as JSON text again: strict validation depends on JSON's own types."""
     try:
         return json.dumps(value, allow_nan=False)
     except (ValueError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Models and embeddings by whatever a user has at hand: an object of LangChain's, a name, one of ours."""
+"""Models and embeddings from what users pass: a LangChain object, a name, or an object of this library."""
 
 from __future__ import annotations
 
@@ -11,48 +11,47 @@ from judges.models.providers.langchain import LangChainModel, NamedModel, looks_
 from judges.models.providers.minilm import MiniLM
 
 
-def as_model(given: object, *, temperature: float | None = 0.0) -> JudgeModel:
-    """Accept a LangChain chat model, a `"provider:model"` string, or anything that is a `JudgeModel` already.
+def as_model(candidate: object, *, temperature: float | None = 0.0) -> JudgeModel:
+    """Return the model for a LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
 
     Args:
-        given: The model.
-        temperature: Sampling temperature asked of a LangChain model that has none of its own; None leaves it
-            to the provider.
+        candidate: The model.
+        temperature: Sampling temperature for LangChain models that set none; None keeps the provider's default.
 
     Raises:
-        ConfigurationError: If nothing was given, or something that is no model.
+        ConfigurationError: If `candidate` is None, or not a model.
     """
-    if isinstance(given, str) and ":" in given.strip(":"):
-        return NamedModel(given, temperature=temperature)
-    if looks_like_chat_model(given):
-        return LangChainModel(given, temperature=temperature)
-    if isinstance(given, JudgeModel):
-        return given
+    if isinstance(candidate, str) and ":" in candidate.strip(":"):
+        return NamedModel(candidate, temperature=temperature)
+    if looks_like_chat_model(candidate):
+        return LangChainModel(candidate, temperature=temperature)
+    if isinstance(candidate, JudgeModel):
+        return candidate
     raise ConfigurationError(
-        f"a judge needs a model to ask, not {given!r}; give a LangChain chat model or a string such as "
+        f"a judge needs a model to ask, not {candidate!r}; give a LangChain chat model or a string such as "
         f"'openai:gpt-5-mini'"
     )
 
 
-def as_embeddings(given: object) -> EmbeddingModel:
-    """Accept a LangChain `Embeddings` object, `"minilm"`, or anything that is an `EmbeddingModel` already.
+def as_embeddings(candidate: object) -> EmbeddingModel:
+    """Return the embedding model for a LangChain `Embeddings` object, `"minilm"`, or an `EmbeddingModel`.
 
     Raises:
         ConfigurationError: If it is none of these, or the extra that `"minilm"` needs is missing.
     """
-    if given == "minilm":
+    if candidate == "minilm":
         return _minilm()
-    if all(hasattr(given, name) for name in ("embed_documents", "aembed_documents")):
-        return LangChainEmbeddings(given)
-    if isinstance(given, EmbeddingModel):
-        return given
+    if all(hasattr(candidate, name) for name in ("embed_documents", "aembed_documents")):
+        return LangChainEmbeddings(candidate)
+    if isinstance(candidate, EmbeddingModel):
+        return candidate
     raise ConfigurationError(
         f"texts are embedded by a LangChain Embeddings object, an OpenAICompatibleEmbeddings or 'minilm', "
-        f"not by a {type(given).__name__}"
+        f"not by a {type(candidate).__name__}"
     )
 
 
 @cache
 def _minilm() -> EmbeddingModel:
-    """Give all who ask by name one and the same, as the weights are large."""
+    """Return one shared model, as its weights are large."""
     return MiniLM()

@@ -1,4 +1,4 @@
-"""Repeating a call whose transport failed: which failures may pass, how long to wait, when to stop."""
+"""Retrying a call whose transport failed: which failures are transient, how long to wait, when to stop."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from judges.runtime import budget
 T = TypeVar("T")
 
 LONGEST_WAIT_S = 60.0
-"""The most that a provider's `Retry-After` is obeyed."""
+"""Longest wait that a provider's `Retry-After` can cause."""
 
 pause: ContextVar[Callable[[float], None] | None] = ContextVar("judges.pause", default=None)
-"""Set by a test to learn of the waits between retries instead of living through them."""
+"""Set by tests to record the waits between retries instead of sleeping."""
 
 _TRANSIENT_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _TRANSIENT_NAMES = {
@@ -44,13 +44,13 @@ _OWN_PACE = wait_random_exponential(multiplier=0.5, max=8)
 
 
 def persist(call: Callable[[], T], first: Exception, retries: int, claim: Callable[[], None] = lambda: None) -> T:
-    """Repeat a call that has failed once, as long as its failures may pass.
+    """Repeat a call that has failed once, as long as its failures are transient.
 
     The first try is the caller's own, so that a call which succeeds costs nothing here.
 
     Args:
-        call: What to repeat.
-        first: How it failed.
+        call: The call to repeat.
+        first: Error of the first try.
         retries: Most repetitions.
         claim: Called before each repetition.
 
@@ -88,7 +88,7 @@ def _policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:
     return {
         "retry": retry_if_exception(is_transient),
         "stop": budget.stop_at_deadline(stop),
-        "wait": wait_as_told(_OWN_PACE),
+        "wait": wait_retry_after(_OWN_PACE),
         "sleep": sleep,
         "reraise": True,
     }
@@ -101,15 +101,15 @@ def sleep(seconds: float) -> None:
 
 async def asleep(seconds: float) -> None:
     """Wait between two tries without blocking."""
-    told = pause.get()
-    if told is None:
+    record = pause.get()
+    if record is None:
         await asyncio.sleep(seconds)
     else:
-        told(seconds)
+        record(seconds)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether the same call may succeed later."""
+    """Check whether the same call may succeed later."""
     status = status_of(error)
     if status is not None:
         return status in _TRANSIENT_STATUS
@@ -117,43 +117,43 @@ def is_transient(error: BaseException) -> bool:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Read the HTTP status from a provider's error, wherever its client keeps it; None where there is none."""
+    """Return the HTTP status of a provider's error, from the attribute its client uses; None if it has none."""
     response = getattr(error, "response", None)
     places = ((error, "status_code"), (response, "status_code"), (error, "code"))
-    found = (getattr(place, name, None) for place, name in places)
-    return next((int(status) for status in found if isinstance(status, int)), None)
+    statuses = (getattr(place, name, None) for place, name in places)
+    return next((int(status) for status in statuses if isinstance(status, int)), None)
 
 
 def kind_of(error: BaseException) -> str:
-    """Name an error by its class and status; never by its message, which may hold a key or a prompt."""
+    """Return an error's class and status; never its message, which may hold a key or a prompt."""
     status = status_of(error)
     return type(error).__name__ if status is None else f"{type(error).__name__} (status {status})"
 
 
-class wait_as_told(wait_base):  # noqa: N801 - tenacity's strategies are named like functions
-    """Wait as the provider's `Retry-After` says, at most `LONGEST_WAIT_S`; where it says nothing, as `other`."""
+class wait_retry_after(wait_base):  # noqa: N801 - tenacity's strategies are named like functions
+    """Wait as long as the provider's `Retry-After` header, at most `LONGEST_WAIT_S`; without one, as `other`."""
 
     def __init__(self, other: wait_base) -> None:
         self._other = other
 
     def __call__(self, retry_state: RetryCallState) -> float:
-        """Give the seconds to wait."""
+        """Return the seconds to wait."""
         error = retry_state.outcome.exception() if retry_state.outcome else None
-        told = _retry_after(getattr(getattr(error, "response", None), "headers", None) or {})
-        return min(told, LONGEST_WAIT_S) if told is not None and told > 0 else self._other(retry_state)
+        seconds = _retry_after(getattr(getattr(error, "response", None), "headers", None) or {})
+        return min(seconds, LONGEST_WAIT_S) if seconds is not None and seconds > 0 else self._other(retry_state)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read the header in its three forms: milliseconds, seconds, a date (RFC 9110, section 10.2.3)."""
+    """Parse the header in its three forms: milliseconds, seconds, a date (RFC 9110, section 10.2.3)."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    told = headers.get("retry-after")
-    seconds = _number(told)
-    if told is None or seconds is not None:
+    header = headers.get("retry-after")
+    seconds = _number(header)
+    if header is None or seconds is not None:
         return seconds
     try:
-        date = parsedate_to_datetime(told)
+        date = parsedate_to_datetime(header)
     except ValueError:
         return None
     return (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()

@@ -1,4 +1,4 @@
-"""Comparing two systems over a dataset: how often one wins, and how far the judge's own leanings decide."""
+"""Comparing two systems over a dataset: how often one wins, and how biased the judge is."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from judges.catalogue.general.pairwise import CHOICES, Pairwise
 from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
-from judges.offline.run.evaluate import Given, aevaluate, evaluate
+from judges.offline.run.evaluate import RowInput, aevaluate, evaluate
 from judges.offline.statistics.intervals import spearman, wilson
-from judges.sample import Sample, field_named
+from judges.sample import Sample, canonical_field
 from judges.verdict import Usage, Verdict
 
 _POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
 class Comparison(BaseModel):
-    """How the answers of one system, `a`, compare with those of another, `b`; `str()` of it is for people.
+    """How the answers of one system, `a`, compare with those of another, `b`; `str()` gives a readable report.
 
     Args:
         a: Name of the one system.
@@ -35,17 +35,18 @@ class Comparison(BaseModel):
         unscored: How many pairs have no verdict, by reason.
         win_rate: (wins + ties / 2) / n, 0 to 1; None without pairs.
         interval: The 95 % interval of the win rate by Wilson's score method (JASA 22, 1927) with a tie as half a
-            win. A tie varies less than the toss of a coin, so with ties it is rather too wide than too narrow.
-        flip_rate: Share of the double judgements whose two orders disagree, 0 to 1: near 0 for a judge to be
-            trusted.
-        first_lean: Share of the single judgements that preferred the answer shown first, a tie counting half,
+            win. A tie varies less than a coin toss, so with ties the interval is too wide rather than too narrow.
+        flip_rate: Share of the double judgements whose two orders disagree, 0 to 1: near 0 for a reliable
+            judge.
+        position_bias: Share of the single judgements that preferred the answer shown first, a tie counting half,
             less 1/2: 0.5 for a judge that always takes the first, -0.5 for the second. Every answer is shown in
-            both places, so it is 0 for a judge that looks at the answers alone.
+            both places, so it is 0 for a judge that looks at the answers alone. `first_lean` is its
+            older name.
         length_correlation: Spearman's rank correlation, -1 to 1, between how much longer (in characters) the
-            answer of `a` is and how it fared; None for fewer than 3 pairs, or where one of the two never varies.
-            A high one is no proof: longer answers may be better ones.
-        usage: What judging cost.
-        rows: The pairs, judged; empty where they were not kept.
+            answer of `a` is and its result; None for fewer than 3 pairs, or where one of the two never varies.
+            A high value does not prove a bias: longer answers may be better.
+        usage: Usage of the judge in total.
+        rows: The judged pairs; empty if they were not kept.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,10 +61,15 @@ class Comparison(BaseModel):
     win_rate: float | None = None
     interval: tuple[float, float] | None = None
     flip_rate: float | None = None
-    first_lean: float | None = None
+    position_bias: float | None = None
     length_correlation: float | None = None
     usage: Usage = Usage()
     rows: tuple[Row, ...] = ()
+
+    @property
+    def first_lean(self) -> float | None:
+        """The older name of `position_bias`."""
+        return self.position_bias
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -75,16 +81,16 @@ class Comparison(BaseModel):
             low, high = self.interval
             yield f"  win rate            {self.win_rate:.3f} (95 %: {low:.3f} to {high:.3f})"
         figures = {
-            "flip rate": _shown(self.flip_rate, ".3f"),
-            "first lean": _shown(self.first_lean, "+.3f"),
-            "length correlation": _shown(self.length_correlation, "+.3f"),
+            "flip rate": _formatted(self.flip_rate, ".3f"),
+            "first lean": _formatted(self.position_bias, "+.3f"),
+            "length correlation": _formatted(self.length_correlation, "+.3f"),
             "unscored": ", ".join(f"{reason} {times}" for reason, times in self.unscored.items()),
         }
         yield from (f"  {name:<19} {figure}" for name, figure in figures.items() if figure)
 
 
 def compare(
-    rows: Iterable[Given],
+    rows: Iterable[RowInput],
     judge: Judge,
     *,
     a: str = "response",
@@ -97,7 +103,7 @@ def compare(
 ) -> Comparison:
     """Compare two answers in every row of a dataset, in threads; otherwise as `evaluate`.
 
-    A row whose judgement fails in one order is unscored, and so is one that lacks an answer.
+    A row is unscored if its judgement fails in one order, or if it lacks an answer.
 
     Args:
         rows: Samples, or mappings that are read as samples; for the answers of two runs, see
@@ -114,20 +120,20 @@ def compare(
     Raises:
         ConfigurationError: If the judge, its model or an argument is set up wrongly.
     """
-    game = _PairCounter(rows, judge, (a, b), names, on_result)
+    counter = _PairCounter(rows, judge, (a, b), names, on_result)
     evaluation = evaluate(
-        map(game.pair, rows),
+        map(counter.pair, rows),
         {judge.name: judge},
         max_concurrency=max_concurrency,
         out=out,
-        on_result=game.count,
+        on_result=counter.count,
         keep_rows=keep_rows,
     )
-    return game.comparison(evaluation)
+    return counter.comparison(evaluation)
 
 
 async def acompare(
-    rows: Iterable[Given] | AsyncIterable[Given],
+    rows: Iterable[RowInput] | AsyncIterable[RowInput],
     judge: Judge,
     *,
     a: str = "response",
@@ -142,20 +148,20 @@ async def acompare(
 
     `rows` may be an async iterable.
     """
-    game = _PairCounter(rows, judge, (a, b), names, on_result)
+    counter = _PairCounter(rows, judge, (a, b), names, on_result)
     evaluation = await aevaluate(
-        _each(rows, game.pair) if isinstance(rows, AsyncIterable) else map(game.pair, rows),
+        _each(rows, counter.pair) if isinstance(rows, AsyncIterable) else map(counter.pair, rows),
         {judge.name: judge},
         max_concurrency=max_concurrency,
         out=out,
-        on_result=game.count,
+        on_result=counter.count,
         keep_rows=keep_rows,
     )
-    return game.comparison(evaluation)
+    return counter.comparison(evaluation)
 
 
 class _PairCounter:
-    """Reads rows as pairs, and counts what the judge says of them, one at a time."""
+    """Reads rows as pairs, and counts the verdicts on them, one at a time."""
 
     def __init__(
         self,
@@ -174,66 +180,66 @@ class _PairCounter:
                 f"compare finds both answers itself: give b={judge.against!r}, and a Pairwise without against=..."
             )
         self._columns, self._names = columns, names or columns
-        for one, other in (self._columns, self._names):
-            if one == other:
-                raise ConfigurationError(f"two columns and two names must differ; both are {one!r}")
+        for first, second in (self._columns, self._names):
+            if first == second:
+                raise ConfigurationError(f"two columns and two names must differ; both are {first!r}")
         self._judge, self._on_result = judge.name, on_result
-        self._fates: list[float] = []
-        self._longer: list[int] = []
+        self._points: list[float] = []
+        self._length_gaps: list[int] = []
         self._unscored: Counter[str] = Counter()
-        self._orders = self._flips = self._leans = 0
+        self._orders = self._flips = self._first_surplus = 0
 
-    def pair(self, given: Given) -> Given:
-        """Make the answers of both columns the answer and the rival of a sample."""
-        if isinstance(given, BadSample):
-            return given
+    def pair(self, row: RowInput) -> RowInput:
+        """Return the row as a sample whose answer and rival are the texts of the two columns."""
+        if isinstance(row, BadSample):
+            return row
         try:
-            sample = Sample.read(given)
+            sample = Sample.read(row)
             answer, rival = (_text(sample, column) for column in self._columns)
         except BadSample as error:
             return error
         changed: dict[str, object] = {"response": answer, "metadata": {**sample.metadata, "rival": rival}}
-        if "reference" in map(field_named, self._columns):
+        if "reference" in map(canonical_field, self._columns):
             changed["reference"] = None
         return sample.model_copy(update=changed)
 
     def count(self, row: Row) -> None:
-        """Count a row as it comes."""
+        """Count a judged row, and pass it on to `on_result`."""
         verdict = row.verdicts[self._judge]
         if verdict.score is None or row.sample is None:
             self._unscored[str(verdict.unscored)] += 1
         else:
-            self._fates.append(self._fate(verdict))
-            self._longer.append(len(row.sample.answer or "") - len(str(row.sample.metadata["rival"])))
+            self._points.append(self._points_for(verdict))
+            self._length_gaps.append(len(row.sample.answer or "") - len(str(row.sample.metadata["rival"])))
             self._count_orders(verdict)
         if self._on_result is not None:
             self._on_result(row)
 
-    def _fate(self, verdict: Verdict) -> float:
-        fate = _POINTS.get(verdict.value) if isinstance(verdict.value, str) else None
-        if fate is None:
+    def _points_for(self, verdict: Verdict) -> float:
+        points = _POINTS.get(verdict.value) if isinstance(verdict.value, str) else None
+        if points is None:
             raise ConfigurationError(
                 f"{self._judge!r} gives {verdict.value!r}, not win, tie or loss; compare by a Pairwise, or by a "
                 f"Repeat or Cascade of one"
             )
-        return fate
+        return points
 
     def _count_orders(self, verdict: Verdict) -> None:
-        """Count the two orders of a pairwise verdict, or of those it was made of."""
+        """Count the two orders of a pairwise verdict, or of the verdicts it was made from."""
         items = verdict.items
-        choices = [one.value for one in items]
+        choices = [item.value for item in items]
         if len(choices) == 2 and set(choices) <= set(CHOICES):  # noqa: PLR2004 - two orders
             self._orders += 1
             self._flips += items[0].score != items[1].score
-            self._leans += choices.count("first") - choices.count("second")
+            self._first_surplus += choices.count("first") - choices.count("second")
         else:
-            for one in items:
-                self._count_orders(one)
+            for item in items:
+                self._count_orders(item)
 
     def comparison(self, evaluation: Evaluation) -> Comparison:
-        """Sum up what was counted."""
-        n, points = len(self._fates), math.fsum(self._fates)
-        wins, losses = self._fates.count(1.0), self._fates.count(0.0)
+        """Return the comparison of the pairs counted."""
+        n, points = len(self._points), math.fsum(self._points)
+        wins, losses = self._points.count(1.0), self._points.count(0.0)
         return Comparison(
             a=self._names[0],
             b=self._names[1],
@@ -245,22 +251,22 @@ class _PairCounter:
             win_rate=points / n if n else None,
             interval=wilson(points, n) if n else None,
             flip_rate=self._flips / self._orders if self._orders else None,
-            first_lean=self._leans / (4 * self._orders) if self._orders else None,
-            length_correlation=spearman(self._longer, self._fates),
+            position_bias=self._first_surplus / (4 * self._orders) if self._orders else None,
+            length_correlation=spearman(self._length_gaps, self._points),
             usage=evaluation.summary[self._judge].usage,
             rows=evaluation.rows,
         )
 
 
-async def _each(rows: AsyncIterable[Given], read: Callable[[Given], Given]) -> AsyncIterator[Given]:
+async def _each(rows: AsyncIterable[RowInput], read: Callable[[RowInput], RowInput]) -> AsyncIterator[RowInput]:
     async for row in rows:
         yield read(row)
 
 
 def _text(sample: Sample, column: str) -> str:
-    """Find the text of a column: in the metadata, where unknown columns go, or in the field it names."""
+    """Return the text of a column: from the metadata, which holds unknown columns, or from the field it names."""
     text = sample.metadata.get(column)
-    field = field_named(column)
+    field = canonical_field(column)
     if text is None and field is not None:
         text = sample.answer if field == "response" else getattr(sample, field)
     if not isinstance(text, str):
@@ -268,5 +274,5 @@ def _text(sample: Sample, column: str) -> str:
     return text
 
 
-def _shown(figure: float | None, form: str) -> str:
+def _formatted(figure: float | None, form: str) -> str:
     return "" if figure is None else format(figure, form)

@@ -1,4 +1,4 @@
-"""Ranking several systems by games between two of them each: Bradley and Terry's model."""
+"""Ranking several systems by games between pairs of them, with the model of Bradley and Terry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from judges.catalogue.general.pairwise import Winner
 from judges.errors import ConfigurationError
 from judges.offline.compare import Comparison
-from judges.offline.statistics.bradley_terry import Points, resampled, strengths
+from judges.offline.statistics.bradley_terry import Points, resample, strengths
 
 Game = tuple[str, str, Winner]
 """Two systems, and which of them won: `"a"` the first, `"b"` the second, or `"tie"`."""
@@ -24,17 +24,17 @@ Game = tuple[str, str, Winner]
 _SCALE = 400 / math.log(10)
 _CENTRE = 1000
 _CLOSE = 1e-6
-"""Relative change of a strength at which a resampled one counts as found: far below what an interval shows."""
+"""Relative change at which resampled strengths count as converged, far below what an interval shows."""
 
 
 class RankedSystem(BaseModel):
-    """A system's place among those it was compared with.
+    """A system's rating among those it was compared with.
 
     Args:
-        name: The system.
+        name: Name of the system.
         rating: Its strength; the mean over all systems is 1000, and 400 more means ten times the odds of winning.
         interval: 95 % interval of the rating.
-        games: Games it played.
+        games: Number of games it played.
         win_rate: (wins + ties / 2) / games, 0 to 1.
     """
 
@@ -48,11 +48,11 @@ class RankedSystem(BaseModel):
 
 
 class Ranking(BaseModel):
-    """Systems by strength; `str()` of it is for people.
+    """Systems by strength; `str()` gives a readable table.
 
     Args:
-        systems: The strongest first; of equals, by name.
-        games: Games that were counted.
+        systems: The systems, strongest first, equals by name.
+        games: Number of games counted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,15 +61,16 @@ class Ranking(BaseModel):
     games: int
 
     def __str__(self) -> str:
-        width = max(len("system"), *(len(one.name) for one in self.systems))
+        width = max(len("system"), *(len(system.name) for system in self.systems))
         return "\n".join(self._lines(width))
 
     def _lines(self, width: int) -> Iterator[str]:
         yield f"{'system':<{width}}  rating  {'95 %':^14}  games  win rate"
-        for one in self.systems:
-            low, high = one.interval
+        for system in self.systems:
+            low, high = system.interval
             interval = f"{low:>5.0f} to {high:>5.0f}"
-            yield f"{one.name:<{width}}  {one.rating:>6.0f}  {interval}  {one.games:>5}  {one.win_rate:>8.3f}"
+            rating = f"{system.rating:>6.0f}"
+            yield f"{system.name:<{width}}  {rating}  {interval}  {system.games:>5}  {system.win_rate:>8.3f}"
 
 
 def rank(
@@ -82,14 +83,14 @@ def rank(
     Rating = 1000 + 400 * log10(strength), with the geometric mean of the strengths at 1, so of two systems rated
     d apart, the better wins 1 / (1 + 10 ** (-d / 400)) of the games, ties shared.
 
-    The intervals are percentiles over resampled games, each taken for independent of the others. They tell how
-    sure the order is among these systems and these questions, and nothing of the judge's own leanings. Where all
-    games end alike, so do all that are resampled: an interval without width calls for more questions.
+    The intervals are percentiles over resampled games, each assumed independent of the others. They show how
+    certain the order is for these systems and questions, and nothing about the judge's bias. If all games end
+    alike, so do all resampled ones: an interval of zero width calls for more questions.
 
     Args:
-        outcomes: Games as `(system, system, winner)`, or what `compare` gave, with the names told there.
+        outcomes: Games as `(system, system, winner)`, or comparisons from `compare`, with the names set there.
         bootstrap: How often the games are resampled for the intervals, at least 2.
-        seed: Of the resampling: the same games in any order, told either way round, give the same ranking.
+        seed: Seed of the resampling; neither the order of the games nor that of the two systems in a game matters.
         prior: Tied games added between every two systems that met, above 0: without them, a system that always
             wins would have no finite strength.
 
@@ -103,24 +104,24 @@ def rank(
         raise ConfigurationError(f"prior is a number of tied games, above 0, not {prior!r}")
     table = _PointsTable.of(outcomes)
     table.check_linked()
-    found = table.strengths(table.counts, prior)
-    draws = resampled(table.counts, bootstrap, Random(seed))  # noqa: S311 - statistics, no secret
-    ratings = [_ratings(table.strengths(counts, prior, start=found, exact=_CLOSE)) for counts in draws]
+    best = table.strengths(table.counts, prior)
+    draws = resample(table.counts, bootstrap, Random(seed))  # noqa: S311 - statistics, no secret
+    ratings = [_ratings(table.strengths(counts, prior, start=best, exact=_CLOSE)) for counts in draws]
     systems = [
-        _system(table, place, rating, [one[place] for one in ratings])
-        for place, rating in enumerate(_ratings(found))
+        _system(table, place, rating, [draw[place] for draw in ratings])
+        for place, rating in enumerate(_ratings(best))
     ]
-    ordered = sorted(systems, key=lambda one: (-one.rating, one.name))
+    ordered = sorted(systems, key=lambda system: (-system.rating, system.name))
     return Ranking(systems=tuple(ordered), games=sum(table.counts))
 
 
 @dataclass(frozen=True)
 class _PointsTable:
-    """Games by who met whom, whatever their order.
+    """Game results by pair of systems, in any order of the games.
 
     Args:
         names: The systems, sorted.
-        pairs: Who met whom, by their places among the names, the lower one first; sorted.
+        pairs: The pairs that met, as positions in `names`, the lower one first; sorted.
         counts: For each pair the games won by its first, tied, and won by its second, in one row.
     """
 
@@ -132,25 +133,27 @@ class _PointsTable:
     def of(cls, outcomes: Iterable[Game | Comparison]) -> _PointsTable:
         """Count the games."""
         cells: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-        for one in outcomes:
-            a, b, told = _told(one)
+        for outcome in outcomes:
+            a, b, results = _results(outcome)
             cell = cells[min(a, b), max(a, b)]
-            for place, times in enumerate(told if a < b else reversed(told)):
+            for place, times in enumerate(results if a < b else reversed(results)):
                 cell[place] += times
-        met = {pair: cell for pair, cell in sorted(cells.items()) if any(cell)}
-        if not met:
+        played = {pair: cell for pair, cell in sorted(cells.items()) if any(cell)}
+        if not played:
             raise ConfigurationError("there is no game to rank by")
-        names = tuple(sorted({*chain.from_iterable(met)}))
+        names = tuple(sorted({*chain.from_iterable(played)}))
         places = {name: place for place, name in enumerate(names)}
-        return cls(names, tuple((places[a], places[b]) for a, b in met), tuple(chain.from_iterable(met.values())))
+        return cls(
+            names, tuple((places[a], places[b]) for a, b in played), tuple(chain.from_iterable(played.values()))
+        )
 
     def check_linked(self) -> None:
-        """Refuse systems that no chain of games links: nothing tells how they compare."""
+        """Refuse systems that no chain of games links, since they cannot be compared."""
         group = list(range(len(self.names)))
         for i, j in self.pairs:
             old, new = group[j], group[i]
-            group = [new if one == old else one for one in group]
-        apart = next((place for place, one in enumerate(group) if one != group[0]), None)
+            group = [new if label == old else label for label in group]
+        apart = next((place for place, label in enumerate(group) if label != group[0]), None)
         if apart is not None:
             raise ConfigurationError(
                 f"no chain of games links {self.names[0]!r} with {self.names[apart]!r}; rank them apart, or let "
@@ -158,19 +161,19 @@ class _PointsTable:
             )
 
     def points(self, counts: Sequence[int], prior: float) -> Iterator[Points]:
-        """Give what each of a pair won from the other: wins, half the ties, half the prior."""
+        """Yield the points of each pair: wins, half the ties, half the prior."""
         for place, (i, j) in enumerate(self.pairs):
             won, tied, lost = counts[3 * place : 3 * place + 3]
             shared = (tied + prior) / 2
             yield i, j, won + shared, lost + shared
 
     def strengths(self, counts: Sequence[int], prior: float, **settings: Any) -> list[float]:
-        """Find the strengths under which these games are likeliest."""
+        """Return the strengths of highest likelihood for these games."""
         return strengths(len(self.names), self.points(counts, prior), **settings)
 
 
-def _told(outcome: Game | Comparison) -> tuple[str, str, tuple[int, int, int]]:
-    """Read a game, or a comparison of many, as games won, tied and lost."""
+def _results(outcome: Game | Comparison) -> tuple[str, str, tuple[int, int, int]]:
+    """Return two systems, and the games won, tied and lost by the first, of a game or a comparison."""
     if isinstance(outcome, Comparison):
         return outcome.a, outcome.b, (outcome.wins, outcome.ties, outcome.losses)
     a, b, winner = outcome
@@ -198,5 +201,5 @@ def _system(table: _PointsTable, place: int, rating: float, others: Sequence[flo
     )
 
 
-def _ratings(found: Iterable[float]) -> list[float]:
-    return [_CENTRE + _SCALE * math.log(one) for one in found]
+def _ratings(values: Iterable[float]) -> list[float]:
+    return [_CENTRE + _SCALE * math.log(strength) for strength in values]

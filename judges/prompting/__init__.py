@@ -1,1 +1,1 @@
-"""Prompts as data: packs by language, the questions made of them, their translation."""
+"""Prompts as data: packs by language, the questions built from them, their translation."""

@@ -1,4 +1,4 @@
-"""Writing a prompt as the TOML file of a pack, as people read and mend it: no escapes for other scripts."""
+"""Writing a prompt as the TOML file of a pack that people can read and edit: without escapes for other scripts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _UNSAFE_IN_LINES = re.compile(r'[\x00-\x08\x0b-\x1f\x7f\\]|"(?="")|"\Z')
 _SHORT = {"\b": "\\b", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-def written(prompt: Prompt) -> str:
-    """Write a prompt as TOML; reading it gives the same prompt."""
+def to_toml(prompt: Prompt) -> str:
+    """Return a prompt as TOML; parsing it gives the same prompt."""
     blocks = ["\n".join(_head(prompt))]
     if prompt.levels:
         blocks.append(_table("levels", {str(level): text for level, text in prompt.levels.items()}))
@@ -43,8 +43,8 @@ def _table(name: str, fields: Mapping[str, JsonValue]) -> str:
 
 def _value(value: JsonValue) -> str:
     if isinstance(value, list) and len(flat := _flat(value)) > _WIDTH:
-        listed = "".join(f"  {_flat(one)},\n" for one in value)
-        return f"[\n{listed}]"
+        lines = "".join(f"  {_flat(item)},\n" for item in value)
+        return f"[\n{lines}]"
     return flat if isinstance(value, list) else _flat(value)
 
 
@@ -57,7 +57,7 @@ def _flat(value: JsonValue) -> str:
         case list():
             return f"[{', '.join(map(_flat, value))}]"
         case dict():
-            fields = ", ".join(f"{_key(key)} = {_flat(one)}" for key, one in value.items())
+            fields = ", ".join(f"{_key(key)} = {_flat(item)}" for key, item in value.items())
             return f"{{ {fields} }}" if fields else "{}"
         case None:
             raise ValueError("TOML has no null; leave the field out")
@@ -70,16 +70,16 @@ def _key(name: str) -> str:
 
 
 def _text(text: str) -> str:
-    return f'"{_UNSAFE.sub(_escaped, text)}"'
+    return f'"{_UNSAFE.sub(_escape, text)}"'
 
 
 def _lines(text: str) -> str:
-    """Write a text over several lines, long ones continued where a single blank stands."""
-    safe = _UNSAFE_IN_LINES.sub(_escaped, text)
+    """Return a text as a multi-line string; long lines are continued at a single blank."""
+    safe = _UNSAFE_IN_LINES.sub(_escape, text)
     lines = (_LONG.sub(r"\1 \\\n", line) if len(line) > _WIDTH else line for line in safe.split("\n"))
     return '"""\n' + "\n".join(lines) + '"""'
 
 
-def _escaped(found: re.Match[str]) -> str:
-    mark = found.group()
-    return _SHORT.get(mark, f"\\u{ord(mark):04x}")
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
+    return _SHORT.get(character, f"\\u{ord(character):04x}")

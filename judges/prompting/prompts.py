@@ -1,8 +1,8 @@
-"""Prompts are data: one TOML file per judge and language, in a pack of the package or a folder of the user's.
+"""Prompts as data: one TOML file per judge and language, in a pack of the package or in a user's folder.
 
 A file holds `task` (the instructions), `reminder` (the task in one sentence, repeated after the data), `levels`
-where the judge rates on described levels, `examples`, and `feedback`, the phrases a judge itself writes. Text is
-substituted as `$name` only, so braces and percent signs in anybody's text mean nothing.
+where the judge rates on described levels, `examples`, and `feedback`, the phrases of a judge's own feedback.
+Placeholders have the form `$name` only, so braces and percent signs have no meaning.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh", "ru")
 
 _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
-"""In Japanese there is much of it between Chinese characters."""
+"""Tells Japanese from Chinese: it has many of these between its Chinese characters."""
 
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 _LATIN = re.compile(r"[A-Za-z]")
 
 
 class Example(BaseModel):
-    """A worked case: what a model is shown, and the reply that is wanted."""
+    """A worked example: the data of a request, and the expected reply."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,16 +54,16 @@ class Prompt(BaseModel):
     feedback: dict[str, str] = {}
 
     @model_validator(mode="after")
-    def _reminding(self) -> Self:
+    def _check_reminder(self) -> Self:
         if self.task and not self.reminder:
             raise ValueError("a task needs a reminder, the task in one sentence")
         return self
 
-    def filled(self, **values: str) -> str:
-        """Return the task with `$name` placeholders replaced; a `$` that names nothing stays."""
+    def fill_task(self, **values: str) -> str:
+        """Return the task with `$name` placeholders replaced; other `$` signs stay."""
         return Template(self.task).safe_substitute(values)
 
-    def said(self, phrase: str, **values: object) -> str:
+    def feedback_text(self, phrase: str, **values: object) -> str:
         """Return a phrase of feedback with its placeholders replaced."""
         return Template(self.feedback[phrase]).safe_substitute(values)
 
@@ -79,15 +79,15 @@ def prompt(name: str, language: Language, *, folder: Path | None = None) -> Prom
     if folder is not None:
         own = folder / language / f"{name}.toml"
         if own.is_file():
-            packaged = _packaged(name, language if language in LANGUAGES else "en")
-            return _completed(_parsed(own.read_bytes(), str(own)), packaged, str(own))
-    return _packaged(name, language)
+            packaged = _load_packaged(name, language if language in LANGUAGES else "en")
+            return _complete(_parse(own.read_bytes(), str(own)), packaged, str(own))
+    return _load_packaged(name, language)
 
 
-def _completed(own: Prompt, packaged: Prompt, place: str) -> Prompt:
-    """Take what a user's file leaves out from the package: its task, the reminder, phrases of feedback.
+def _complete(own: Prompt, packaged: Prompt, place: str) -> Prompt:
+    """Return a user's prompt with what it leaves out taken from the package: task, reminder, phrases of feedback.
 
-    A task may spell out the levels that the package has for it.
+    A task may contain its levels itself in place of `$levels`.
 
     Raises:
         ConfigurationError: If a placeholder of the task is missing, or a phrase has one that is never filled.
@@ -97,10 +97,10 @@ def _completed(own: Prompt, packaged: Prompt, place: str) -> Prompt:
     if missing:
         raise ConfigurationError(f"{place}: the task must have {', '.join(sorted(missing))}, which is filled in")
     for name, phrase in own.feedback.items():
-        known = _placeholders(packaged.feedback.get(name, phrase))
-        if unknown := _placeholders(phrase) - known:
-            told = f"known there are {', '.join(sorted(known))}" if known else "none is known there"
-            raise ConfigurationError(f"{place}: feedback {name!r} has {', '.join(sorted(unknown))}; {told}")
+        allowed = _placeholders(packaged.feedback.get(name, phrase))
+        if unknown := _placeholders(phrase) - allowed:
+            hint = f"known there are {', '.join(sorted(allowed))}" if allowed else "none is known there"
+            raise ConfigurationError(f"{place}: feedback {name!r} has {', '.join(sorted(unknown))}; {hint}")
     return own.model_copy(
         update={
             "task": own.task or packaged.task,
@@ -124,19 +124,19 @@ def prompts_of(name: str, *, folder: Path | None = None) -> dict[Language, Promp
         raise ConfigurationError(
             f"prompts is a folder laid out like en/{name}.toml; there is none at {str(folder)!r}"
         )
-    own = () if folder is None else sorted(one.parent.name for one in folder.glob(f"*/{name}.toml"))
+    own = () if folder is None else sorted(file.parent.name for file in folder.glob(f"*/{name}.toml"))
     return {language: prompt(name, language, folder=folder) for language in dict.fromkeys((*LANGUAGES, *own))}
 
 
 @cache
-def _packaged(name: str, language: Language) -> Prompt:
+def _load_packaged(name: str, language: Language) -> Prompt:
     file = resources.files("judges") / "packs" / language / f"{name}.toml"
     if not file.is_file():
         raise ConfigurationError(f"there is no prompt {name!r} in language {language!r}; known are {LANGUAGES}")
-    return _parsed(file.read_bytes(), f"{language}/{name}.toml")
+    return _parse(file.read_bytes(), f"{language}/{name}.toml")
 
 
-def _parsed(content: bytes, place: str) -> Prompt:
+def _parse(content: bytes, place: str) -> Prompt:
     try:
         return Prompt.model_validate(tomllib.loads(content.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -148,11 +148,11 @@ def _parsed(content: bytes, place: str) -> Prompt:
 
 
 def language_of(text: str) -> Language:
-    """Tell which pack a text calls for, by the script most of its letters are written in."""
+    """Return the language of the pack for a text, by the script of most of its letters."""
     counts: dict[Language, int] = {
         "zh": 0 if 4 * len(_KANA.findall(text)) > (han := len(_HAN.findall(text))) else 2 * han,
         "ru": len(_CYRILLIC.findall(text)),
         "en": len(_LATIN.findall(text)),
     }
-    most = max(counts, key=lambda one: counts[one])
+    most = max(counts, key=lambda language: counts[language])
     return most if counts[most] else "en"

@@ -1,7 +1,7 @@
 """Adapting a judge to another language: a model translates its packs once, people review the files.
 
-The English texts of a pack are sent as numbered items; what comes back must hold each number once, every
-`$placeholder` and every word in backquotes, and examples that still fit the schema of the reply.
+The English texts of a pack are sent as numbered items; the reply must hold each number once, every `$placeholder`
+and every word in backquotes, and examples that still fit the schema of the reply.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from judges.model import JudgeModel
 from judges.models import structured
 from judges.models.render import render_example
 from judges.models.resolve import as_model
-from judges.prompting.pack_writer import written
+from judges.prompting.pack_writer import to_toml
 from judges.prompting.prompts import LANGUAGES, Example, Language, Prompt, prompt
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Ask
 
 _CODE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 _CLOSED = re.compile(r"[a-z_]+|[\W\d_]*")
-"""A word of a closed set, as packs write it (`supported`, `user`), and what has no letters: never translated."""
+"""Words of a closed set, as packs write them (`supported`, `user`), and texts without letters: not translated."""
 
 _PLACEHOLDER = re.compile(r"\$\{?[_a-zA-Z][_a-zA-Z0-9]*\}?")
 _QUOTED = re.compile(r"`[^`\n]+`")
@@ -52,9 +52,9 @@ class Pack:
     """A file of a pack, in English.
 
     Args:
-        name: Its name, without the ending.
-        prompt: What it holds.
-        questions: The questions that are asked with it, whose examples must fit their replies.
+        name: Its name, without the extension.
+        prompt: Its content.
+        questions: The questions that use it; its examples must fit their replies.
     """
 
     name: str
@@ -62,51 +62,50 @@ class Pack:
     questions: tuple[Question[Any], ...] = ()
 
     def texts(self) -> tuple[str, ...]:
-        """List the texts that are for people or models to read, each once."""
-        found: dict[str, None] = {}
+        """Return the texts that people or models read, each once."""
+        texts: dict[str, None] = {}
 
-        def note(text: str) -> str:
-            found[text] = None
+        def collect(text: str) -> str:
+            texts[text] = None
             return text
 
-        self.rewritten(note)
-        return tuple(found)
+        self.rewrite(collect)
+        return tuple(texts)
 
-    def rewritten(self, change: Callable[[str], str]) -> Prompt:
-        """Change every text; keys, numbers and the words of a closed set stay."""
+    def rewrite(self, change: Callable[[str], str]) -> Prompt:
+        """Return the prompt with every text changed; keys, numbers and the words of a closed set stay."""
         schemas = [
             schema.model_json_schema()
             for question in self.questions
-            for schema in (question.reply, *(question.written or ())[:1])
+            for schema in (question.reply, *(question.example_format or ())[:1])
         ]
-        closed = frozenset(_enumerated(schemas))
+        closed = frozenset(_enum_words(schemas))
 
-        def changed(text: str) -> str:
+        def change_open(text: str) -> str:
             return text if text in closed or _CLOSED.fullmatch(text) else change(text)
 
-        given = self.prompt
         return Prompt(
-            task=_at_once(given.task, change),
-            reminder=_at_once(given.reminder, change),
-            levels={level: change(text) for level, text in given.levels.items()},
-            examples=tuple(_example(one, changed) for one in given.examples),
-            feedback={key: change(text) for key, text in given.feedback.items()},
+            task=_change_nonempty(self.prompt.task, change),
+            reminder=_change_nonempty(self.prompt.reminder, change),
+            levels={level: change(text) for level, text in self.prompt.levels.items()},
+            examples=tuple(_change_example(example, change_open) for example in self.prompt.examples),
+            feedback={key: change(text) for key, text in self.prompt.feedback.items()},
         )
 
     def fault_in(self, translation: Translation) -> str | None:
-        """Name what is wrong with a translation, or give None."""
+        """Return the fault of a translation, or None."""
         texts = self.texts()
-        if sorted(one.number for one in translation.items) != list(range(1, len(texts) + 1)):
+        if sorted(item.number for item in translation.items) != list(range(1, len(texts) + 1)):
             return f"items: exactly one text for each number from 1 to {len(texts)} is wanted"
-        found = {texts[one.number - 1]: one.text for one in translation.items}
-        if all(text == original for original, text in found.items()):
+        translated = {texts[item.number - 1]: item.text for item in translation.items}
+        if all(text == original for original, text in translated.items()):
             return "items: nothing was translated"
-        for one in translation.items:
-            if fault := _lost(texts[one.number - 1], one.text):
-                return f"items, number {one.number}: {fault}"
-        return self._unfit(self.rewritten(found.__getitem__))
+        for item in translation.items:
+            if fault := _loss(texts[item.number - 1], item.text):
+                return f"items, number {item.number}: {fault}"
+        return self._example_fault(self.rewrite(translated.__getitem__))
 
-    def _unfit(self, other: Prompt) -> str | None:
+    def _example_fault(self, other: Prompt) -> str | None:
         for example in other.examples:
             for question in self.questions:
                 try:
@@ -121,19 +120,20 @@ def translate(
 ) -> None:
     """Translate files of a pack with a model, one question each, into `folder/<language>/<name>.toml`.
 
-    Files that are there already are kept, and not asked for: reviewed ones stay as they are, and what an earlier
-    attempt did not get done is done now.
+    Existing files are kept: reviewed ones stay unchanged, and a repeated call translates only what an earlier one
+    did not finish.
 
     Args:
         packs: The files, in English.
         language: The language by its code, such as `"de"` or `"pt-BR"`.
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        folder: Where packs are written; it is made if need be.
-        overwrite: Whether files that are there are translated anew.
+        folder: Where packs are written; it is created if missing.
+        overwrite: Whether existing files are translated again.
 
     Raises:
         ConfigurationError: If the language is no code, or is English, or there is no model.
-        AskFailed: If the model does not translate, even when told what was wrong; files done so far stay.
+        AskFailed: If the model does not translate, even after a second request that names the fault; finished
+            files stay.
     """
     for pack, ask, file in _asks(packs, language, model, Path(folder), overwrite=overwrite):
         _write(file, pack, structured.complete(ask).value)
@@ -144,12 +144,12 @@ async def atranslate(
 ) -> None:
     """Translate without blocking, all files at once; otherwise as `translate`."""
 
-    async def one(pack: Pack, ask: Ask, file: Path) -> None:
+    async def translate_file(pack: Pack, ask: Ask, file: Path) -> None:
         _write(file, pack, (await structured.acomplete(ask)).value)
 
     asks = list(_asks(packs, language, model, Path(folder), overwrite=overwrite))
-    done = await asyncio.gather(*(one(*ask) for ask in asks), return_exceptions=True)
-    for failure in done:
+    failures = await asyncio.gather(*(translate_file(*ask) for ask in asks), return_exceptions=True)
+    for failure in failures:
         if failure is not None:
             raise failure
 
@@ -157,28 +157,31 @@ async def atranslate(
 def _asks(
     packs: Sequence[Pack], language: Language, model: object, folder: Path, *, overwrite: bool
 ) -> Iterator[tuple[Pack, Ask, Path]]:
-    """Write the question for each file that is wanting; a file is looked for just before it is asked for."""
+    """Yield the question for each missing file; a file is looked for just before its question."""
     if not _CODE.fullmatch(language):
         raise ConfigurationError(f"language is a code such as 'de' or 'pt-BR', not {language!r}")
     if language == "en":
         raise ConfigurationError("the packs are written in English; adapt them to another language")
-    asked = as_model(model)
+    judge_model = as_model(model)
     for pack in packs:
         file = folder / language / f"{pack.name}.toml"
         if overwrite or not file.exists():
-            yield pack, _ask(pack, language, asked), file
+            yield pack, _ask(pack, language, judge_model), file
 
 
 def _ask(pack: Pack, language: Language, model: JudgeModel) -> Ask:
-    told = prompt("adapt", language if language in LANGUAGES else "en")
+    instructions = prompt("adapt", language if language in LANGUAGES else "en")
     texts: list[JsonValue] = [{"number": number, "text": text} for number, text in enumerate(pack.texts(), 1)]
     return Ask(
         model=model,
-        task=told.task,
+        task=instructions.task,
         data={"language": language, "texts": texts},
-        reminder=told.reminder,
+        reminder=instructions.reminder,
         schema=Translation,
-        examples=tuple(render_example(one.data, Translation.model_validate(one.reply)) for one in told.examples),
+        examples=tuple(
+            render_example(example.data, Translation.model_validate(example.reply))
+            for example in instructions.examples
+        ),
         check=pack.fault_in,
     )
 
@@ -187,51 +190,51 @@ def _write(file: Path, pack: Pack, translation: BaseModel) -> None:
     if not isinstance(translation, Translation):
         raise AskFailed("invalid_output", f"expected a Translation, got a {type(translation).__name__}")
     texts = pack.texts()
-    found = {texts[one.number - 1]: one.text for one in translation.items}
+    translated = {texts[item.number - 1]: item.text for item in translation.items}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(written(pack.rewritten(found.__getitem__)), encoding="utf-8", newline="\n")
+    file.write_text(to_toml(pack.rewrite(translated.__getitem__)), encoding="utf-8", newline="\n")
 
 
-def _at_once(text: str, change: Callable[[str], str]) -> str:
+def _change_nonempty(text: str, change: Callable[[str], str]) -> str:
     return change(text) if text else ""
 
 
-def _example(example: Example, change: Callable[[str], str]) -> Example:
-    data = {name: _changed(value, change) for name, value in example.data.items()}
-    return Example(data=data, reply={name: _changed(value, change) for name, value in example.reply.items()})
+def _change_example(example: Example, change: Callable[[str], str]) -> Example:
+    data = {name: _change_value(value, change) for name, value in example.data.items()}
+    return Example(data=data, reply={name: _change_value(value, change) for name, value in example.reply.items()})
 
 
-def _changed(value: JsonValue, change: Callable[[str], str]) -> JsonValue:
+def _change_value(value: JsonValue, change: Callable[[str], str]) -> JsonValue:
     match value:
         case str():
             return change(value)
         case list():
-            return [_changed(one, change) for one in value]
+            return [_change_value(item, change) for item in value]
         case dict():
-            return {name: _changed(one, change) for name, one in value.items()}
+            return {name: _change_value(item, change) for name, item in value.items()}
         case _:
             return value
 
 
-def _enumerated(node: JsonValue) -> Iterator[str]:
-    """Find the words that a JSON schema offers for choice."""
+def _enum_words(node: JsonValue) -> Iterator[str]:
+    """Yield the words that a JSON schema offers for choice."""
     if isinstance(node, list):
-        for one in node:
-            yield from _enumerated(one)
+        for item in node:
+            yield from _enum_words(item)
     elif isinstance(node, dict):
         choices = node.get("enum")
-        offered = [*(choices if isinstance(choices, list) else []), node.get("const")]
-        yield from (one for one in offered if isinstance(one, str))
-        yield from _enumerated(list(node.values()))
+        words = [*(choices if isinstance(choices, list) else []), node.get("const")]
+        yield from (word for word in words if isinstance(word, str))
+        yield from _enum_words(list(node.values()))
 
 
-def _lost(original: str, text: str) -> str | None:
-    """Name what a translation lost that must survive: all of it, its lines, placeholders, words in backquotes."""
+def _loss(original: str, text: str) -> str | None:
+    """Describe what a translation lost: its text, lines, placeholders or words in backquotes; None if nothing."""
     if not text.strip():
         return "the text is empty"
     if len(text.strip().splitlines()) != len(original.strip().splitlines()):
         return f"{len(original.strip().splitlines())} lines are wanted, as in the original"
-    for find in (_PLACEHOLDER.findall, _quoted):
+    for find in (_PLACEHOLDER.findall, _quoted_words):
         before, after = Counter(find(original)), Counter(find(text))
         if before != after:
             changed = sorted((before - after) | (after - before))
@@ -239,5 +242,5 @@ def _lost(original: str, text: str) -> str | None:
     return None
 
 
-def _quoted(text: str) -> set[str]:
+def _quoted_words(text: str) -> set[str]:
     return set(_QUOTED.findall(text))

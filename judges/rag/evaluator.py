@@ -1,7 +1,7 @@
 """Twelve metrics of retrieval-augmented answers over a dataset in columns, as Ascend's RAGEvaluator offers them.
 
-The names, the columns and the limits are the reference's. Here no failure loses the run: a cell without a score is
-None, and `RAGResult.verdicts` tells why.
+Names, columns and limits are those of the reference. A failure never loses the run: a cell without a score is
+None, and `RAGResult.verdicts` says why.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "nv_context_relevance": ("model",),
     "nv_response_groundedness": ("model",),
 }
-"""The metrics, each with what it asks."""
+"""The metrics, each with the models it needs."""
 
-_SPOKEN: Mapping[str, Language] = {"chinese": "zh", "english": "en"}
+_LANGUAGE_CODES: Mapping[str, Language] = {"chinese": "zh", "english": "en"}
 _MOST_METRICS, _LONGEST_NAME = 14, 50
 
 
@@ -48,15 +48,17 @@ class RAGResult(dict[str, list[float | None]]):
     """The values of each metric, row by row, on the reference's scale; None where a cell has no score.
 
     Args:
-        evaluation: What was judged.
+        evaluation: The evaluation to read the values from.
 
     Attributes:
-        evaluation: Rows and summaries, as `judges.offline.evaluate` gives them.
+        evaluation: Rows and summaries, as `judges.offline.evaluate` returns them.
     """
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
-        super().__init__({name: [_number(one) for one in told] for name, told in self.verdicts.items()})
+        super().__init__(
+            {name: [_number(verdict) for verdict in column] for name, column in self.verdicts.items()}
+        )
 
     @property
     def verdicts(self) -> dict[str, list[Verdict]]:
@@ -66,22 +68,22 @@ class RAGResult(dict[str, list[float | None]]):
     @property
     def unscored(self) -> dict[str, dict[int, Unscored]]:
         """Why cells have no score, by metric and row; a metric that scored every row is left out."""
-        found = {
-            name: {row: one.unscored for row, one in enumerate(told) if one.unscored is not None}
-            for name, told in self.verdicts.items()
+        reasons = {
+            name: {row: verdict.unscored for row, verdict in enumerate(column) if verdict.unscored is not None}
+            for name, column in self.verdicts.items()
         }
-        return {name: cells for name, cells in found.items() if cells}
+        return {name: cells for name, cells in reasons.items() if cells}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _EvaluationPlan:
-    """What is to be judged, by what; `wanting` are the files of packs that must be translated first."""
+    """What to judge, and by which metrics; `untranslated` are the packs that must be translated first."""
 
     names: tuple[str, ...]
     columns: Columns
     language: Language | None
     folder: Path | None
-    wanting: tuple[Pack, ...] = ()
+    untranslated: tuple[Pack, ...] = ()
 
 
 class RAGEvaluator:
@@ -94,11 +96,11 @@ class RAGEvaluator:
         max_concurrency: How many rows are judged at once.
 
     Raises:
-        ConfigurationError: If there is no model, or what was given is none.
+        ConfigurationError: If there is no model, or an argument is not a model.
     """
 
     def __init__(self, model: object, embeddings: object = None, *, max_concurrency: int = 8) -> None:
-        self._given = {
+        self._models = {
             "model": as_model(model),
             "embeddings": None if embeddings is None else as_embeddings(embeddings),
         }
@@ -120,23 +122,23 @@ class RAGEvaluator:
             metrics: 1 to 14 names out of `METRICS`, none twice.
             dataset: 1 to 4 columns of equal length, up to 128 rows: `user_input`, `response`, `reference`
                 (texts of up to 1,000,000 characters) and `retrieved_contexts` (up to 128 such texts a row).
-            language: Of prompts and feedback: `"chinese"`, `"english"`, or a code; None takes the one of each
-                question.
-            prompts_path: Folder of prompts, laid out like `zh/faithfulness.toml`. What is not there comes from
-                the package, and what is not there either is translated if `adapt` says so; else it is an error.
+            language: Language of prompts and feedback: `"chinese"`, `"english"`, or a code; None takes that of
+                each question.
+            prompts_path: Folder of prompts, laid out like `zh/faithfulness.toml`. A missing prompt comes from
+                the package; one missing there too is translated if `adapt` is set, and is an error if not.
             adapt: Whether the model may translate prompts into a language that has none. They are written to
-                `prompts_path`, so that this is paid once.
-            show_progress: Whether to tell on stderr how many rows are judged.
+                `prompts_path`, so that each is translated only once.
+            show_progress: Whether to report on stderr how many rows are judged.
 
         Raises:
-            ConfigurationError: Before anything is spent, if an argument is wrong; the message says which.
-            AskFailed: If prompts are to be translated, and the model cannot.
+            ConfigurationError: Before any model is asked, if an argument is wrong; the message says which.
+            AskFailed: If prompts must be translated, and the model fails to.
         """
         plan = self._plan(metrics, dataset, language, prompts_path, adapt=adapt)
-        if plan.wanting:
-            translate(plan.wanting, plan.language or "", self._given["model"], folder=plan.folder or "")
+        if plan.untranslated:
+            translate(plan.untranslated, plan.language or "", self._models["model"], folder=plan.folder or "")
         judges, rows = self._judges(plan), plan.columns.rows
-        with _progress(len(rows), shown=show_progress) as advance:
+        with _progress(len(rows), enabled=show_progress) as advance:
             return RAGResult(evaluate(rows, judges, max_concurrency=self._max_concurrency, on_result=advance))
 
     async def aevaluate(
@@ -151,10 +153,12 @@ class RAGEvaluator:
     ) -> RAGResult:
         """Judge without blocking; otherwise as `evaluate`."""
         plan = self._plan(metrics, dataset, language, prompts_path, adapt=adapt)
-        if plan.wanting:
-            await atranslate(plan.wanting, plan.language or "", self._given["model"], folder=plan.folder or "")
+        if plan.untranslated:
+            await atranslate(
+                plan.untranslated, plan.language or "", self._models["model"], folder=plan.folder or ""
+            )
         judges, rows = self._judges(plan), plan.columns.rows
-        with _progress(len(rows), shown=show_progress) as advance:
+        with _progress(len(rows), enabled=show_progress) as advance:
             return RAGResult(
                 await aevaluate(rows, judges, max_concurrency=self._max_concurrency, on_result=advance)
             )
@@ -162,11 +166,11 @@ class RAGEvaluator:
     def _plan(
         self, metrics: object, dataset: object, language: object, prompts_path: str | Path | None, *, adapt: bool
     ) -> _EvaluationPlan:
-        """Check what was given, and find out what must be translated."""
+        """Return the checked arguments, and the packs that must be translated."""
         plan = _EvaluationPlan(
             names=_checked_names(metrics),
             columns=checked_columns(dataset),
-            language=_spoken(language),
+            language=_language_code(language),
             folder=checked_folder(prompts_path, may_be_new=adapt),
         )
         if not adapt or plan.language in (None, *LANGUAGES):
@@ -175,22 +179,22 @@ class RAGEvaluator:
             raise ConfigurationError("adapt=True needs prompts_path=..., the folder that prompts are written to")
         english = self._judges(replace(plan, language="en", folder=None))
         packs = {pack.name: pack for judge in english.values() for pack in _packs(judge)}
-        return replace(plan, wanting=tuple(packs.values()))
+        return replace(plan, untranslated=tuple(packs.values()))
 
     def _judges(self, plan: _EvaluationPlan) -> dict[str, Metric]:
         judges = {name: self._judge(name, language=plan.language, prompts=plan.folder) for name in plan.names}
         for name, judge in judges.items():
             for need in judge.needs:
                 if not plan.columns.have(need):
-                    told = ", ".join(plan.columns.names)
-                    raise ConfigurationError(f"{name} needs the column {need!r}; the dataset has {told}")
+                    columns = ", ".join(plan.columns.names)
+                    raise ConfigurationError(f"{name} needs the column {need!r}; the dataset has {columns}")
         return judges
 
     def _judge(self, name: str, *, language: Language | None, prompts: Path | None) -> Metric:
-        given = {asked: self._given[asked] for asked in METRICS[name]}
-        if "embeddings" in given and given["embeddings"] is None:
+        models = {kind: self._models[kind] for kind in METRICS[name]}
+        if "embeddings" in models and models["embeddings"] is None:
             raise ConfigurationError(f"{name} compares vectors; give RAGEvaluator(model, embeddings=...)")
-        judge = load(name, language=language, prompts=prompts, **given)
+        judge = load(name, language=language, prompts=prompts, **models)
         assert isinstance(judge, Metric)  # noqa: S101 - the twelve are
         return judge
 
@@ -220,16 +224,16 @@ def _checked_names(metrics: object) -> tuple[str, ...]:
     return tuple(metrics)
 
 
-def _spoken(language: object) -> Language | None:
+def _language_code(language: object) -> Language | None:
     if language is not None and not isinstance(language, str):
         raise ConfigurationError(f"language is 'chinese', 'english', a code or None, not {language!r}")
-    return None if language is None else _SPOKEN.get(language, language)
+    return None if language is None else _LANGUAGE_CODES.get(language, language)
 
 
 @contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[Row], object]]:
-    """Tell on stderr how many rows are judged: with a bar where the extra `cli` is there, else in lines."""
-    if not shown:
+def _progress(total: int, *, enabled: bool) -> Iterator[Callable[[Row], object]]:
+    """Report on stderr how many rows are judged: with a bar if the extra `cli` is installed, else in lines."""
+    if not enabled:
         yield lambda _: None
     elif find_spec("rich"):
         from rich.console import Console  # noqa: PLC0415 - an extra, opened on demand

@@ -1,4 +1,4 @@
-"""The limits of `judges.rag`, checked before anything is spent: a dataset of few columns, a folder of prompts."""
+"""The limits of `judges.rag`, checked before any model is asked: of the dataset, and of the folder of prompts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from judges.errors import ConfigurationError
-from judges.sample import field_named
+from judges.sample import canonical_field
 
 COLUMNS = ("user_input", "response", "retrieved_contexts", "reference")
 
@@ -22,7 +22,7 @@ _RUN_TOGETHER = re.compile(r"[a-zа-яё][.!?][A-ZА-ЯЁ]")
 
 @dataclass(frozen=True)
 class Columns:
-    """A dataset that keeps the limits.
+    """A dataset within the limits.
 
     Args:
         names: The fields of a sample that its columns hold.
@@ -33,25 +33,25 @@ class Columns:
     rows: tuple[Mapping[str, object], ...]
 
     def have(self, need: str) -> bool:
-        """Tell whether there is a column for what a judge needs: a field, or one of several (`"a or b"`)."""
+        """Check whether there is a column for what a judge needs: a field, or one of several (`"a or b"`)."""
         return any(field in self.names for field in need.split(" or "))
 
 
 def checked_columns(dataset: object) -> Columns:
     """Check a dataset, and turn its columns into rows.
 
-    Warns where a row has exactly one context that looks like several, run together by a comma that is missing.
+    Warns if the only context of a row looks like several, joined because a comma is missing.
 
     Raises:
-        ConfigurationError: If a limit is not kept; the message says which.
+        ConfigurationError: If a limit is exceeded; the message says which.
     """
     if not isinstance(dataset, Mapping) or not 1 <= len(dataset) <= len(COLUMNS):
         raise ConfigurationError(f"dataset maps 1 to {len(COLUMNS)} columns to lists: {', '.join(COLUMNS)}")
     fields = _fields(dataset)
     lengths = {name: _length(name, column) for name, column in dataset.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise ConfigurationError(f"the columns of a dataset are equally long; {told}")
+        sizes = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise ConfigurationError(f"the columns of a dataset are equally long; {sizes}")
     for name, column in dataset.items():
         for place, cell in enumerate(column, 1):
             _check_cell(fields[name], f"{name}, row {place}", cell)
@@ -60,22 +60,20 @@ def checked_columns(dataset: object) -> Columns:
     return Columns(tuple(fields.values()), rows)
 
 
-def checked_folder(given: str | Path | None, *, may_be_new: bool) -> Path | None:
-    """Check a folder of prompts by its limits, before any of its files is read; make it where it may be new.
+def checked_folder(path: str | Path | None, *, may_be_new: bool) -> Path | None:
+    """Return a folder of prompts, checked before any of its files is read; create it if it may be new.
 
     Raises:
-        ConfigurationError: If a limit is not kept; the message says which.
+        ConfigurationError: If a limit is exceeded; the message says which.
     """
-    if given is None:
+    if path is None:
         return None
-    folder = Path(given)
+    folder = Path(path)
     if not folder.is_dir():
         if may_be_new and not folder.exists():
             folder.mkdir(parents=True)
             return folder
-        raise ConfigurationError(
-            f"prompts_path is a folder laid out like zh/faithfulness.toml, not {str(given)!r}"
-        )
+        raise ConfigurationError(f"prompts_path is a folder laid out like zh/faithfulness.toml, not {str(path)!r}")
     files = 0
     for place, _, names in os.walk(folder):
         if len(Path(place).relative_to(folder).parts) > _DEEPEST:
@@ -90,15 +88,15 @@ def checked_folder(given: str | Path | None, *, may_be_new: bool) -> Path | None
 
 
 def _fields(dataset: Mapping[object, object]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name in dataset:
-        field = field_named(name) if isinstance(name, str) else None
+        field = canonical_field(name) if isinstance(name, str) else None
         if field not in COLUMNS:
             raise ConfigurationError(f"there is no column {name!r}; known are {', '.join(COLUMNS)}")
-        if field in found.values():
+        if field in fields.values():
             raise ConfigurationError(f"two columns of the dataset are the {field}; leave {name!r} out")
-        found[str(name)] = field
-    return found
+        fields[str(name)] = field
+    return fields
 
 
 def _length(name: str, column: object) -> int:
@@ -117,23 +115,23 @@ def _check_cell(field: str, place: str, cell: object) -> None:
         raise ConfigurationError(f"{place}: a list of at most {_MOST_CONTEXTS} texts is wanted")
     for number, text in enumerate(cell, 1):
         _check_text(f"{place}, context {number}", text)
-    for fault in _merged(cell):
+    for fault in _merge_hints(cell):
         warnings.warn(f"{place}: {fault}; if it is several texts, put commas between them", stacklevel=4)
 
 
-def _check_text(place: str, given: object) -> None:
-    if not isinstance(given, str):
-        raise ConfigurationError(f"{place}: a text is wanted, not a {type(given).__name__}")
-    if len(given) > _LONGEST:
-        raise ConfigurationError(f"{place}: a text has at most {_LONGEST:,} characters, this one {len(given):,}")
+def _check_text(place: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{place}: a text is wanted, not a {type(value).__name__}")
+    if len(value) > _LONGEST:
+        raise ConfigurationError(f"{place}: a text has at most {_LONGEST:,} characters, this one {len(value):,}")
 
 
-def _merged(contexts: Sequence[str]) -> Iterator[str]:
-    """Say what makes a row's only context look like several."""
+def _merge_hints(contexts: Sequence[str]) -> Iterator[str]:
+    """Describe what makes a row's only context look like several."""
     if len(contexts) != 1:
         return
     (only,) = contexts
     if len(only) > _VERY_LONG:
         yield f"there is one context, of {len(only):,} characters"
-    elif found := _RUN_TOGETHER.search(only):
-        yield f"there is one context, with {found.group()!r} in it"
+    elif match := _RUN_TOGETHER.search(only):
+        yield f"there is one context, with {match.group()!r} in it"

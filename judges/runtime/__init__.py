@@ -1,1 +1,1 @@
-"""What surrounds a call: budgets, prices, shared work, threads, the guard of tests."""
+"""The context of a model call: budgets, prices, shared work, threads, the guard for tests."""

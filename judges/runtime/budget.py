@@ -1,6 +1,6 @@
-"""One budget over many model calls, shared by whoever runs inside it.
+"""One budget over many model calls, shared by everything that runs inside it.
 
-The loop sets an allowance around a judge; the driver asks it before every call. It is kept in a context
+The loop sets an allowance around a judge; the driver claims every call from it. It is stored in a context
 variable, so concurrent requests never share one, and the members of a panel always do.
 """
 
@@ -16,12 +16,12 @@ from tenacity import RetryCallState
 from tenacity.stop import stop_base
 
 from judges.errors import AskFailed
-from judges.runtime.prices import Price, priced
+from judges.runtime.prices import Price, with_cost
 from judges.verdict import Usage
 
 
 class Allowance:
-    """What may still be spent, and at what prices.
+    """The budget that is left, and the prices to charge.
 
     Args:
         calls: Model calls left, or None for any number.
@@ -29,7 +29,7 @@ class Allowance:
         cost: US dollars left, or None.
         seconds: Time left from now, or None.
         prices: Price by model name; a call to any other model has no known cost.
-        unpriced: Whether something of unknown cost was spent already; a budget of cost then allows no call.
+        unpriced: Whether a call of unknown cost was made already; a budget of cost then allows no call.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Allowance:
         """Claim one call.
 
         Raises:
-            AskFailed: If nothing is left; the call must then not be made.
+            AskFailed: If nothing is left; do not make the call then.
         """
         left = self.seconds_left
         if left is not None and left <= 0:
@@ -67,18 +67,18 @@ class Allowance:
         with self._lock:
             if self._cost is not None and self._unpriced:
                 raise AskFailed("budget", "a model's price is unknown, so the budget of cost cannot be kept")
-            for what, rest in (("calls", self._calls), ("tokens", self._tokens), ("cost", self._cost)):
-                if rest is not None and rest <= 0:
-                    raise AskFailed("budget", f"the budget of {what} was spent before the judge was asked")
+            for limit, remaining in (("calls", self._calls), ("tokens", self._tokens), ("cost", self._cost)):
+                if remaining is not None and remaining <= 0:
+                    raise AskFailed("budget", f"the budget of {limit} was spent before the judge was asked")
             if self._calls is not None:
                 self._calls -= 1
 
     def add(self, usage: Usage, model: str | None) -> Usage:
-        """Count what a call to `model` consumed, and return it with its cost."""
-        usage = priced(usage, model, self._prices)
+        """Subtract the usage of a call to `model`, and return it with its cost."""
+        usage = with_cost(usage, model, self._prices)
         with self._lock:
             if self._calls is not None:
-                self._calls += 1 - usage.calls  # a reply from a cache gives its claim back
+                self._calls += 1 - usage.calls  # a reply from a cache returns its claim
             self._unpriced = self._unpriced or usage.cost is None
             if self._tokens is not None:
                 self._tokens -= usage.tokens
@@ -108,13 +108,13 @@ def take() -> None:
 
 
 def add(usage: Usage, model: str | None) -> Usage:
-    """Count a call's usage against the current allowance, if there is one, and return it with its cost."""
+    """Subtract a call's usage from the current allowance, if there is one, and return it with its cost."""
     current = _current.get()
-    return priced(usage, model, {}) if current is None else current.add(usage, model)
+    return with_cost(usage, model, {}) if current is None else current.add(usage, model)
 
 
 def seconds_left() -> float | None:
-    """Give the time left in the current allowance; None where there is no deadline."""
+    """Return the time left in the current allowance; None where there is no deadline."""
     current = _current.get()
     return None if current is None else current.seconds_left
 
@@ -126,6 +126,6 @@ class stop_at_deadline(stop_base):  # noqa: N801 - tenacity's strategies are nam
         self._other = other
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        """Tell whether to stop."""
+        """Check whether to stop."""
         left = seconds_left()
         return self._other(retry_state) or (left is not None and retry_state.upcoming_sleep >= left)

@@ -1,4 +1,4 @@
-"""A guard that keeps model requests from being made by accident."""
+"""A guard against accidental model requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 class _Guard:
     """How many `no_model_requests` blocks are open, in the whole process.
 
-    A context variable would not do: threads and event loops that were started earlier do not inherit it.
+    A context variable would not work: threads and event loops that were started earlier do not inherit it.
     """
 
     depth: ClassVar[int] = 0
@@ -30,8 +30,8 @@ def no_model_requests() -> Iterator[None]:
     """Forbid requests to real models anywhere in the process while the block runs, in judges and in the loop.
 
     Scripted models (`judges.testing.ScriptedModel`, or any with a true attribute `scripted`), LangChain's own
-    fakes, and models served from this machine's loopback address still answer. Meant for test suites, so that
-    no test reaches a provider by accident.
+    fakes, and models served from this machine's loopback address are still allowed. Meant for test suites, so
+    that no test calls a provider by accident.
     """
     with _Guard.lock:
         _Guard.depth += 1
@@ -43,10 +43,10 @@ def no_model_requests() -> Iterator[None]:
 
 
 def check_allowed(name: str, model: object) -> None:
-    """Refuse a request to `model`, called `name`, where requests are forbidden.
+    """Raise an error for a request to `model`, called `name`, where requests are forbidden.
 
     Raises:
-        ModelRequestError: If the guard is up and the model is neither scripted nor on this machine.
+        ModelRequestError: If the guard is active and the model is neither scripted nor on this machine.
     """
     if _Guard.depth and not (getattr(model, "scripted", False) or _is_fake(model) or _is_local(model)):
         raise ModelRequestError(

@@ -1,7 +1,7 @@
-"""Paying shared work once: judges that need the same of one sample (its claims, its entities) fetch it once.
+"""Share work between judges: what several judges need of one sample (its claims, its entities) is fetched once.
 
-A scope opens with the first judge of a sample, so with a panel or with a row of a dataset, and closes with it.
-Only questions marked `shared`, and texts to embed, are kept; a failure is shared like a reply.
+A scope opens with the first judge of a sample, that is with a panel or a row of a dataset, and closes with it.
+Only questions marked `shared` and texts to embed are stored; a failure is shared like a reply.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 _ABANDONED = object()
-"""Stands for an answer whose fetcher was stopped, so that somebody else must fetch it."""
+"""Marks an answer whose fetch was stopped, so that another caller must fetch it."""
 
 
 class Shared:
@@ -29,44 +29,44 @@ class Shared:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, fetch: Callable[[], T]) -> tuple[T, bool]:
-        """Give the answer, and whether it was there already or on its way.
+        """Return the answer, and whether it was already present or being fetched.
 
-        What a task of this very thread has on its way is fetched again: waiting would keep the task from ending.
+        An answer that a task of this same thread is fetching is fetched again: waiting would block that task.
         """
         while True:
             answer, owner = self._claim(key)
             if owner is None:
-                with self._delivering(key, answer):
+                with self._abandon_on_error(key, answer):
                     answer.set_result(fetch())
                 return answer.result(), False
             if owner == threading.get_ident() and not answer.done():
                 return fetch(), False
-            if (there := answer.result()) is not _ABANDONED:
-                return there, True
+            if (value := answer.result()) is not _ABANDONED:
+                return value, True
 
     async def aget(self, key: Hashable, fetch: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-        """Give the answer without blocking."""
+        """Return the answer without blocking."""
         while True:
             answer, owner = self._claim(key)
             if owner is None:
-                with self._delivering(key, answer):
+                with self._abandon_on_error(key, answer):
                     answer.set_result(await fetch())
                 return answer.result(), False
-            if (there := await asyncio.shield(asyncio.wrap_future(answer))) is not _ABANDONED:
-                return there, True
+            if (value := await asyncio.shield(asyncio.wrap_future(answer))) is not _ABANDONED:
+                return value, True
 
     def _claim(self, key: Hashable) -> tuple[Future[Any], int | None]:
-        """Give the answer and the thread that fetches it; None where that is now the caller's to do."""
+        """Return the answer and the thread that fetches it; None where the caller must fetch it."""
         with self._lock:
-            there = self._answers.get(key)
-            if there is not None:
-                return there
-            mine: Future[Any] = Future()
-            self._answers[key] = mine, threading.get_ident()
-            return mine, None
+            entry = self._answers.get(key)
+            if entry is not None:
+                return entry
+            answer: Future[Any] = Future()
+            self._answers[key] = answer, threading.get_ident()
+            return answer, None
 
     @contextmanager
-    def _delivering(self, key: Hashable, answer: Future[Any]) -> Iterator[None]:
+    def _abandon_on_error(self, key: Hashable, answer: Future[Any]) -> Iterator[None]:
         try:
             yield
         except BaseException:
@@ -81,7 +81,7 @@ _scope: ContextVar[Shared | None] = ContextVar("judges.shared", default=None)
 
 @contextmanager
 def shared_work() -> Iterator[None]:
-    """Share work in this block, with a scope that is open already or a new one."""
+    """Share work in this block, in the scope that is already open or in a new one."""
     if _scope.get() is not None:
         yield
         return
@@ -93,5 +93,5 @@ def shared_work() -> Iterator[None]:
 
 
 def scope() -> Shared | None:
-    """Give the scope that is open, if there is one."""
+    """Return the open scope, if there is one."""
     return _scope.get()

@@ -1,4 +1,4 @@
-"""Checking settings: a wrong one is told at once, with what is known."""
+"""Checks of settings: a wrong value is reported at once, with the valid ones."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from judges.errors import ConfigurationError
 C = TypeVar("C")
 
 
-def one_of(words: Any, given: C, *, setting: str) -> C:
-    """Check that a setting is one of the words of a `Literal`, and give it back.
+def one_of(words: Any, value: C, *, setting: str) -> C:
+    """Return the value of a setting after checking that it is one of the words of a `Literal`.
 
     Raises:
         ConfigurationError: If it is none of them.
     """
-    known = [repr(one) for one in get_args(words)]
-    if repr(given) not in known:
-        raise ConfigurationError(f"{setting} is {', '.join(known[:-1])} or {known[-1]}, not {given!r}")
-    return given
+    choices = [repr(word) for word in get_args(words)]
+    if repr(value) not in choices:
+        raise ConfigurationError(f"{setting} is {', '.join(choices[:-1])} or {choices[-1]}, not {value!r}")
+    return value
 
 
-def whole(given: int, *, setting: str, least: int = 1) -> int:
-    """Check that a setting is a whole number from `least` on, and give it back.
+def whole_number(value: int, *, setting: str, least: int = 1) -> int:
+    """Return the value of a setting after checking that it is an integer of at least `least`.
 
     Raises:
-        ConfigurationError: If it is none.
+        ConfigurationError: If it is not.
     """
-    if type(given) is not int or given < least:
-        raise ConfigurationError(f"{setting} is a whole number from {least}, not {given!r}")
-    return given
+    if type(value) is not int or value < least:
+        raise ConfigurationError(f"{setting} is a whole number from {least}, not {value!r}")
+    return value

@@ -1,4 +1,4 @@
-"""The command line `refine`. What it needs is imported when a command runs, so that `--help` answers at once."""
+"""The command line `refine`. Its imports wait until a command runs, so that `--help` answers at once."""
 
 from __future__ import annotations
 

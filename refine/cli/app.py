@@ -1,4 +1,4 @@
-"""The commands and their options; what they do stands in modules imported when one runs."""
+"""The commands and their options; their implementations are imported when a command runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ app = typer.Typer(
 )
 
 _INTERRUPTED = 130
-"""What a shell expects of a program that was stopped with Ctrl-C."""
+"""Exit code that a shell expects of a program stopped with Ctrl-C."""
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands an option's value on by position
-    if wanted:
+def _show_version(value: bool) -> None:  # noqa: FBT001 - typer passes an option's value by position
+    if value:
         typer.echo(f"refine {_version()}")
         raise typer.Exit
 
@@ -106,7 +106,7 @@ def evaluate(
     with _one_line_errors(out):
         from refine.cli.evaluation import EvaluateOptions, run_evaluate  # noqa: PLC0415 - loads pydantic, rich and the judges
 
-        order = EvaluateOptions(
+        options = EvaluateOptions(
             rows=rows,
             judges=tuple(judge),
             out=out,
@@ -118,7 +118,7 @@ def evaluate(
             keep_unreadable=keep_unreadable,
             as_json=as_json,
         )
-        raise typer.Exit(run_evaluate(order))
+        raise typer.Exit(run_evaluate(options))
 
 
 @app.command()
@@ -146,7 +146,7 @@ def judges(
 
 @contextmanager
 def _one_line_errors(out: Path | None = None) -> Iterator[None]:
-    """Say in one line what is wrong with the input, and end with 2."""
+    """Report wrong input in one line on stderr, and exit with 2."""
     from judges import JudgesError  # noqa: PLC0415 - loads pydantic
 
     try:
@@ -155,6 +155,6 @@ def _one_line_errors(out: Path | None = None) -> Iterator[None]:
         typer.echo(f"refine: {' '.join(str(error).splitlines())}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        kept = f"; what was judged so far is in {out}" if out is not None and out.exists() else ""
-        typer.echo(f"refine: interrupted{kept}", err=True)
+        hint = f"; what was judged so far is in {out}" if out is not None and out.exists() else ""
+        typer.echo(f"refine: interrupted{hint}", err=True)
         raise typer.Exit(_INTERRUPTED) from None

@@ -1,4 +1,4 @@
-"""The command `refine judges`: what can be loaded by name, and all about one of them."""
+"""The command `refine judges`: a table of the judges that can be loaded by name, or the details of one."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, Entry, catalogue
-from judges.catalogue.registry import known
+from judges.catalogue.registry import default_registry
 
 _WIDTH = 115
-"""Columns where there is no terminal to fit the text to."""
+"""Columns of the text if stdout is not a terminal."""
 
 
 def show(name: str | None, *, containing: str | None) -> None:
     """Print the catalogue as a table, or one of its judges.
 
     Raises:
-        ConfigurationError: If nothing in the catalogue fits.
+        ConfigurationError: If no judge of the catalogue matches.
     """
     console = Console()
     if not console.is_terminal:
         console.width = _WIDTH
     entries = catalogue()
     if name is not None:
-        console.print(_card(_found(entries, name)))
+        console.print(_card(_find_entry(entries, name)))
         return
-    chosen = [one for one in entries if containing is None or containing.lower() in _searched(one)]
-    if not chosen:
+    matches = [entry for entry in entries if containing is None or containing.lower() in _search_text(entry)]
+    if not matches:
         raise ConfigurationError(f"no judge has {containing!r} in its names or its question")
-    console.print(_table(chosen))
-    console.print(Text(f" {len(chosen)} judges; refine judges NAME tells more of one", style="dim"))
+    console.print(_table(matches))
+    console.print(Text(f" {len(matches)} judges; refine judges NAME tells more of one", style="dim"))
 
 
-def _found(entries: Sequence[Entry], name: str) -> Entry:
-    found = next((one for one in entries if name in (one.name, *one.aliases)), None)
-    if found is None:
-        raise ConfigurationError(f"there is no judge {name!r}; {known().near(name)}")
-    return found
+def _find_entry(entries: Sequence[Entry], name: str) -> Entry:
+    entry = next((entry for entry in entries if name in (entry.name, *entry.aliases)), None)
+    if entry is None:
+        raise ConfigurationError(f"there is no judge {name!r}; {default_registry().suggestion(name)}")
+    return entry
 
 
-def _searched(entry: Entry) -> str:
+def _search_text(entry: Entry) -> str:
     return " ".join((entry.name, *entry.aliases, entry.asks)).lower()
 
 
@@ -52,8 +52,8 @@ def _table(entries: Sequence[Entry]) -> Table:
     table.add_column("judge", no_wrap=True, style="cyan")
     table.add_column("asks", ratio=1)
     table.add_column("calls", max_width=12)
-    for one in entries:
-        table.add_row(one.name, Text(one.asks), one.calls)
+    for entry in entries:
+        table.add_row(entry.name, Text(entry.asks), entry.calls)
     return table
 
 
@@ -61,7 +61,7 @@ def _card(entry: Entry) -> Table:
     card = Table.grid(padding=(0, 2))
     card.add_column(style="bold", no_wrap=True)
     card.add_column(overflow="fold")
-    told = {
+    fields = {
         "judge": entry.name,
         "also called": ", ".join(entry.aliases),
         "asks": entry.asks,
@@ -73,7 +73,7 @@ def _card(entry: Entry) -> Table:
         "differs": entry.differs,
         "extra": f"selfrefine[{entry.extra}]" if entry.extra else "",
     }
-    for name, text in told.items():
+    for name, text in fields.items():
         if text:
             card.add_row(name, Text(text))
     return card

@@ -1,4 +1,4 @@
-"""Judges as they are named on a command line: `length`, `length:at_most=80,unit=words`."""
+"""Judges as a command line specifies them: `length`, `length:at_most=80,unit=words`."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from judges import ConfigurationError, Judge, load
 
 _NEXT_SETTING = re.compile(r",(?=\s*\w+=)")
 _ANY_MODEL = "any:model"
-"""Stands in for a model, to find out whether a judge would take one; it is never asked."""
+"""Placeholder for a model, to find out whether a judge accepts one; it is never asked."""
 
 
-def judges_named(
+def load_judges(
     specs: Sequence[str], *, model: str | None, base_url: str | None, language: str | None
 ) -> list[Judge]:
-    """Make the judges of a command line; those that ask a model share the one given.
+    """Load the judges of a command line; those that ask a model share one.
 
     Raises:
         ConfigurationError: If a name or a setting is wrong, or a model is needed and there is none.
     """
     if base_url is not None and model is None:
         raise ConfigurationError(f"--base-url {base_url} needs --model, the model's name on that server")
-    named = [(spec, *_parsed(spec)) for spec in specs]
-    asking = [_asks_a_model(spec, name, settings) for spec, name, settings in named]
+    parsed = [(spec, *_parse(spec)) for spec in specs]
+    asking = [_asks_a_model(spec, name, settings) for spec, name, settings in parsed]
     if any(asking) and model is None:
-        first = next(name for asks, (_, name, _) in zip(asking, named, strict=True) if asks)
+        first = next(name for asks, (_, name, _) in zip(asking, parsed, strict=True) if asks)
         raise ConfigurationError(f"the judge {first!r} asks a model; add one, e.g. --model openai:gpt-5-mini")
     chat = _chat_model(model, base_url) if any(asking) and model is not None else None
     shared = {"model": chat} if language is None else {"model": chat, "language": language}
     return [
-        _loaded(spec, name, {**shared, **settings} if asks else settings)
-        for asks, (spec, name, settings) in zip(asking, named, strict=True)
+        _load(spec, name, {**shared, **settings} if asks else settings)
+        for asks, (spec, name, settings) in zip(asking, parsed, strict=True)
     ]
 
 
-def _parsed(spec: str) -> tuple[str, dict[str, Any]]:
+def _parse(spec: str) -> tuple[str, dict[str, Any]]:
     name, _, rest = spec.partition(":")
     settings = {}
     for setting in _NEXT_SETTING.split(rest) if rest.strip() else []:
@@ -55,7 +55,7 @@ def _parsed(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def _value(text: str) -> Any:
-    """Read JSON, or a word of Python's for it, or else a text."""
+    """Return the value of JSON or of Python's True, False and None, or else the text itself."""
     try:
         return json.loads({"True": "true", "False": "false", "None": "null"}.get(text.strip(), text))
     except ValueError:
@@ -63,20 +63,20 @@ def _value(text: str) -> Any:
 
 
 def _asks_a_model(spec: str, name: str, settings: dict[str, Any]) -> bool:
-    """Tell whether a judge needs a model: it can be made with one, and not without."""
+    """Check whether a judge needs a model: it can be made with one, and not without."""
     try:
         load(name, **settings)
     except ConfigurationError as error:
         try:
             load(name, model=_ANY_MODEL, **settings)
-        except ConfigurationError as also:
-            told = error if "'model'" in str(also) else also
-            raise ConfigurationError(f"--judge {spec!r}: {told}") from told
+        except ConfigurationError as with_model:
+            cause = error if "'model'" in str(with_model) else with_model
+            raise ConfigurationError(f"--judge {spec!r}: {cause}") from cause
         return True
     return False
 
 
-def _loaded(spec: str, name: str, settings: dict[str, Any]) -> Judge:
+def _load(spec: str, name: str, settings: dict[str, Any]) -> Judge:
     try:
         return load(name, **settings)
     except ConfigurationError as error:
@@ -84,7 +84,7 @@ def _loaded(spec: str, name: str, settings: dict[str, Any]) -> Judge:
 
 
 def _chat_model(name: str, base_url: str | None) -> object:
-    """Create the model now, so that a missing package or key is told before a run begins."""
+    """Create the model now, so that a missing package or key is reported before a run begins."""
     from judges import chat_model  # noqa: PLC0415 - leads to LangChain
 
     return chat_model(name, base_url=base_url, max_retries=0)

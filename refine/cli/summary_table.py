@@ -1,4 +1,4 @@
-"""The table that ends an evaluation: one line per judge, and what went wrong beneath it."""
+"""The table printed after an evaluation: one line per judge, and below it what went wrong."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MOST = len(_BARS) - 1
 
 
 class Faults:
-    """The first fault of each kind, with how often it came, so that the table can tell what happened."""
+    """The first fault of each kind and how often that kind occurred, to be printed below the table."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], tuple[int, str]] = {}
         self._times: dict[tuple[str, str], int] = {}
 
     def note(self, row: Row) -> None:
-        """Look a row over for cells without a score."""
+        """Count the unscored verdicts of a row, or the row itself if it could not be read."""
         if row.error:
             self._count("", "unreadable", row.index, row.error)
             return
@@ -34,7 +34,7 @@ class Faults:
                 self._count(name, verdict.unscored, row.index, verdict.detail)
 
     def lines(self) -> list[str]:
-        """Tell each kind of fault in a line: how often, where first, and why."""
+        """Return a line for each kind of fault: how often, where first, and why."""
         return [
             f"{self._times[kind]} x {' '.join(filter(None, kind))}, first in row {index + 1}: {detail}"
             for kind, (index, detail) in self._first.items()
@@ -70,28 +70,28 @@ def _table(summary: Mapping[str, Summary], *, bars: bool) -> Table:
     table.add_column("unscored", no_wrap=True)
     table.add_column("tokens", justify="right")
     table.add_column("s/row", justify="right")
-    digits = max(len(f"{number:,}") for one in summary.values() for number in one.ratings.values())
-    for name, one in summary.items():
-        table.add_row(name, *_cells(one, digits, bars=bars))
+    digits = max(len(f"{number:,}") for figures in summary.values() for number in figures.ratings.values())
+    for name, figures in summary.items():
+        table.add_row(name, *_cells(figures, digits, bars=bars))
     return table
 
 
-def _cells(one: Summary, digits: int, *, bars: bool) -> list[str | Text]:
-    most = max(one.ratings.values())
-    ratings = [_count(number, most, digits, bars=bars) for number in one.ratings.values()]
-    unscored = "\n".join(f"{number:,} {reason}" for reason, number in one.unscored.items())
+def _cells(summary: Summary, digits: int, *, bars: bool) -> list[str | Text]:
+    most = max(summary.ratings.values())
+    ratings = [_count(number, most, digits, bars=bars) for number in summary.ratings.values()]
+    unscored = "\n".join(f"{number:,} {reason}" for reason, number in summary.unscored.items())
     return [
-        Text(_number(one.mean, ".3f"), style="bold"),
+        Text(_number(summary.mean, ".3f"), style="bold"),
         *ratings,
-        _number(one.passed, ".1%"),
+        _number(summary.passed, ".1%"),
         Text(unscored or "-", style="yellow" if unscored else "dim"),
-        f"{one.usage.tokens:,}",
-        _number(one.latency_s, ".2f"),
+        f"{summary.usage.tokens:,}",
+        _number(summary.latency_s, ".2f"),
     ]
 
 
 def _count(number: int, most: int, digits: int, *, bars: bool) -> Text:
-    """Show a count, with a bar as high as its share of the highest."""
+    """Return a count, with a bar as high as its share of the highest."""
     bar = _BARS[max(1, round(_MOST * number / most))] if bars and number else ""
     return Text(f"{bar} {number:>{digits},}", style="" if number else "dim")
 

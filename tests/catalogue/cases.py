@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judges import Judge
-from judges.catalogue.registry import known
+from judges.catalogue.registry import default_registry
 from judges.testing import ScriptedEmbeddings
 from tests.catalogue.filling import BAD, FillingModel
 
@@ -149,12 +149,12 @@ def sample_for(name: str, *, good: bool = True, language: str = "en") -> dict[st
 
 def asks_a_model(name: str) -> bool:
     """Tell whether a judge takes a model."""
-    return "model" in inspect.signature(known()._makers[name]).parameters
+    return "model" in inspect.signature(default_registry()._makers[name]).parameters
 
 
 def takes(name: str, setting: str) -> bool:
     """Tell whether a judge has one of the settings that all judges of the catalogue but the first few have."""
-    parameters = inspect.signature(known()._makers[name]).parameters
+    parameters = inspect.signature(default_registry()._makers[name]).parameters
     return setting in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
 
@@ -164,7 +164,7 @@ def made(name: str, model: object = None, **settings: Any) -> Judge:
     case = CASES.get(name, Case())
     if settings.get("variant") == "compat":
         given |= case.compat
-    return known().load(name, **given, **case.settings, **settings)
+    return default_registry().load(name, **given, **case.settings, **settings)
 
 
 def calls_in(formula: str) -> int:

@@ -223,7 +223,7 @@ def test_own_criteria_replace_the_packaged_ones() -> None:
 @pytest.mark.parametrize(("question", "language"), [("月亮有多远？", "zh"), ("Как далеко Луна?", "ru")])
 def test_the_question_decides_on_the_language(question: str, language: str) -> None:
     """The packaged criteria, too, are in the language of the question."""
-    assert prompt("pairwise", language).said("criteria") in letter(question)[0]
+    assert prompt("pairwise", language).feedback_text("criteria") in letter(question)[0]
 
 
 @pytest.mark.parametrize("language", ["en", "zh", "ru"])

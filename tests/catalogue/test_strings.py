@@ -10,13 +10,13 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.catalogue.parts.text import (
-    characters,
     common_ends,
     common_subsequence,
-    normalized,
+    count_characters,
+    count_words,
+    normalize_text,
+    strip_fence,
     tokens,
-    unfenced,
-    words,
 )
 
 ENGLISH = {
@@ -244,7 +244,7 @@ def test_texts_become_tokens(text: str, tokenizer: Any, found: list[str]) -> Non
 
 def test_words_and_characters_are_counted_apart() -> None:
     """Words are what stands between blanks; marks are no characters."""
-    assert (words("a bc — d'e 你好"), characters("你好，world。")) == (3, 2)
+    assert (count_words("a bc — d'e 你好"), count_characters("你好，world。")) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -265,6 +265,6 @@ def test_common_ends_do_not_overlap() -> None:
 
 def test_a_code_fence_is_taken_off() -> None:
     """Only where it is around the whole text."""
-    assert unfenced("```sql\nSELECT 1\n```") == "SELECT 1"
-    assert unfenced("see ```x```") == "see ```x```"
-    assert normalized(" a  b ", ["trim"]) == "a b"
+    assert strip_fence("```sql\nSELECT 1\n```") == "SELECT 1"
+    assert strip_fence("see ```x```") == "see ```x```"
+    assert normalize_text(" a  b ", ["trim"]) == "a b"

@@ -11,8 +11,8 @@ import pytest
 
 from judges import ConfigurationError, Verdict, load
 from judges.catalogue.parts.alignment import CallComparison
-from judges.catalogue.parts.calls import same, written
-from judges.catalogue.parts.pairing import common, matching
+from judges.catalogue.parts.calls import render_call, same_value
+from judges.catalogue.parts.pairing import matching, ordered_matching
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge
 
@@ -245,8 +245,8 @@ def test_a_perfect_run_has_no_feedback() -> None:
 )
 def test_values_are_equal_as_json(one: Any, other: Any, strictly: bool, leniently: bool) -> None:  # noqa: FBT001
     """Numbers by value, true and false apart from numbers, texts as texts unless told to be lenient."""
-    assert (same(one, other), same(other, one)) == (strictly, strictly)
-    assert (same(one, other, lenient=True), same(other, one, lenient=True)) == (leniently, leniently)
+    assert (same_value(one, other), same_value(other, one)) == (strictly, strictly)
+    assert (same_value(one, other, lenient=True), same_value(other, one, lenient=True)) == (leniently, leniently)
 
 
 def test_lenient_judges_take_the_text_that_spells_a_number() -> None:
@@ -395,10 +395,10 @@ def test_a_common_subsequence_never_crosses() -> None:
     random_ = random.Random(6)
     for _ in range(300):
         weights = [[random_.choice([None, 0, 0.5, 1]) for _ in range(6)] for _ in range(5)]
-        found = common(weights)
+        found = ordered_matching(weights)
         assert all(one[0] < other[0] and one[1] < other[1] for one, other in itertools.pairwise(found))
         assert all(weights[row][column] is not None for row, column in found)
-    assert common([]) == matching([]) == matching([[]]) == []
+    assert ordered_matching([]) == matching([]) == matching([[]]) == []
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -407,7 +407,7 @@ def test_two_hundred_calls_are_compared_at_once(ordered: bool) -> None:  # noqa:
     random_ = random.Random(7)
     calls = [ToolCall(name="f", args={one: random_.randrange(9) for one in "abcdef"}) for _ in range(400)]
     began = time.process_time()
-    CallComparison().aligned(calls[:200], calls[200:], ordered=ordered)
+    CallComparison().align(calls[:200], calls[200:], ordered=ordered)
     assert time.process_time() - began < 2
 
 
@@ -435,5 +435,5 @@ def test_long_arguments_are_cut_where_they_are_shown() -> None:
 
 def test_a_call_is_written_as_code() -> None:
     """Values are JSON; braces and emoji stay as they are, and a line stays a line."""
-    shown = written(ToolCall(name="f", args={"a": {"b": [None, True]}, "c": "{x}\n🙂", "d": 1.0}))
+    shown = render_call(ToolCall(name="f", args={"a": {"b": [None, True]}, "c": "{x}\n🙂", "d": 1.0}))
     assert shown == 'f(a={"b": [null, true]}, c="{x}\\n🙂", d=1.0)'

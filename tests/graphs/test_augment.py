@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from graphs import Augmenter, Policy, Refinement, all_drafts, feedback_only, last_draft, last_drafts
 from graphs.augment import FEEDBACK_LIMIT, MARK, added_messages
-from graphs.redaction import WITHHELD, withheld
+from graphs.redaction import PLACEHOLDER, redact
 from judges import ConfigurationError, Helpfulness, Verdict
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -213,7 +213,7 @@ LEAKS = {
 def test_a_reference_is_withheld(case: str) -> None:
     """The reference answer, or a sentence of it, is taken out, and nothing around it."""
     reference, feedback, left = LEAKS[case]
-    assert withheld(feedback, reference) == left
+    assert redact(feedback, reference) == left
 
 
 KEPT = {
@@ -234,7 +234,7 @@ KEPT = {
 def test_what_is_no_reference_is_kept(case: str) -> None:
     """What merely looks like a part of the reference stays as it is."""
     reference, feedback = KEPT[case]
-    assert withheld(feedback, reference) == feedback
+    assert redact(feedback, reference) == feedback
 
 
 @given(st.text(min_size=1, max_size=40), st.text(max_size=20), st.text(max_size=20))
@@ -242,8 +242,8 @@ def test_what_is_no_reference_is_kept(case: str) -> None:
 def test_any_reference_is_withheld(reference: str, before: str, after: str) -> None:
     """Whatever the reference is, written out between blanks it does not get through."""
     reference = reference.strip()
-    assume(reference and reference not in f"{before} {WITHHELD} {after}")
-    assert reference not in withheld(f"{before} {reference} {after}", reference)
+    assume(reference and reference not in f"{before} {PLACEHOLDER} {after}")
+    assert reference not in redact(f"{before} {reference} {after}", reference)
 
 
 @given(st.text(max_size=200), st.sampled_from(["zzzzz qqqqq", "ｚｚｚｚｚｑ", "жжжжжщщщ"]))
@@ -251,13 +251,13 @@ def test_any_reference_is_withheld(reference: str, before: str, after: str) -> N
 def test_a_feedback_without_the_reference_is_untouched(feedback: str, reference: str) -> None:
     """Where nothing of the reference stands in it, a text comes back as it was, character by character."""
     assume("zzz" not in feedback.lower())
-    assert withheld(feedback, reference) == feedback
+    assert redact(feedback, reference) == feedback
 
 
 def test_a_long_reference_is_withheld_at_once() -> None:
     """A reference of a megabyte costs no noticeable time."""
     reference = " ".join(f"The town number {number} is large." for number in range(30_000))
-    assert withheld("Say: the town number 29999 is large", reference) == "Say: [...]"
+    assert redact("Say: the town number 29999 is large", reference) == "Say: [...]"
 
 
 REFERENCES = [

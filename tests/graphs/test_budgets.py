@@ -1,4 +1,4 @@
-"""One budget over generator and judges: kept but for the call in flight, and the best answer comes back."""
+"""One budget over generator and judges: exceeded at most by calls in flight, and the best answer is returned."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from judges.testing import ScriptedJudge, ScriptedModel
 from refine import Outcome, SelfRefine
 
 UNHURRIED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
-"""A busy machine is no fault."""
+"""No deadlines: a busy machine must not fail a test."""
 
 PRICES = {"writer": Price(input=100, output=1_000), "reader": Price(input=300, output=50)}
 
 
 @dataclass
 class Ledger:
-    """What the models really used, call by call; and what they say."""
+    """The actual usage of the models, call by call, and their replies."""
 
     tokens: Iterator[tuple[int, int]]
     ratings: Iterator[int]
@@ -34,44 +34,44 @@ class Ledger:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def generator(self) -> ScriptedModel:
-        """Make the model that writes."""
-        return ScriptedModel(lambda _: self._say("writer", f"draft {len(self.spent)}"), name="writer")
+        """Return the model that writes."""
+        return ScriptedModel(lambda _: self._reply("writer", f"draft {len(self.spent)}"), name="writer")
 
     def judge(self) -> Helpfulness:
-        """Make a judge on the model that reads."""
+        """Return a judge with the model that reads."""
         return Helpfulness(ScriptedModel(self._rate, name="reader"))
 
     def _rate(self, _: list[BaseMessage]) -> AIMessage:
         reply = {"rationale": "r", "rating": next(self.ratings), "feedback": "f"}
-        return self._say("reader", json.dumps(reply))
+        return self._reply("reader", json.dumps(reply))
 
-    def _say(self, model: str, text: str) -> AIMessage:
+    def _reply(self, model: str, text: str) -> AIMessage:
         with self.lock:
-            read, written = next(self.tokens)
-            self.spent.append((model, read, written))
-        usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+            prompt, reply = next(self.tokens)
+            self.spent.append((model, prompt, reply))
+        usage = UsageMetadata(input_tokens=prompt, output_tokens=reply, total_tokens=prompt + reply)
         return AIMessage(text, usage_metadata=usage)
 
     def used(self, *, but_last: int = 0) -> int:
-        """Count the tokens of all calls but the last few."""
-        return sum(read + written for _, read, written in self.spent[: len(self.spent) - but_last])
+        """Return the tokens of all calls but the last few."""
+        return sum(prompt + reply for _, prompt, reply in self.spent[: len(self.spent) - but_last])
 
     def cost(self, *, but_last: int = 0) -> float:
-        """Count the dollars likewise."""
+        """Return the cost of all calls but the last few."""
         counted = self.spent[: len(self.spent) - but_last]
         return sum((PRICES[name].input * a + PRICES[name].output * b) / 1_000_000 for name, a, b in counted)
 
 
 def forever(values: Iterable[Any]) -> Iterator[Any]:
     """Repeat some values without end."""
-    known = list(values)
+    sequence = list(values)
     while True:
-        yield from known
+        yield from sequence
 
 
 @st.composite
 def ledgers(draw: st.DrawFn) -> Ledger:
-    """Draw what calls use and what judges say."""
+    """Draw the usage of calls and the ratings of judges."""
     used = st.tuples(st.integers(0, 60), st.integers(0, 60))
     return Ledger(
         tokens=forever(draw(st.lists(used, min_size=1, max_size=12))),
@@ -90,7 +90,7 @@ budgets = st.fixed_dictionaries(
 
 
 def check_the_limits(ledger: Ledger, limits: dict[str, Any], outcome: Outcome, *, in_flight: int) -> None:
-    """Check that no limit was exceeded by more than the calls in flight, and that nothing spent was forgotten."""
+    """Check that no limit was exceeded by more than the calls in flight, and that all usage is counted."""
     assert outcome.usage.calls == len(ledger.spent)
     assert outcome.usage.tokens == ledger.used()
     assert len(ledger.spent) <= limits.get("max_calls", 1_000)
@@ -102,7 +102,7 @@ def check_the_limits(ledger: Ledger, limits: dict[str, Any], outcome: Outcome, *
 
 
 def check_the_ending(limits: dict[str, Any], outcome: Outcome) -> None:
-    """Check that the reason is told, and the best answer so far returned."""
+    """Check that the reason is reported, and the best answer so far returned."""
     assert outcome.stop_reason in ("max_attempts", "budget")
     assert not outcome.passed
     if outcome.stop_reason == "budget":
@@ -117,7 +117,7 @@ def check_the_ending(limits: dict[str, Any], outcome: Outcome) -> None:
         assert (outcome.answer.text, outcome.released) == (released.text, released.number)
 
 
-def asked(limits: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(limits: dict[str, Any]) -> dict[str, Any]:
     """Complete a policy: nothing below 4 passes."""
     return {**limits, "success_rating": 4, "prices": PRICES}
 
@@ -125,8 +125,8 @@ def asked(limits: dict[str, Any]) -> dict[str, Any]:
 @given(ledgers(), budgets)
 @settings(UNHURRIED, max_examples=200)
 def test_a_budget_is_kept(ledger: Ledger, limits: dict[str, Any]) -> None:
-    """Calls, tokens and cost stay within their limits, but for one call in flight; the best answer comes back."""
-    outcome = SelfRefine(ledger.generator(), ledger.judge(), **asked(limits)).refine("what?")
+    """Calls, tokens and cost stay within their limits but for one call in flight; the best answer is returned."""
+    outcome = SelfRefine(ledger.generator(), ledger.judge(), **with_defaults(limits)).refine("what?")
     check_the_limits(ledger, limits, outcome, in_flight=1)
     check_the_ending(limits, outcome)
 
@@ -136,7 +136,7 @@ def test_a_budget_is_kept(ledger: Ledger, limits: dict[str, Any]) -> None:
 def test_a_budget_is_kept_by_a_panel(ledger: Ledger, limits: dict[str, Any]) -> None:
     """Members of a panel share the budget; calls they make at once are in flight together."""
     panel = Panel([ledger.judge(), ledger.judge()], quorum=1)
-    outcome = SelfRefine(ledger.generator(), panel, **asked(limits)).refine("what?")
+    outcome = SelfRefine(ledger.generator(), panel, **with_defaults(limits)).refine("what?")
     check_the_limits(ledger, limits, outcome, in_flight=2)
     check_the_ending(limits, outcome)
 
@@ -146,13 +146,13 @@ def test_a_budget_is_kept_by_a_panel(ledger: Ledger, limits: dict[str, Any]) -> 
 async def test_a_budget_is_kept_without_blocking(ledger: Ledger, limits: dict[str, Any]) -> None:
     """The same through `arefine`, with a panel."""
     panel = Panel([ledger.judge(), ledger.judge()], quorum=1)
-    outcome = await SelfRefine(ledger.generator(), panel, **asked(limits)).arefine("what?")
+    outcome = await SelfRefine(ledger.generator(), panel, **with_defaults(limits)).arefine("what?")
     check_the_limits(ledger, limits, outcome, in_flight=2)
     check_the_ending(limits, outcome)
 
 
 def ledger_of(ratings: list[int], *, each: int = 10) -> Ledger:
-    """Make a ledger whose calls all use the same."""
+    """Return a ledger whose calls all use the same."""
     return Ledger(tokens=forever([(each // 2, each - each // 2)]), ratings=forever(ratings))
 
 
@@ -173,7 +173,7 @@ def ledger_of(ratings: list[int], *, each: int = 10) -> Ledger:
 def test_where_a_budget_ends(limit: dict[str, Any], calls: int, attempts: int, detail: str) -> None:
     """A budget ends before the call it has no room for, and its detail says which budget it was."""
     ledger = ledger_of([1])
-    outcome = SelfRefine(ledger.generator(), ledger.judge(), **asked(limit)).refine("what?")
+    outcome = SelfRefine(ledger.generator(), ledger.judge(), **with_defaults(limit)).refine("what?")
     assert (len(ledger.spent), len(outcome.attempts), outcome.stop_reason) == (calls, attempts, "budget")
     assert detail in outcome.detail
 
@@ -186,7 +186,7 @@ def test_an_accepted_answer_is_accepted_whatever_is_left() -> None:
 
 
 def test_a_rating_before_the_budget_was_spent_is_kept() -> None:
-    """A draft that could no longer be judged gives way to the one that was."""
+    """A draft that could no longer be judged is replaced by the one that was."""
     ledger = ledger_of([2])
     outcome = SelfRefine(ledger.generator(), ledger.judge(), max_calls=3).refine("what?")
     assert outcome.answer is not None
@@ -194,7 +194,7 @@ def test_a_rating_before_the_budget_was_spent_is_kept() -> None:
 
 
 def test_a_draft_that_could_not_be_judged_is_flagged() -> None:
-    """Where there is nothing better it comes back under `accept`, not passed, and nothing under `reject`."""
+    """Without a better draft it is returned under `accept`, not passed; under `reject` nothing is returned."""
     for setting, answered in (("accept", True), ("reject", False)):
         ledger = ledger_of([2])
         inner = SelfRefine(ledger.generator(), ledger.judge(), max_calls=1, on_judge_error=setting)
@@ -210,7 +210,7 @@ def test_a_function_counts_as_a_call() -> None:
 
 
 def test_an_unknown_price_ends_the_loop() -> None:
-    """A cost that cannot be known cannot be kept: after the call that was not priced, no other is made."""
+    """A budget with an unknown price cannot be enforced: after the call without a price, no other is made."""
     ledger = ledger_of([1])
     prices = {"reader": PRICES["reader"]}
     inner = SelfRefine(ledger.generator(), ledger.judge(), max_cost=5, prices=prices, max_attempts=9)
@@ -220,24 +220,24 @@ def test_an_unknown_price_ends_the_loop() -> None:
 
 
 def test_without_a_budget_of_cost_prices_only_tell() -> None:
-    """With prices alone the cost is told and limits nothing; without them it is unknown, not zero."""
+    """With prices alone the cost is reported and limits nothing; without them it is unknown, not zero."""
     ledger = ledger_of([1])
-    told = SelfRefine(ledger.generator(), ledger.judge(), prices=PRICES).refine("what?")
-    assert told.usage.cost == pytest.approx(ledger.cost())
-    assert told.stop_reason == "max_attempts"
+    outcome = SelfRefine(ledger.generator(), ledger.judge(), prices=PRICES).refine("what?")
+    assert outcome.usage.cost == pytest.approx(ledger.cost())
+    assert outcome.stop_reason == "max_attempts"
     ledger = ledger_of([1])
     assert SelfRefine(ledger.generator(), ledger.judge()).refine("what?").usage.cost is None
 
 
 def test_a_budget_is_each_questions_own() -> None:
-    """What one question spends is not missing for the next."""
+    """The usage of one question does not reduce the budget of the next."""
     ledger = ledger_of([4])
     inner = SelfRefine(ledger.generator(), ledger.judge(), max_calls=2)
     assert [inner.refine("what?").stop_reason for _ in range(3)] == ["accepted"] * 3
 
 
 def test_a_generator_of_unknown_price_leaves_nothing_for_the_judge() -> None:
-    """Where a budget of cost can no longer be kept, the judge's model is not asked either."""
+    """If a budget of cost can no longer be enforced, the judge's model is not asked either."""
     judge_model = ScriptedModel([{"rationale": "", "rating": 4, "feedback": ""}], name="judge")
     prices = {"judge": Price(input=1, output=1)}
     refiner = SelfRefine(ScriptedModel(["draft"]), Helpfulness(judge_model), max_cost=1.0, prices=prices)

@@ -1,4 +1,4 @@
-"""An allowance bounds what judging may cost, in one place for every judge that runs inside it."""
+"""An allowance limits the cost of judging, for all judges that run inside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from judges import AskFailed, Helpfulness, Panel, Price, Usage, Verdict
 from judges.runtime.budget import Allowance, within
-from judges.runtime.prices import priced
+from judges.runtime.prices import with_cost
 from judges.testing import ScriptedModel
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -26,19 +26,19 @@ def ask_times(times: int, allowance: Allowance | None, *, name: str = "scripted"
 
 
 def reasons(verdicts: list[Verdict]) -> list[str | None]:
-    """List why each verdict is unscored."""
+    """Return the reason of each unscored verdict."""
     return [verdict.unscored for verdict in verdicts]
 
 
 def test_calls_are_counted() -> None:
-    """After the last call allowed, verdicts are unscored for `budget`, and cost nothing."""
+    """After the last allowed call, verdicts are unscored with `budget` and cost nothing."""
     verdicts = ask_times(4, Allowance(calls=2))
     assert reasons(verdicts) == [None, None, "budget", "budget"]
     assert verdicts[-1].usage == Usage()
 
 
 def test_a_re_ask_is_a_call() -> None:
-    """The second question about a bad reply needs a call too; what was spent stays in the verdict."""
+    """Asking again after a bad reply needs a call too; the usage so far stays in the verdict."""
     model = ScriptedModel(["nonsense", GOOD])
     with within(Allowance(calls=1)):
         verdict = Helpfulness(model)(user_input="q", response="a")
@@ -60,7 +60,7 @@ def test_cost_is_counted_and_told() -> None:
 
 
 def test_unknown_price_ends_a_budget_of_cost_after_one_call() -> None:
-    """A cost that cannot be known cannot be kept: the second call is not made, and the verdict says why."""
+    """With an unknown price the budget cannot be enforced: no second call is made, and the verdict says why."""
     first, second = ask_times(2, Allowance(cost=100, prices=PRICES))
     assert first.usage.cost is None
     assert (second.unscored, "price" in second.detail) == ("budget", True)
@@ -78,7 +78,7 @@ def test_past_deadline_forbids_calls(seconds: float) -> None:
 
 
 def test_time_left_is_told() -> None:
-    """The seconds left fall from what was given; None means no deadline."""
+    """The seconds left count down from the limit; None means no deadline."""
     left = Allowance(seconds=100).seconds_left
     assert left is not None
     assert 99 < left <= 100
@@ -98,7 +98,7 @@ def test_without_allowance_nothing_is_bounded_and_no_cost_is_claimed() -> None:
 
 
 def test_none_lifts_an_outer_allowance() -> None:
-    """An inner block with None is unbounded; after it the outer bound is back."""
+    """An inner block with None is unlimited; after it the outer limit applies again."""
     judge = Helpfulness(ScriptedModel([GOOD], cycle=True))
     with within(Allowance(calls=0)):
         with within(None):
@@ -122,21 +122,21 @@ def test_none_lifts_an_outer_allowance() -> None:
 def test_price_is_that_of_the_longest_name_the_models_begins_with(model: str | None, cost: float | None) -> None:
     """A dated name is priced by its family, and a family never by a shorter one."""
     usage = Usage(calls=1, input_tokens=1_000_000, output_tokens=1_000_000)
-    assert priced(usage, model, PRICES).cost == cost
+    assert with_cost(usage, model, PRICES).cost == cost
 
 
 @pytest.mark.parametrize(
-    "given", [{"input": -1, "output": 1}, {"input": 1}, {"input": 1, "output": 1, "cached": 1}]
+    "fields", [{"input": -1, "output": 1}, {"input": 1}, {"input": 1, "output": 1, "cached": 1}]
 )
-def test_price_is_complete_and_not_negative(given: dict[str, float]) -> None:
+def test_price_is_complete_and_not_negative(fields: dict[str, float]) -> None:
     """A price has input and output, neither below 0, and nothing else."""
     with pytest.raises(ValidationError):
-        Price.model_validate(given)
+        Price.model_validate(fields)
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
 async def test_members_of_a_panel_share_one_allowance(how: str) -> None:
-    """Of ten members that are asked at once exactly as many ask as may; the panel says what was missing."""
+    """Of ten concurrent members exactly as many ask as are allowed; the panel reports the reason."""
     models = [ScriptedModel([GOOD], delay_s=0.002) for _ in range(10)]
     panel = Panel([Helpfulness(model) for model in models])
     with within(Allowance(calls=3)):
@@ -148,21 +148,21 @@ async def test_members_of_a_panel_share_one_allowance(how: str) -> None:
 def test_calls_are_never_exceeded_by_threads() -> None:
     """A hundred threads that claim calls at once get no more than there are."""
     allowance = Allowance(calls=50)
-    got: list[bool] = []
+    claims: list[bool] = []
 
     def claim() -> None:
         try:
             allowance.take()
-            got.append(True)
+            claims.append(True)
         except AskFailed:
-            got.append(False)
+            claims.append(False)
 
     threads = [threading.Thread(target=claim) for _ in range(100)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(got) == 50
+    assert sum(claims) == 50
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -171,11 +171,11 @@ def test_tokens_are_exceeded_by_at_most_one_call(tokens: int, spent: list[int]) 
     """Calls one after another never start on an empty budget."""
     allowance = Allowance(tokens=tokens)
     used = 0
-    for one in spent:
+    for count in spent:
         try:
             allowance.take()
         except AskFailed:
             assert used >= tokens
             break
         assert used < tokens
-        used += allowance.add(Usage(calls=1, input_tokens=one), "m").tokens
+        used += allowance.add(Usage(calls=1, input_tokens=count), "m").tokens

@@ -374,11 +374,11 @@ class YesOrNo:
         """Ask briefly."""
         return ModelRequest((("user", f"{nonce}: good?"),), ask.schema, nonce, text=True)
 
-    def read(self, reply: ModelResponse, schema: type[BaseModel]) -> BaseModel:
+    def read(self, response: ModelResponse, schema: type[BaseModel]) -> BaseModel:
         """Read a word."""
-        if reply.text not in ("yes", "no"):
+        if response.text not in ("yes", "no"):
             raise Unreadable("neither yes nor no")
-        return schema.model_validate({**GOOD, "rating": 4 if reply.text == "yes" else 1})
+        return schema.model_validate({**GOOD, "rating": 4 if response.text == "yes" else 1})
 
 
 def test_a_dialect_decides_what_can_be_read(cache: Cache) -> None:

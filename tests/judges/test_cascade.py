@@ -13,12 +13,12 @@ ROW = {"question": "Why?", "answer": "Because."}
 
 
 def levels(*lines: object) -> dict[str, ScriptedJudge]:
-    """Make judges called a, b, c, ... of what they say, each once."""
-    return {chr(ord("a") + place): ScriptedJudge([line]) for place, line in enumerate(lines)}
+    """Return judges named a, b, c, ..., each with a single verdict."""
+    return {chr(ord("a") + index): ScriptedJudge([line]) for index, line in enumerate(lines)}
 
 
-def asked(judges: dict[str, ScriptedJudge]) -> str:
-    """Name the judges that were asked."""
+def asked_names(judges: dict[str, ScriptedJudge]) -> str:
+    """Return the names of the judges that were asked."""
     return "".join(name for name, judge in judges.items() if judge.samples)
 
 
@@ -36,31 +36,31 @@ def test_the_first_failure_decides(lines: tuple[object, ...], rating: int, who: 
     """Levels are asked in order; those after a failure are not asked; the last decides if all pass."""
     judges = levels(*lines)
     verdict = Cascade(judges)(ROW)
-    assert (verdict.rating, asked(judges)) == (rating, who)
+    assert (verdict.rating, asked_names(judges)) == (rating, who)
     assert verdict.detail == f"level {len(who)} of {len(lines)} decided: {who[-1]}"
-    assert [one.judge for one in verdict.items] == list(who)
+    assert [item.judge for item in verdict.items] == list(who)
 
 
 async def test_sync_and_async_stop_at_the_same_level() -> None:
-    """The cascade does not ask on in the event loop either."""
+    """The cascade stops asking in the event loop too."""
     judges = levels(4, 2, 4)
     assert (await Cascade(judges).acall(ROW)).rating == 2
-    assert asked(judges) == "ab"
+    assert asked_names(judges) == "ab"
 
 
 def test_an_unscored_level_decides() -> None:
-    """What a level was to check is not known, so the cascade is unscored and dearer levels are not asked."""
+    """The level's result is unknown, so the cascade is unscored and more expensive levels are not asked."""
     judges = levels(4, Verdict.without_score("no_contexts", "nothing retrieved"), 4)
     verdict = Cascade(judges)(ROW)
     assert (verdict.unscored, verdict.rating, verdict.passed) == ("no_contexts", None, None)
     assert verdict.detail == "level 2 of 3 decided: b; nothing retrieved"
-    assert asked(judges) == "ab"
+    assert asked_names(judges) == "ab"
 
 
 def test_the_verdict_is_the_deciding_levels_own() -> None:
     """Feedback, value and reasons are those of the level that decided, under the cascade's name."""
-    told = {"rating": 2, "rationale": "Vague.", "feedback": "Name the year."}
-    verdict = Cascade(levels(4, told), name="gate")(ROW)
+    reply = {"rating": 2, "rationale": "Vague.", "feedback": "Name the year."}
+    verdict = Cascade(levels(4, reply), name="gate")(ROW)
     assert (verdict.judge, verdict.rationale, verdict.feedback) == ("gate", "Vague.", "Name the year.")
     assert verdict.rated_natively
 
@@ -70,23 +70,23 @@ def test_the_gate_can_be_moved(success_rating: int, who: str) -> None:
     """A level passes from `success_rating`; the verdict has passed only if it does."""
     judges = levels(3, 2, 1)
     verdict = Cascade(judges, success_rating=success_rating)(ROW)
-    assert (asked(judges), verdict.passed) == (who, False)
+    assert (asked_names(judges), verdict.passed) == (who, False)
 
 
 def test_a_level_must_reach_its_own_pass_mark() -> None:
     """A score that rounds to 3 stops the cascade if it misses the level's own threshold."""
     judges = levels(Verdict.scored(0.6, threshold=0.7), 4)
     verdict = Cascade(judges)(ROW)
-    assert (asked(judges), verdict.passed, verdict.score) == ("a", False, 0.6)
+    assert (asked_names(judges), verdict.passed, verdict.score) == ("a", False, 0.6)
 
 
 def test_a_level_that_passes_by_itself_but_not_here_has_not_passed() -> None:
-    """A lenient level's own pass mark does not open a gate that asks for more."""
+    """A lenient level's own pass mark does not pass a gate that requires more."""
     assert Cascade(levels(Verdict.scored(0.4, threshold=0.3)))(ROW).passed is False
 
 
 def test_a_cheap_failure_costs_no_model_call() -> None:
-    """A check in front keeps the model from being asked."""
+    """If a preceding check fails, the model is not asked."""
     model = ScriptedModel([])
     cascade = Cascade([Length(at_most=3), Helpfulness(model)])
     verdict = cascade(ROW)
@@ -102,14 +102,14 @@ def test_the_levels_asked_are_paid_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("judges", "settings", "told"),
+    ("judges", "settings", "message"),
     [
         ([], {}, "at least one judge"),
         (Length(), {}, "give a list of judges"),
         ([Length()], {"success_rating": 7}, "success_rating is a whole number from 1 to 4, not 7"),
     ],
 )
-def test_a_cascade_set_up_wrongly_is_refused(judges: Any, settings: dict[str, Any], told: str) -> None:
+def test_a_cascade_set_up_wrongly_is_refused(judges: Any, settings: dict[str, Any], message: str) -> None:
     """A setting that cannot work is an error at once."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         Cascade(judges, **settings)

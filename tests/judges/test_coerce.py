@@ -1,4 +1,4 @@
-"""`as_judge` makes a judge of a function, an evaluator, a runnable or a list, and refuses the rest."""
+"""`as_judge` turns a function, an evaluator, a runnable or a list into a judge, and rejects the rest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RETURNS: list[tuple[object, dict[str, object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("returned", "expected"), RETURNS, ids=[repr(one) for one, _ in RETURNS])
+@pytest.mark.parametrize(("returned", "expected"), RETURNS, ids=[repr(returned) for returned, _ in RETURNS])
 def test_what_a_function_may_return(returned: object, expected: dict[str, object]) -> None:
     """Every documented return value is read as the verdict it means."""
 
@@ -81,7 +81,7 @@ def test_what_a_function_may_return(returned: object, expected: dict[str, object
     ids=repr,
 )
 def test_what_is_no_verdict_is_unscored(returned: object) -> None:
-    """What cannot be read is `invalid_output`, never a low rating; the detail says what to return."""
+    """An unusable result is `invalid_output`, never a low rating; the detail says what to return."""
     verdict = as_judge(lambda sample: returned, name="mine")(ROW)
     assert verdict.unscored == "invalid_output"
     assert verdict.detail.startswith("'mine' returned ")
@@ -167,18 +167,20 @@ CALLABLES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "name"), CALLABLES)
+@pytest.mark.parametrize(("candidate", "name"), CALLABLES)
 @pytest.mark.parametrize(("answer", "rating"), [("Yes, please.", 4), ("No.", 1)])
-async def test_every_callable_judges_sync_and_async(given: object, name: str, answer: str, rating: int) -> None:
-    """Functions, methods, callable objects, partials and runnables judge alike in both worlds."""
-    judge = as_judge(given)
+async def test_every_callable_judges_sync_and_async(
+    candidate: object, name: str, answer: str, rating: int
+) -> None:
+    """Functions, methods, callable objects, partials and runnables judge alike, sync and async."""
+    judge = as_judge(candidate)
     verdicts = (judge(answer=answer), await judge.acall(answer=answer))
-    assert [one.rating for one in verdicts] == [rating, rating]
+    assert [verdict.rating for verdict in verdicts] == [rating, rating]
     assert (judge.name, verdicts[0].judge) == (name, name)
 
 
 def test_a_function_is_called_by_the_names_of_fields() -> None:
-    """Parameters of any dialect receive what they mean: text for question and answer, else the field."""
+    """Parameters of any dialect receive their value: text for question and answer, else the field."""
     seen: dict[str, object] = {}
 
     def judge(question: str, response: str, contexts: Sequence[str], messages: list[Any], rubrics: object) -> bool:
@@ -196,7 +198,7 @@ def test_a_function_is_called_by_the_names_of_fields() -> None:
 
 
 def test_a_default_stands_where_the_sample_has_nothing() -> None:
-    """A parameter with a default is left out, not overwritten by None; a needed one receives None."""
+    """A parameter with a default is left out, not overwritten by None; a required one receives None."""
     seen: list[object] = []
 
     def judge(answer: str, contexts: Sequence[str] | None, reference: str = "none", strict: bool = True) -> bool:  # noqa: FBT001, FBT002
@@ -208,7 +210,7 @@ def test_a_default_stands_where_the_sample_has_nothing() -> None:
 
 
 def test_a_bound_argument_is_not_overwritten() -> None:
-    """What a partial has fixed stays fixed, although the sample has such a field."""
+    """An argument bound by a partial stays, although the sample has such a field."""
 
     def same(answer: str, reference: str) -> bool:
         return answer == reference
@@ -253,16 +255,16 @@ def test_a_list_becomes_a_strict_panel() -> None:
     judge = as_judge([Length(at_most=99), lambda answer: 2])
     verdict = judge(ROW)
     assert (judge.name, verdict.rating) == ("panel", 2)
-    assert [one.judge for one in verdict.items] == ["length", "function"]
+    assert [item.judge for item in verdict.items] == ["length", "function"]
 
 
 def test_a_name_may_be_given() -> None:
-    """A name of one's own replaces the function's."""
+    """An explicit name replaces the function's."""
     assert as_judge(lambda sample: 4, name="kind")(ROW).judge == "kind"
     assert as_judge([Length()], name="all").name == "all"
 
 
-def strange(answer: str, colour: str) -> bool:
+def unknown_parameter(answer: str, colour: str) -> bool:
     """Take something no sample has."""
     return bool(answer and colour)
 
@@ -283,31 +285,31 @@ def keyword(*, grade: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("function", "named"),
-    [(strange, "colour"), (two, "first"), (nothing, "nothing"), (keyword, "grade")],
+    ("function", "name"),
+    [(unknown_parameter, "colour"), (two, "first"), (nothing, "nothing"), (keyword, "grade")],
 )
-def test_a_parameter_that_means_nothing_is_refused(function: object, named: str) -> None:
-    """A function that could never be called is a configuration error at once, naming the parameter."""
-    with pytest.raises(ConfigurationError, match=named) as caught:
+def test_a_parameter_that_means_nothing_is_refused(function: object, name: str) -> None:
+    """A function that could never be called is a configuration error at once; the error names the parameter."""
+    with pytest.raises(ConfigurationError, match=name) as caught:
         as_judge(function)
     assert "name no field of a sample" in str(caught.value)
 
 
-@pytest.mark.parametrize("given", [None, 3, "helpfulness", Length, {}], ids=repr)
-def test_what_is_no_judge_is_refused(given: object) -> None:
-    """The error shows what was given and says what to give."""
+@pytest.mark.parametrize("candidate", [None, 3, "helpfulness", Length, {}], ids=repr)
+def test_what_is_no_judge_is_refused(candidate: object) -> None:
+    """The error shows the value and says what to pass."""
     with pytest.raises(ConfigurationError, match="give a judge, a function"):
-        as_judge(given)
+        as_judge(candidate)
 
 
 def test_a_chat_model_is_no_judge() -> None:
-    """A bare model has no criterion; the error says which judge to put around it."""
+    """A bare model has no criterion; the error names a judge to use with it."""
     with pytest.raises(ConfigurationError, match="Helpfulness"):
         as_judge(ScriptedModel([]))
 
 
 def test_a_chain_that_ends_in_a_verdict_is_a_judge() -> None:
-    """A LangChain sequence is a runnable like any other."""
+    """A LangChain sequence is accepted like any other runnable."""
     chain = (
         ChatPromptTemplate.from_template("Rate {response}")
         | ScriptedModel(["4"])
@@ -317,7 +319,7 @@ def test_a_chain_that_ends_in_a_verdict_is_a_judge() -> None:
 
 
 def test_a_scripted_judge_is_a_judge() -> None:
-    """The shipped double needs no wrapping."""
+    """The scripted judge needs no conversion."""
     judge = ScriptedJudge([3])
     assert isinstance(judge, Judge)
     assert as_judge(judge)(ROW).rating == 3

@@ -75,7 +75,7 @@ def test_wins_ties_and_losses_are_counted(run: Compare) -> None:
     told = run(games(5, 2, 3), choosing(good))
     assert (told.a, told.b, told.n) == ("response", "rival", 10)
     assert (told.wins, told.ties, told.losses, told.win_rate) == (5, 2, 3, 0.6)
-    assert (told.flip_rate, told.first_lean, told.unscored) == (0, 0, {})
+    assert (told.flip_rate, told.position_bias, told.unscored) == (0, 0, {})
     assert told.usage.calls == 20
     assert [row.verdicts["pairwise"].value for row in told.rows] == ["win"] * 5 + ["tie"] * 2 + ["loss"] * 3
 
@@ -85,13 +85,13 @@ def test_a_judge_that_goes_by_the_place_decides_nothing(place: str, lean: float)
     """All pairs flip and are ties, and the lean is the greatest there is."""
     told = compare(games(6, 0, 2), choosing(lambda first, second: place))
     assert (told.wins, told.ties, told.losses, told.win_rate) == (0, 8, 0, 0.5)
-    assert (told.flip_rate, told.first_lean) == (1, lean)
+    assert (told.flip_rate, told.position_bias) == (1, lean)
 
 
 def test_a_slight_lean_shows() -> None:
     """A judge that takes the first of two equals flips on those, and leans by as much."""
     told = compare(games(2, 2, 0), choosing(lambda first, second: "first" if first >= second else "second"))
-    assert (told.flip_rate, told.first_lean) == (0.5, 0.25)
+    assert (told.flip_rate, told.position_bias) == (0.5, 0.25)
 
 
 def test_a_love_of_length_shows() -> None:
@@ -130,7 +130,8 @@ def test_what_cannot_be_compared_is_counted_apart(run: Compare) -> None:
 def test_nothing_compared_has_no_figures() -> None:
     """Without a pair there is no rate, rather than a 0."""
     told = compare([], choosing(good))
-    assert (told.n, told.win_rate, told.interval, told.flip_rate, told.first_lean) == (0, None, None, None, None)
+    assert (told.n, told.win_rate, told.interval) == (0, None, None)
+    assert (told.flip_rate, told.position_bias) == (None, None)
     assert str(told) == "response against rival: 0 wins, 0 ties, 0 losses in 0 pairs"
 
 
@@ -198,9 +199,9 @@ def test_rows_are_written_and_told_as_they_come(run: Compare) -> None:
 def test_a_judge_may_ask_a_pairwise_several_times() -> None:
     """Its verdict counts, and what each order said each time."""
     told = compare(games(2, 0, 1), Repeat(choosing(good), 3))
-    assert (told.wins, told.losses, told.flip_rate, told.first_lean) == (2, 1, 0.0, 0.0)
+    assert (told.wins, told.losses, told.flip_rate, told.position_bias) == (2, 1, 0.0, 0.0)
     biased = compare(games(1, 0, 0), Repeat(choosing(lambda *_: "first"), 3))
-    assert (biased.ties, biased.flip_rate, biased.first_lean) == (1, 1.0, 0.5)
+    assert (biased.ties, biased.flip_rate, biased.position_bias) == (1, 1.0, 0.5)
 
 
 def test_a_verdict_that_is_no_win_tie_or_loss_is_refused() -> None:
@@ -251,6 +252,12 @@ def test_it_comes_back_from_json() -> None:
     assert Comparison.model_validate_json(told.model_dump_json()) == told
 
 
+def test_the_older_name_of_the_position_bias_still_reads() -> None:
+    """`first_lean` gives the same value."""
+    told = compare(games(2, 1, 1), choosing(lambda first, second: "first"))
+    assert told.first_lean == told.position_bias == 0.5
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=3, max_size=12))
 def test_swapping_the_systems_swaps_the_figures(pairs: list[tuple[str, str]]) -> None:
@@ -260,7 +267,7 @@ def test_swapping_the_systems_swaps_the_figures(pairs: list[tuple[str, str]]) ->
     assert (told.wins, told.ties, told.losses) == (swapped.losses, swapped.ties, swapped.wins)
     assert told.win_rate is not None
     assert swapped.win_rate == pytest.approx(1 - told.win_rate)
-    assert (told.flip_rate, told.first_lean) == (swapped.flip_rate, swapped.first_lean)
+    assert (told.flip_rate, told.position_bias) == (swapped.flip_rate, swapped.position_bias)
 
 
 @pytest.mark.parametrize(

@@ -537,9 +537,9 @@ class Loud:
         """Ask."""
         return ModelRequest((("user", f"RATE {ask.data['answer']}"),), ask.schema, nonce, text=True)
 
-    def read(self, reply: ModelResponse, schema: type[Any]) -> Any:
+    def read(self, response: ModelResponse, schema: type[Any]) -> Any:
         """Count the exclamation marks."""
-        return schema(rationale="loud", rating=reply.text.count("!"), feedback="")
+        return schema(rationale="loud", rating=response.text.count("!"), feedback="")
 
 
 def test_a_dialect_of_ones_own_will_do() -> None:

@@ -1,4 +1,4 @@
-"""Both drivers carry out what a judge asks for: concurrently, in any surroundings, losing no failure."""
+"""Both drivers execute a judge's requests: concurrently, with or without a running loop, losing no failure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ everyhow = pytest.mark.parametrize("how", HOWS)
 place: contextvars.ContextVar[str] = contextvars.ContextVar("place", default="nowhere")
 
 
-def judged(how: How, judge: Judge) -> Verdict:
+def judge_sample(how: How, judge: Judge) -> Verdict:
     """Judge one sample: from sync code, from sync code inside a running event loop, or from async code."""
 
     async def inside() -> Verdict:
@@ -52,7 +52,7 @@ def judged(how: How, judge: Judge) -> Verdict:
 
 
 class Written(Judge):
-    """A judge whose deliberation is a generator function given to it."""
+    """A judge whose deliberation is a generator function passed to it."""
 
     name = "written"
 
@@ -60,9 +60,9 @@ class Written(Judge):
         self._deliberation = deliberation
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Do as given."""
-        given: Deliberation = self._deliberation(sample)
-        return given
+        """Run the generator function."""
+        deliberation: Deliberation = self._deliberation(sample)
+        return deliberation
 
 
 class _Answer(BaseModel):
@@ -70,26 +70,26 @@ class _Answer(BaseModel):
 
 
 def question(model: ScriptedModel) -> Ask:
-    """Ask a model for a text."""
+    """Return a question that asks a model for a text."""
     return Ask(model=as_model(model), task="t", data={"a": 1}, reminder="r", schema=_Answer)
 
 
 @everyhow
 def test_async_function_is_judged(how: How) -> None:
-    """An async function is finished from sync code too, a running loop or not."""
+    """An async function is run to its end from sync code too, with or without a running loop."""
 
     async def rate(sample: Sample) -> int:
         await asyncio.sleep(0)
         return 4 if place.get() == "here" else 1
 
     place.set("here")
-    assert judged(how, as_judge(rate)).rating == 4
+    assert judge_sample(how, as_judge(rate)).rating == 4
 
 
 @everyhow
 def test_sync_function_is_judged(how: How) -> None:
     """A sync function works from async code."""
-    assert judged(how, as_judge(lambda sample: 4)).rating == 4
+    assert judge_sample(how, as_judge(lambda sample: 4)).rating == 4
 
 
 def test_sync_function_does_not_block_the_loop() -> None:
@@ -100,7 +100,7 @@ def test_sync_function_does_not_block_the_loop() -> None:
         threads.append(threading.get_ident())
         return True
 
-    assert judged("async", as_judge(note)).passed
+    assert judge_sample("async", as_judge(note)).passed
     assert threads != [threading.get_ident()]
 
 
@@ -117,7 +117,7 @@ def test_requests_of_a_tuple_run_at_once(how: How) -> None:
         return score
 
     panel = Panel({f"m{number}": member(number) for number in range(5)})
-    assert [item.score for item in judged(how, panel).items] == [0, 0.25, 0.5, 0.75, 1]
+    assert [item.score for item in judge_sample(how, panel).items] == [0, 0.25, 0.5, 0.75, 1]
 
 
 def test_async_requests_of_a_tuple_run_at_once() -> None:
@@ -135,7 +135,7 @@ def test_async_requests_of_a_tuple_run_at_once() -> None:
 
         return rate
 
-    assert judged("async", Panel([as_judge(member(n), name=f"m{n}") for n in range(20)])).rating == 4
+    assert judge_sample("async", Panel([as_judge(member(n), name=f"m{n}") for n in range(20)])).rating == 4
 
 
 @everyhow
@@ -148,13 +148,13 @@ def test_context_variables_reach_every_request(how: How) -> None:
         return True
 
     place.set("here")
-    judged(how, Panel([Panel([look, look]), look]))
+    judge_sample(how, Panel([Panel([look, look]), look]))
     assert seen == ["here"] * 3
 
 
 @everyhow
 def test_failures_in_a_tuple_are_values(how: How) -> None:
-    """One failed request does not cost the others; it stands in its place as an `AskFailed`."""
+    """One failed request does not cost the others; its answer is an `AskFailed`."""
     received: list[Any] = []
 
     def deliberation(sample: Sample) -> Any:
@@ -167,7 +167,7 @@ def test_failures_in_a_tuple_are_values(how: How) -> None:
         received.extend(answers)
         return Verdict.rated(4)
 
-    verdict = judged(how, Written(deliberation))
+    verdict = judge_sample(how, Written(deliberation))
     text, invalid, divided, consulted = received
     assert text.text == "fine"
     assert (invalid.reason, divided.reason, consulted.unscored) == (
@@ -180,7 +180,7 @@ def test_failures_in_a_tuple_are_values(how: How) -> None:
 
 @everyhow
 def test_single_failure_is_raised_inside_the_deliberation(how: How) -> None:
-    """A judge may catch what one question came to and go on."""
+    """A judge may catch the failure of one question and continue."""
 
     def deliberation(sample: Sample) -> Any:
         try:
@@ -188,7 +188,7 @@ def test_single_failure_is_raised_inside_the_deliberation(how: How) -> None:
         except AskFailed as failure:
             return Verdict.rated(2, rationale=failure.reason)
 
-    verdict = judged(how, Written(deliberation))
+    verdict = judge_sample(how, Written(deliberation))
     assert (verdict.rating, verdict.rationale, verdict.usage.calls) == (2, "invalid_output", 2)
 
 
@@ -199,7 +199,7 @@ def test_single_failure_that_nobody_catches_is_the_verdict(how: How) -> None:
     def deliberation(sample: Sample) -> Any:
         yield question(ScriptedModel(["nonsense", "still nonsense"]))
 
-    verdict = judged(how, Written(deliberation))
+    verdict = judge_sample(how, Written(deliberation))
     assert (verdict.unscored, verdict.raw, verdict.usage.calls) == ("invalid_output", "still nonsense", 2)
 
 
@@ -222,8 +222,8 @@ def _applying(sample: Sample) -> Any:
 @everyhow
 @pytest.mark.parametrize("deliberation", [_raising, _raising_at_once, _applying])
 def test_fault_of_a_judge_is_unscored_and_names_only_its_type(how: How, deliberation: Callable[..., Any]) -> None:
-    """A judge's own error is `judge_failed`; its message, which may hold anything, is not told."""
-    verdict = judged(how, Written(deliberation))
+    """A judge's own error is `judge_failed`; its message, which may contain anything, is not reported."""
+    verdict = judge_sample(how, Written(deliberation))
     assert verdict.unscored == "judge_failed"
     assert "KeyError" in verdict.detail
     assert "secret" not in verdict.model_dump_json()
@@ -270,28 +270,28 @@ def _no_generator(sample: Sample) -> Any:
     ],
 )
 def test_deliberation_that_breaks_the_rules_is_unscored(how: How, deliberation: Callable[..., Any]) -> None:
-    """What yields no request, or returns no verdict, cannot crash the caller."""
-    assert judged(how, Written(deliberation)).unscored == "judge_failed"
+    """A deliberation that yields no request, or returns no verdict, cannot crash the caller."""
+    assert judge_sample(how, Written(deliberation)).unscored == "judge_failed"
 
 
 @everyhow
 def test_empty_tuple_of_requests_is_answered_with_none(how: How) -> None:
-    """Asking for nothing gives nothing."""
+    """An empty tuple of requests has an empty tuple of answers."""
 
     def deliberation(sample: Sample) -> Any:
         answers = yield ()
         return Verdict.rated(4 if answers == () else 1)
 
-    assert judged(how, Written(deliberation)).rating == 4
+    assert judge_sample(how, Written(deliberation)).rating == 4
 
 
 @everyhow
 @pytest.mark.parametrize("alone", [True, False])
 def test_wrong_set_up_is_raised(how: How, alone: bool) -> None:  # noqa: FBT001 - a parameter of pytest
-    """A `ConfigurationError` is never a verdict, be it in a member of a panel."""
+    """A `ConfigurationError` never becomes a verdict, not even in a member of a panel."""
     judge = Helpfulness(ScriptedModel([]))
     with pytest.raises(ConfigurationError, match="run out"):
-        judged(how, judge if alone else Panel([judge, Length(at_least=1)]))
+        judge_sample(how, judge if alone else Panel([judge, Length(at_least=1)]))
 
 
 async def test_wrong_set_up_leaves_no_task_behind() -> None:
@@ -313,7 +313,7 @@ async def test_wrong_set_up_leaves_no_task_behind() -> None:
 @everyhow
 def test_stop_iteration_of_a_function_is_a_fault_like_any_other(how: How) -> None:
     """`next` on something empty, inside a user's function, neither hangs nor ends a deliberation."""
-    verdict = judged(how, as_judge(lambda sample: next(iter(()))))
+    verdict = judge_sample(how, as_judge(lambda sample: next(iter(()))))
     assert verdict.unscored == "judge_failed"
 
 
@@ -327,7 +327,7 @@ def test_what_is_no_exception_passes_through(how: How, error: type[BaseException
         raise error
 
     with pytest.raises(error):
-        judged(how, Written(deliberation))
+        judge_sample(how, Written(deliberation))
 
 
 async def test_cancelling_a_panel_cancels_its_members() -> None:
@@ -352,9 +352,9 @@ async def test_cancelling_a_panel_cancels_its_members() -> None:
 
 @everyhow
 def test_usage_is_that_of_all_requests(how: How) -> None:
-    """A panel's usage is the sum of its members', re-asks included; its model is the first one told."""
+    """A panel's usage is the sum of its members', re-asks included; its model is the first one reported."""
     panel = Panel([Helpfulness(ScriptedModel([GOOD], name="m-1")), Helpfulness(ScriptedModel(["x", GOOD]))])
-    verdict = judged(how, panel)
+    verdict = judge_sample(how, panel)
     assert verdict.usage.calls == 3
     assert verdict.usage.tokens == sum(item.usage.tokens for item in verdict.items)
     assert verdict.model == "m-1"
@@ -364,7 +364,7 @@ def test_usage_is_that_of_all_requests(how: How) -> None:
 def test_usage_that_a_function_reports_is_kept(how: How) -> None:
     """A function that asks a model by itself returns a verdict with its usage and model."""
     spent = Usage(calls=2, input_tokens=5, output_tokens=6, cost=0.5)
-    verdict = judged(how, as_judge(lambda sample: Verdict.rated(4, usage=spent, model="own-1")))
+    verdict = judge_sample(how, as_judge(lambda sample: Verdict.rated(4, usage=spent, model="own-1")))
     assert (verdict.usage, verdict.model) == (spent, "own-1")
 
 
@@ -372,12 +372,12 @@ def test_usage_that_a_function_reports_is_kept(how: How) -> None:
 def test_usage_of_a_judge_that_asks_nothing_is_its_own(how: How) -> None:
     """Where no request was made there is nothing to add up."""
     spent = Usage(calls=1, input_tokens=5)
-    assert judged(how, ScriptedJudge([Verdict.rated(4, usage=spent)])).usage == spent
+    assert judge_sample(how, ScriptedJudge([Verdict.rated(4, usage=spent)])).usage == spent
 
 
 @everyhow
 def test_observer_sees_every_judge(how: How) -> None:
-    """A tracer enters for each judge, members of a panel included, and is told each verdict."""
+    """A tracer enters for each judge, members of a panel included, and receives each verdict."""
     seen: list[str] = []
 
     @contextmanager
@@ -386,7 +386,7 @@ def test_observer_sees_every_judge(how: How) -> None:
 
     token = observer.set(watch)
     try:
-        judged(how, Panel({"one": lambda sample: 4, "two": lambda sample: 3}))
+        judge_sample(how, Panel({"one": lambda sample: 4, "two": lambda sample: 3}))
     finally:
         observer.reset(token)
     assert sorted(seen[:2]) == ["one 4", "two 3"]
@@ -397,19 +397,19 @@ def test_one_judge_serves_many_threads_and_tasks() -> None:
     """A hundred samples judged at once, each with its own question, never mix."""
     model = ScriptedModel(lambda messages: {**GOOD, "feedback": messages[-1].text.split("marker-")[1][:3]})
     judge = Helpfulness(model)
-    found: dict[str, str] = {}
+    feedback: dict[str, str] = {}
 
-    def one(number: str) -> None:
-        found[number] = judge(user_input="q", response=f"marker-{number}").feedback
+    def judge_one(number: str) -> None:
+        feedback[number] = judge(user_input="q", response=f"marker-{number}").feedback
 
     async def several() -> list[Verdict]:
         return await asyncio.gather(*(judge.acall(response=f"marker-{number}") for number in range(200, 300)))
 
-    threads = [threading.Thread(target=one, args=(str(number),)) for number in range(100, 200)]
+    threads = [threading.Thread(target=judge_one, args=(str(number),)) for number in range(100, 200)]
     for thread in threads:
         thread.start()
-    told = asyncio.run(several())
+    verdicts = asyncio.run(several())
     for thread in threads:
         thread.join()
-    assert found == {number: number for number in map(str, range(100, 200))}
-    assert [verdict.feedback for verdict in told] == [str(number) for number in range(200, 300)]
+    assert feedback == {number: number for number in map(str, range(100, 200))}
+    assert [verdict.feedback for verdict in verdicts] == [str(number) for number in range(200, 300)]

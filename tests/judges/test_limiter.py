@@ -465,7 +465,7 @@ class Tagged(Crowded):
     retries = 7
 
     class _Plain:
-        def read(self, reply: ModelResponse, schema: type[BaseModel]) -> BaseModel:
+        def read(self, response: ModelResponse, schema: type[BaseModel]) -> BaseModel:
             return schema.model_validate(GOOD)
 
         def compose(self, ask: Any, nonce: str) -> ModelRequest:

@@ -219,7 +219,7 @@ PLAN = Plan(("json_schema", "tools", "text"), temperature=0.0, limit="max_tokens
 )
 def test_refused_schema_leads_to_tools(status: int, told: str) -> None:
     """In the words of OpenAI, llama.cpp and vLLM."""
-    lesser = PLAN.conceding(status, told)
+    lesser = PLAN.after_error(status, told)
     assert lesser is not None
     assert (lesser.method, lesser.temperature) == ("tools", 0.0)
 
@@ -237,7 +237,7 @@ def test_refused_schema_leads_to_tools(status: int, told: str) -> None:
 )
 def test_other_error_leads_nowhere(status: int | None, told: str) -> None:
     """Only a refusal of what can be left out is worth a second call."""
-    assert PLAN.conceding(status, told) is None
+    assert PLAN.after_error(status, told) is None
 
 
 @pytest.mark.parametrize(
@@ -255,12 +255,12 @@ def test_other_error_leads_nowhere(status: int | None, told: str) -> None:
 )
 def test_lesson_of_a_reply(reply: ModelResponse, method: str, proven: bool) -> None:  # noqa: FBT001 - a table
     """Prose means the way was ignored; an object that it works; a cut, refused or empty reply means nothing."""
-    plan = PLAN.learning(reply)
+    plan = PLAN.after_response(reply)
     assert (plan.method, plan.proven) == (method, proven)
 
 
 def test_last_way_is_not_left() -> None:
     """Where there is no other way, the plan stays."""
     last = Plan(("text",))
-    assert last.conceding(400, "tools, schema") is None
-    assert last.learning(ModelResponse(text="prose")).method == "text"
+    assert last.after_error(400, "tools, schema") is None
+    assert last.after_response(ModelResponse(text="prose")).method == "text"

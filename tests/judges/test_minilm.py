@@ -137,7 +137,7 @@ def test_it_is_an_embedding_model(model: MiniLM) -> None:
 def test_a_folder_takes_the_place_of_the_package(tmp_path: Path, model: MiniLM) -> None:
     """Any BERT with mean pooling, as sentence-transformers saves it."""
     folder = tmp_path / "own"
-    shutil.copytree(minilm._packaged(), folder)
+    shutil.copytree(minilm._package_folder(), folder)
     own = MiniLM(folder)
     assert own.name == "own"
     assert own.embed(["a"]).vectors == model.embed(["a"]).vectors
@@ -156,7 +156,7 @@ def test_a_folder_takes_the_place_of_the_package(tmp_path: Path, model: MiniLM) 
 def test_a_folder_with_another_model_is_refused(tmp_path: Path, file: str, content: Any) -> None:
     """At construction."""
     folder = tmp_path / "own"
-    shutil.copytree(minilm._packaged(), folder, ignore=shutil.ignore_patterns("model.safetensors"))
+    shutil.copytree(minilm._package_folder(), folder, ignore=shutil.ignore_patterns("model.safetensors"))
     (folder / file).write_text("no JSON" if content is None else json.dumps(content), encoding="utf-8")
     with pytest.raises(ConfigurationError, match="holds no"):
         MiniLM(folder)

@@ -1,4 +1,4 @@
-"""A panel lets several judges speak at once and combines what they say."""
+"""A panel asks several judges at once and combines their verdicts."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ TIED = "the stricter side counts"
 
 
 def says(line: object, name: str = "scripted") -> ScriptedJudge:
-    """Make a judge that always says the same."""
+    """Return a judge that always gives the same verdict."""
     return ScriptedJudge([line], cycle=True, name=name)
 
 
 def members(*lines: object) -> dict[str, ScriptedJudge]:
-    """Make judges called a, b, c, ... of what they say."""
-    return {chr(ord("a") + place): says(line) for place, line in enumerate(lines)}
+    """Return judges named a, b, c, ..., one for each verdict."""
+    return {chr(ord("a") + index): says(line) for index, line in enumerate(lines)}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def members(*lines: object) -> dict[str, ScriptedJudge]:
 def test_each_rule_combines_ratings(
     settings: dict[str, Any], ratings: Sequence[object], rating: int, detail: str
 ) -> None:
-    """Worked numbers of every rule; a tie goes to the stricter side and is said to be one."""
+    """Worked numbers of every rule; a tie goes to the stricter side and is reported."""
     verdict = Panel(members(*ratings), **settings)(ROW)
     assert (verdict.rating, verdict.passed) == (rating, rating >= 3)
     assert verdict.detail.startswith(detail)
@@ -80,9 +80,9 @@ RATINGS = st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=5)
 
 @given(RATINGS, st.sampled_from([1, 2, 3, 4]))
 def test_a_majority_reaches_a_mark_if_most_members_do(ratings: list[int], mark: int) -> None:
-    """The lower median is at a mark exactly when more than half of the members are."""
+    """The lower median reaches a rating exactly when more than half of the members do."""
     verdict = Panel(members(*ratings), rule="majority")(ROW)
-    assert verdict.reaches(mark) is (sum(one >= mark for one in ratings) * 2 > len(ratings))
+    assert verdict.reaches(mark) is (sum(rating >= mark for rating in ratings) * 2 > len(ratings))
 
 
 @given(RATINGS, st.sampled_from(["min", "mean", "majority", "veto"]))
@@ -94,7 +94,7 @@ def test_a_panel_stays_within_its_members(ratings: list[int], rule: Any) -> None
 
 
 def test_a_member_that_cannot_judge_is_skipped_and_counted() -> None:
-    """Unscored is not a low rating: the others decide, and the detail names who was left out and why."""
+    """Unscored is not a low rating: the others decide, and the detail names the skipped members and why."""
     verdict = Panel(members(4, UNKNOWN, 3, ValueError, 4))(ROW)
     assert verdict.rating == 3
     assert verdict.detail == "skipped 2: b (no_contexts), d (judge_failed)"
@@ -112,7 +112,7 @@ def test_without_a_quorum_a_panel_is_unscored() -> None:
 
 @pytest.mark.parametrize("reason", ["budget", "deadline"])
 def test_a_spent_limit_keeps_its_reason(reason: Any) -> None:
-    """Where a budget or deadline is why too few rated, the panel says so and the loop can stop."""
+    """If too few rated because of a budget or deadline, that is the panel's reason and the loop can stop."""
     verdict = Panel(members(4, Verdict.without_score(reason), UNKNOWN))(ROW)
     assert verdict.unscored == reason
 
@@ -136,23 +136,23 @@ def test_a_member_that_ends_low_stays_low() -> None:
 
 
 def test_feedback_is_merged() -> None:
-    """The feedback of those that failed is listed, and what is good is not to be lost."""
+    """The feedback of the failing members is listed, then the passing members as what to keep."""
     verdict = Panel(members((2, "Name the year."), (4, "Fine."), (1, "Cite a source."), 3))(ROW)
     assert verdict.feedback == "- Name the year.\n- Cite a source.\nAlready good, keep it so: b, d."
 
 
 def test_feedback_of_a_panel_that_passes_is_kept() -> None:
-    """Where all pass, what they still would improve is listed."""
+    """If all pass, their feedback is listed."""
     assert Panel(members((3, "Shorter."), 4))(ROW).feedback == "- Shorter."
 
 
 def test_feedback_of_a_panel_that_fails_wholly_has_nothing_to_keep() -> None:
-    """Where nothing is good, nothing is called good."""
+    """If no member passes, nothing is listed as good."""
     assert Panel(members((1, "All wrong."), 2))(ROW).feedback == "- All wrong."
 
 
 def test_rationales_are_named() -> None:
-    """Each reason stands beside the member that gave it."""
+    """Each reason follows the name of its member."""
     lines = ({"rating": 2, "rationale": "Vague."}, 4, {"rating": 4, "rationale": "Kind."})
     assert Panel(members(*lines))(ROW).rationale == "a: Vague.\nc: Kind."
 
@@ -161,7 +161,7 @@ def test_the_parts_are_kept() -> None:
     """Every member's verdict is an item under its name in the panel."""
     verdict = Panel(members(4, UNKNOWN, 2), name="board")(ROW)
     assert verdict.judge == "board"
-    assert [(one.judge, one.rating) for one in verdict.items] == [("a", 4), ("b", None), ("c", 2)]
+    assert [(item.judge, item.rating) for item in verdict.items] == [("a", 4), ("b", None), ("c", 2)]
 
 
 def test_panels_nest() -> None:
@@ -175,11 +175,11 @@ def test_panels_nest() -> None:
         "Already good, keep it so: c.",
         "Already good, keep it so: outer.",
     ]
-    assert [(one.judge, len(one.items)) for one in verdict.items] == [("inner", 3), ("outer", 0)]
+    assert [(item.judge, len(item.items)) for item in verdict.items] == [("inner", 3), ("outer", 0)]
 
 
 def reply(rating: int) -> dict[str, object]:
-    """Write a judge model's structured reply."""
+    """Return a judge model's structured reply."""
     return {"rationale": "r", "rating": rating, "feedback": "f"}
 
 
@@ -189,7 +189,7 @@ def test_usage_and_models_are_summed() -> None:
     panel = Panel([Helpfulness(models[0], name="a"), Panel([Helpfulness(models[1], name="b")]), Length()])
     verdict = panel(ROW)
     assert verdict.usage.calls == 2
-    assert verdict.usage == sum((one.usage for one in verdict.items), Usage())
+    assert verdict.usage == sum((item.usage for item in verdict.items), Usage())
     assert len(panel.models) == 2
 
 
@@ -205,15 +205,15 @@ def test_members_run_at_once() -> None:
 
 
 def waiting(parties: int) -> Callable[..., Any]:
-    """Make an async judge that goes on when so many of its calls are under way."""
-    here: list[object] = []
-    all_here = asyncio.Event()
+    """Return an async judge that continues once `parties` of its calls are running."""
+    running: list[object] = []
+    all_running = asyncio.Event()
 
     async def judge(sample: object) -> bool:
-        here.append(sample)
-        if len(here) == parties:
-            all_here.set()
-        await asyncio.wait_for(all_here.wait(), timeout=5)
+        running.append(sample)
+        if len(running) == parties:
+            all_running.set()
+        await asyncio.wait_for(all_running.wait(), timeout=5)
         return True
 
     return judge
@@ -231,11 +231,11 @@ async def test_repeats_run_at_once_in_the_event_loop() -> None:
 
 
 async def test_sync_and_async_say_the_same() -> None:
-    """Both drivers give the same verdict but for the time it took."""
+    """Both drivers return the same verdict except for its latency."""
     panel = Panel(members((2, "x"), UNKNOWN, 4, AskFailed("invalid_output", "bad")), quorum=2)
-    one, other = panel(ROW), await panel.acall(ROW)
+    verdict, async_verdict = panel(ROW), await panel.acall(ROW)
     timeless = {"items": (), "latency_s": 0.0}
-    assert one.model_copy(update=timeless) == other.model_copy(update=timeless)
+    assert verdict.model_copy(update=timeless) == async_verdict.model_copy(update=timeless)
 
 
 @pytest.mark.parametrize(
@@ -249,17 +249,17 @@ async def test_sync_and_async_say_the_same() -> None:
 def test_members_of_a_list_get_names_of_their_own(names: list[str], unique: list[str]) -> None:
     """No member of a list replaces another of the same name."""
     verdict = Panel([says(4, name) for name in names])(ROW)
-    assert [one.judge for one in verdict.items] == unique
+    assert [item.judge for item in verdict.items] == unique
 
 
 def test_an_error_of_set_up_is_raised() -> None:
-    """A member that is set up wrongly is no low vote and no skipped one."""
+    """A member that is set up wrongly is neither a low vote nor skipped."""
     with pytest.raises(ConfigurationError, match="run out"):
         Panel([ScriptedJudge([], name="empty"), says(4)])(ROW)
 
 
 @pytest.mark.parametrize(
-    ("judges", "settings", "told"),
+    ("judges", "settings", "message"),
     [
         ([], {}, "at least one judge is needed"),
         ({}, {}, "at least one judge is needed"),
@@ -285,10 +285,10 @@ def test_an_error_of_set_up_is_raised() -> None:
     ],
 )
 def test_a_panel_set_up_wrongly_is_refused(
-    judges: Sequence[object] | Mapping[str, object], settings: dict[str, Any], told: str
+    judges: Sequence[object] | Mapping[str, object], settings: dict[str, Any], message: str
 ) -> None:
     """A setting that cannot work is an error at once, showing it and what is expected."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         Panel(judges, **settings)
 
 
@@ -296,10 +296,10 @@ def test_a_panel_explains_what_its_members_need_and_cost() -> None:
     """The needs of all, the sum of the calls, and each member by itself; runs of a judge are multiplied."""
     model = ScriptedModel([])
     faithful = load("faithfulness", model=model)
-    told = Panel([faithful, Length(at_most=9), Repeat(Helpfulness(model), 3)]).explain()
+    explanation = Panel([faithful, Length(at_most=9), Repeat(Helpfulness(model), 3)]).explain()
 
-    assert told.needs == ("response", "retrieved_contexts", "user_input")
-    assert (told.calls, told.models) == ("2 + 3 x (1)", ("scripted",))
-    assert [one.judge for one in told.parts] == ["ragas.faithfulness", "length", "helpfulness"]
-    assert "prompt 'claims':\n      | You break a text into claims." in str(told)
+    assert explanation.needs == ("response", "retrieved_contexts", "user_input")
+    assert (explanation.calls, explanation.models) == ("2 + 3 x (1)", ("scripted",))
+    assert [part.judge for part in explanation.parts] == ["ragas.faithfulness", "length", "helpfulness"]
+    assert "prompt 'claims':\n      | You break a text into claims." in str(explanation)
     assert Cascade([Length(at_most=9)]).explain().calls == "0"

@@ -1,4 +1,4 @@
-"""Prices come from a kept list or from the user, and what is unknown stays unknown."""
+"""Prices come from an installed list or from the user, and unknown prices stay unknown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from judges import ConfigurationError, Helpfulness, Price, Usage, known_prices
 from judges.runtime.budget import Allowance, add, within
-from judges.runtime.prices import KnownPrices, Prices, priced
+from judges.runtime.prices import KnownPrices, Prices, with_cost
 from judges.testing import ScriptedModel
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -33,18 +33,20 @@ LISTED = [
 ]
 
 
-def cost(model: str | None, prices: Mapping[str, Price], *, asked: int = 1000, written: int = 100) -> float | None:
-    """Price one call."""
-    return priced(Usage(calls=1, input_tokens=asked, output_tokens=written), model, prices).cost
+def cost(
+    model: str | None, prices: Mapping[str, Price], *, input_tokens: int = 1000, output_tokens: int = 100
+) -> float | None:
+    """Return the cost of one call."""
+    return with_cost(Usage(calls=1, input_tokens=input_tokens, output_tokens=output_tokens), model, prices).cost
 
 
 @pytest.mark.parametrize("model", LISTED)
-@pytest.mark.parametrize("asked", [0, 1, 1000, 200_000, 200_001, 900_000])
-def test_a_listed_model_costs_what_the_list_says(model: str, asked: int) -> None:
+@pytest.mark.parametrize("input_tokens", [0, 1, 1000, 200_000, 200_001, 900_000])
+def test_a_listed_model_costs_what_the_list_says(model: str, input_tokens: int) -> None:
     """The cost is that of the package's own calculation, for prompts of every length."""
-    usage = ListedUsage(input_tokens=asked, output_tokens=100)
+    usage = ListedUsage(input_tokens=input_tokens, output_tokens=100)
     expected = float(calc_price(usage, model).total_price)
-    assert cost(model, known_prices(), asked=asked) == pytest.approx(expected, rel=1e-9)
+    assert cost(model, known_prices(), input_tokens=input_tokens) == pytest.approx(expected, rel=1e-9)
     assert expected > 0
 
 
@@ -60,7 +62,7 @@ def test_a_listed_model_costs_what_the_list_says(model: str, asked: int) -> None
     ],
 )
 def test_a_model_is_known_by_the_names_it_goes_by(model: str, as_listed: str) -> None:
-    """A provider before the name says which list counts."""
+    """A provider before the name selects the provider's list."""
     assert cost(model, known_prices()) == cost(as_listed, known_prices()) != 0
 
 
@@ -93,7 +95,7 @@ def test_what_is_not_listed_is_unknown(model: str | None) -> None:
 
 
 def test_the_users_own_price_goes_first() -> None:
-    """A price of one's own counts for the name, its dated forms and the provider's prefix."""
+    """The user's price applies to the name, its dated forms and the name with a provider."""
     prices = known_prices({"gpt-5-mini": Price(input=1, output=1), "openai:mine": Price(input=2, output=2)})
     assert cost("gpt-5-mini", prices) == cost("gpt-5-mini-2025-08-07", prices) == 1100 / MILLION
     assert cost("mine", prices) == cost("openai:mine", prices) == 2200 / MILLION
@@ -101,12 +103,12 @@ def test_the_users_own_price_goes_first() -> None:
 
 
 def test_a_free_model_is_one_whose_price_says_so() -> None:
-    """A price of 0 has to be given."""
+    """A price of 0 must be set explicitly."""
     assert cost("llama3.2", known_prices({"llama3.2": Price(input=0, output=0)})) == 0.0
 
 
 def test_known_prices_are_a_mapping_that_shows_the_users_own() -> None:
-    """It is never empty, finds more than it shows, and says what it does not find."""
+    """It is never empty, finds more than it lists, and raises `KeyError` for unknown names."""
     prices = known_prices({"mine": Price(input=1, output=1)})
     assert (list(prices), len(prices), bool(known_prices())) == (["mine"], 1, True)
     assert "gpt-5-mini" in prices
@@ -125,7 +127,7 @@ class Settings(BaseModel):
 
 
 def test_a_policys_field_takes_them_as_they_are() -> None:
-    """Known prices stay what they are; a table is checked as ever."""
+    """Known prices are kept unchanged; a table is validated as usual."""
     prices = known_prices()
     assert Settings(prices=prices).prices is prices
     assert Settings.model_validate({"prices": {"m": {"input": 1, "output": 2}}}).prices["m"].output == 2
@@ -135,24 +137,27 @@ def test_a_policys_field_takes_them_as_they_are() -> None:
 
 
 def test_a_budget_of_cost_is_kept_with_known_prices() -> None:
-    """The budget ends by the price of the list."""
+    """The budget ends according to the list's price."""
     judge = Helpfulness(ScriptedModel([GOOD], cycle=True, name="gpt-5-mini"))
     with within(Allowance(cost=0.000_01, prices=known_prices())):
         first, second = (judge(user_input="q", response="a") for _ in range(2))
     assert first.usage.cost == cost(
-        "gpt-5-mini", known_prices(), asked=first.usage.input_tokens, written=first.usage.output_tokens
+        "gpt-5-mini",
+        known_prices(),
+        input_tokens=first.usage.input_tokens,
+        output_tokens=first.usage.output_tokens,
     )
     assert second.unscored == "budget"
 
 
 def test_a_reply_from_a_cache_is_free_without_an_allowance() -> None:
-    """Of a call the cost is unknown where nobody gave a price; of no call it is 0."""
+    """The cost of a call is unknown without a price; without a call it is 0."""
     assert add(Usage(calls=1), "m").cost is None
     assert add(Usage(cached=1, cost=None), "m").cost == 0.0
 
 
 def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking prices up opens no connection."""
+    """Looking up prices opens no connection."""
 
     def forbidden(*args: Any) -> NoReturn:
         raise AssertionError("a connection was about to be opened")
@@ -164,7 +169,7 @@ def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is there at once and names the extra."""
+    """The error is raised at once and names the extra."""
     for name in ("genai_prices", "genai_prices.data_snapshot"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigurationError, match=r"install selfrefine\[prices\]"):
@@ -174,19 +179,19 @@ def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
 def test_the_list_is_loaded_when_it_is_wanted() -> None:
     """Importing the module loads no list."""
     code = "import sys, judges.runtime.prices; print([name for name in sys.modules if name.startswith('genai')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 def test_the_whole_list_can_be_read() -> None:
-    """Every model of the list has a price or none; no price is negative, and none is made up."""
+    """Every model of the list has a price or none; no price is negative."""
     prices = known_prices()
     assert isinstance(prices, KnownPrices)
-    found = [
+    listed = [
         prices.get(f"{provider.id}:{model.id}")
         for provider in prices._list().providers
         for model in provider.models
     ]
-    known = [price for price in found if price is not None]
-    assert len(known) > 1000
-    assert all(price.input >= 0 and price.output >= 0 for price in known)
+    prices_found = [price for price in listed if price is not None]
+    assert len(prices_found) > 1000
+    assert all(price.input >= 0 and price.output >= 0 for price in prices_found)

@@ -104,7 +104,7 @@ def test_a_file_asks_or_says_something(file: Path) -> None:
 def test_placeholders_are_filled_and_the_rest_stays() -> None:
     """Only known `$name`s are replaced; braces, percent signs and other dollars mean nothing."""
     text = Prompt(task="$who: {who} %s $5 $other ${who}", reminder="Remember.")
-    assert text.filled(who="I $who") == "I $who: {who} %s $5 $other I $who"
+    assert text.fill_task(who="I $who") == "I $who: {who} %s $5 $other I $who"
 
 
 @pytest.mark.parametrize(

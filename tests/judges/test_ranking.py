@@ -18,7 +18,7 @@ from judges import ConfigurationError
 from judges.catalogue.general.pairwise import Winner
 from judges.offline.compare import Comparison
 from judges.offline.rank import Game, Ranking, rank
-from judges.offline.statistics.bradley_terry import _binomial, resampled, strengths
+from judges.offline.statistics.bradley_terry import _binomial, resample, strengths
 
 OTHER: dict[Winner, Winner] = {"a": "b", "b": "a", "tie": "tie"}
 TRUE = {"one": 1200.0, "two": 1100.0, "three": 1000.0, "four": 900.0, "five": 800.0}
@@ -266,7 +266,7 @@ def test_few_trials_are_distributed_as_they_should_be() -> None:
 
 def test_resampling_keeps_the_number_of_games() -> None:
     """Cells share as many games as there were, by their own shares; an empty cell stays empty."""
-    draws = list(resampled([50, 0, 30, 20, 0], 2000, random.Random(7)))
+    draws = list(resample([50, 0, 30, 20, 0], 2000, random.Random(7)))
     assert {sum(one) for one in draws} == {100}
     assert [mean(cell) for cell in zip(*draws, strict=True)] == pytest.approx([50, 0, 30, 20, 0], abs=0.6)
-    assert list(resampled([0, 0], 2, random.Random(7))) == [[0, 0], [0, 0]]
+    assert list(resample([0, 0], 2, random.Random(7))) == [[0, 0], [0, 0]]

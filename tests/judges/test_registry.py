@@ -24,7 +24,7 @@ from judges import (
     Verdict,
     load,
 )
-from judges.catalogue.registry import Registry, catalogue, known
+from judges.catalogue.registry import Registry, catalogue, default_registry
 from judges.requests import Deliberation
 from judges.testing import ScriptedJudge, ScriptedModel
 
@@ -168,9 +168,9 @@ def test_every_name_and_alias_of_the_catalogue_is_its_own() -> None:
 def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Make a folder in which distributions count as installed."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    known.cache_clear()
+    default_registry.cache_clear()
     yield tmp_path
-    known.cache_clear()
+    default_registry.cache_clear()
 
 
 def install(folder: Path, name: str, code: str) -> None:

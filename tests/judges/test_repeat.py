@@ -1,4 +1,4 @@
-"""A repeated judge says what it says most often."""
+"""A repeated judge returns its most frequent verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNKNOWN = Verdict.without_score("invalid_output")
     ],
 )
 def test_the_most_frequent_verdict_counts(lines: tuple[object, ...], rating: int, detail: str) -> None:
-    """The mode wins, a tie goes to the stricter side, and the detail gives the agreement of those that rated."""
+    """The mode wins, a tie goes to the stricter side, and the detail has the agreement of those that rated."""
     verdict = Repeat(ScriptedJudge(lines), len(lines))(ROW)
     assert (verdict.rating, verdict.detail) == (rating, detail)
     assert len(verdict.items) == len(lines)
@@ -39,37 +39,37 @@ def test_a_failing_score_is_stricter_than_a_passing_one() -> None:
 
 
 def test_the_verdict_is_one_of_those_given() -> None:
-    """Feedback comes from a run that said what counts, not from one that was outvoted."""
+    """Feedback comes from a run of the majority, not from one that was outvoted."""
     verdict = Repeat(ScriptedJudge([(3, "a"), (2, "b"), (2, "b")]), 3)(ROW)
     assert (verdict.rating, verdict.feedback) == (2, "b")
 
 
 @pytest.mark.parametrize(("quorum", "unscored"), [(None, "too_few_votes"), (2, "too_few_votes"), (1, None)])
 def test_a_quorum_must_have_rated(quorum: int | None, unscored: str | None) -> None:
-    """With too few ratings nothing is said; more than half are needed unless told otherwise."""
+    """With too few ratings the verdict is unscored; more than half are needed by default."""
     verdict = Repeat(ScriptedJudge([4, UNKNOWN, UNKNOWN]), 3, quorum=quorum)(ROW)
     assert verdict.unscored == unscored
 
 
 async def test_the_model_is_asked_n_times() -> None:
-    """Each run is a question of its own, sync and async, and all are paid for."""
+    """Each run asks the model, sync and async, and all of them count in the usage."""
     reply = {"rationale": "r", "rating": 4, "feedback": ""}
     model = ScriptedModel([reply], cycle=True)
     judge = Repeat(Helpfulness(model, temperature=0.7), 3)
     verdicts = [judge(ROW), await judge.acall(ROW)]
-    assert [one.usage.calls for one in verdicts] == [3, 3]
+    assert [verdict.usage.calls for verdict in verdicts] == [3, 3]
     assert len(model.prompts) == 6
     assert judge.models[0].is_model(model)
 
 
 def test_it_keeps_the_judges_name_or_takes_one() -> None:
-    """The name is the repeated judge's, unless one is given; a function is accepted."""
+    """The name is the repeated judge's unless it is set; a function is accepted."""
     assert Repeat(ScriptedJudge([4], name="kind"), 1)(ROW).judge == "kind"
     assert Repeat(lambda sample: 4, 1, name="often")(ROW).judge == "often"
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"n": 0}, "n is how often the judge is asked, a whole number from 1, not 0"),
         ({"n": -1}, "not -1"),
@@ -78,7 +78,7 @@ def test_it_keeps_the_judges_name_or_takes_one() -> None:
         ({"n": 3, "quorum": 4}, "quorum is a whole number from 1 to 3, not 4"),
     ],
 )
-def test_a_repeat_set_up_wrongly_is_refused(settings: dict[str, Any], told: str) -> None:
+def test_a_repeat_set_up_wrongly_is_refused(settings: dict[str, Any], message: str) -> None:
     """A count that cannot work is an error at once."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         Repeat(ScriptedJudge([4]), **settings)

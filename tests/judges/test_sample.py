@@ -1,4 +1,4 @@
-"""A sample reads every known dialect at the door and holds one type inside."""
+"""A sample accepts every known dialect and converts it to one type."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pydantic import ValidationError
 
 from judges import BadSample, Message, Sample, ToolCall
 
-LOOK_UP = {
+TOOL_CALL = {
     "role": "assistant",
     "content": None,
     "tool_calls": [
         {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
     ],
 }
-FOUND = {"role": "tool", "tool_call_id": "c1", "name": "weather", "content": "15 C"}
-ASKED = {"role": "user", "content": "How warm is Paris?"}
-SAID = {"role": "assistant", "content": "15 C."}
-AGENT_TURN = [ASKED, LOOK_UP, FOUND, SAID]
+TOOL_RESULT = {"role": "tool", "tool_call_id": "c1", "name": "weather", "content": "15 C"}
+QUESTION = {"role": "user", "content": "How warm is Paris?"}
+ANSWER = {"role": "assistant", "content": "15 C."}
+AGENT_TURN = [QUESTION, TOOL_CALL, TOOL_RESULT, ANSWER]
 
 
 @pytest.mark.parametrize("name", ["user_input", "question", "query", "request", "input", "inputs"])
@@ -96,12 +96,12 @@ def test_ids_given_apart_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "read"),
+    ("guidelines", "expected"),
     [("Be kind.", ("Be kind.",)), (["Be kind.", "Be short."], ("Be kind.", "Be short."))],
 )
-def test_guidelines_are_one_or_several(given_: object, read: tuple[str, ...]) -> None:
+def test_guidelines_are_one_or_several(guidelines: object, expected: tuple[str, ...]) -> None:
     """A single guideline is a list of one."""
-    assert Sample.read(guidelines=given_).guidelines == read
+    assert Sample.read(guidelines=guidelines).guidelines == expected
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ class ForeignCall:
     ],
 )
 def test_the_arguments_of_a_call_are_read_by_any_name(call: Any) -> None:
-    """None is lost: calls that differ in nothing else would be taken for the same."""
+    """No arguments are lost: calls that differ in nothing else would count as equal."""
     turn = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
     sample = Sample.read(user_input=turn, reference_tool_calls=[call])
-    wanted = (ToolCall(name="weather", args={"city": "Paris"}),)
-    assert sample.reference_tool_calls == wanted
-    assert sample.messages[1].tool_calls == wanted
+    expected = (ToolCall(name="weather", args={"city": "Paris"}),)
+    assert sample.reference_tool_calls == expected
+    assert sample.messages[1].tool_calls == expected
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_the_arguments_of_a_call_are_read_by_any_name(call: Any) -> None:
 def test_calls_are_found_where_others_keep_them(turns: list[dict[str, Any]]) -> None:
     """In LangChain's files, in Anthropic's content, in OpenAI's older field."""
     sample = Sample.read(user_input=turns, response="At noon.")
-    _, call, result, _ = sample.messages
-    assert [(one.name, one.args) for one in call.tool_calls] == [("now", {"zone": "CET"})]
+    _, request, result, _ = sample.messages
+    assert [(call.name, call.args) for call in request.tool_calls] == [("now", {"zone": "CET"})]
     assert (result.role, result.content) == ("tool", "12:00")
     assert sample.question == "?"
 
@@ -202,7 +202,7 @@ def test_openai_messages_are_read(name: str, wrapped: bool) -> None:  # noqa: FB
     """OpenAI messages, bare or as a whole chat request, become the conversation, tool calls included."""
     sample = Sample.read({name: {"messages": AGENT_TURN} if wrapped and name != "messages" else AGENT_TURN})
     assert isinstance(sample.user_input, tuple)
-    assert [one.role for one in sample.user_input] == ["user", "assistant", "tool", "assistant"]
+    assert [message.role for message in sample.user_input] == ["user", "assistant", "tool", "assistant"]
     assert sample.user_input[1].tool_calls == (ToolCall(name="weather", args={"city": "Paris"}, id="c1"),)
     assert sample.user_input[2] == Message(role="tool", content="15 C", tool_call_id="c1", name="weather")
 
@@ -232,9 +232,9 @@ def test_langchain_messages_are_read() -> None:
     ids=repr,
 )
 def test_roles_of_every_dialect_are_known(message: object, role: str) -> None:
-    """A message says who speaks in the words of OpenAI, LangChain, ragas or ours."""
-    read = Sample.read(messages=[message]).messages[0]
-    assert (read.role, read.content) == (role, "x")
+    """A message has a role named as in OpenAI, LangChain, ragas or here."""
+    parsed = Sample.read(messages=[message]).messages[0]
+    assert (parsed.role, parsed.content) == (role, "x")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_call_without_arguments_is_read(arguments: object) -> None:
 
 
 def test_unknown_columns_become_metadata() -> None:
-    """A column that means nothing to a judge is kept, beside metadata that was given."""
+    """An unknown column is stored beside the explicit metadata."""
     sample = Sample.read(question="q", split="dev", n=3, metadata={"n": 4})
     assert sample.metadata == {"split": "dev", "n": 4}
 
@@ -283,7 +283,7 @@ def test_keywords_replace_what_a_sample_holds() -> None:
 
 
 def test_a_sample_is_read_as_itself() -> None:
-    """Reading a sample costs nothing."""
+    """Reading a sample returns the same object."""
     sample = Sample(user_input="q")
     assert Sample.read(sample) is sample
 
@@ -308,7 +308,7 @@ SAMPLES = st.builds(
 
 @given(SAMPLES)
 def test_a_sample_survives_json(sample: Sample) -> None:
-    """JSON out and in again gives the same sample, also as a row without its empty fields."""
+    """A JSON round trip returns the same sample, also as a row without its empty fields."""
     assert Sample.model_validate_json(sample.model_dump_json()) == sample
     assert Sample.model_validate(json.loads(sample.model_dump_json(exclude_defaults=True))) == sample
 
@@ -317,26 +317,26 @@ def test_a_sample_survives_json(sample: Sample) -> None:
 def test_the_parts_of_an_exchange_make_it_up(sample: Sample) -> None:
     """Conversation, steps and answer are the whole exchange, in this order and without overlap."""
     answer = [sample.answer] if sample.answer is not None else []
-    told = [*sample.conversation, *sample.steps]
-    assert list(sample.messages[: len(told)]) == told
-    assert [one.content for one in sample.messages[len(told) :]] == answer
+    earlier = [*sample.conversation, *sample.steps]
+    assert list(sample.messages[: len(earlier)]) == earlier
+    assert [message.content for message in sample.messages[len(earlier) :]] == answer
 
 
 def test_a_single_turn_has_its_parts() -> None:
     """Question and answer as text are a conversation of one message."""
     sample = Sample(user_input="Why?", response="Because.")
-    asked = Message(role="user", content="Why?")
+    question = Message(role="user", content="Why?")
     assert (sample.question, sample.answer) == ("Why?", "Because.")
-    assert (sample.conversation, sample.steps) == ((asked,), ())
-    assert sample.messages == (asked, Message(role="assistant", content="Because."))
+    assert (sample.conversation, sample.steps) == ((question,), ())
+    assert sample.messages == (question, Message(role="assistant", content="Because."))
 
 
 def test_a_conversation_has_its_parts() -> None:
     """Of a conversation, the last message is the answer and what the assistant did before it are steps."""
     sample = Sample.read(messages=[{"role": "system", "content": "Be short."}, *AGENT_TURN])
     assert (sample.question, sample.answer) == ("How warm is Paris?", "15 C.")
-    assert [one.role for one in sample.conversation] == ["system", "user"]
-    assert [one.role for one in sample.steps] == ["assistant", "tool"]
+    assert [message.role for message in sample.conversation] == ["system", "user"]
+    assert [message.role for message in sample.steps] == ["assistant", "tool"]
     assert sample.messages == sample.user_input
 
 
@@ -354,18 +354,18 @@ def test_a_conversation_has_its_parts() -> None:
 def test_one_exchange_has_one_reading(row: dict[str, Any]) -> None:
     """However an exchange is spread over columns, question, steps and answer are the same."""
     sample = Sample.read(row)
-    assert [one.role for one in sample.messages] == ["user", "assistant", "tool", "assistant"]
-    assert [one.role for one in sample.steps] == ["assistant", "tool"]
+    assert [message.role for message in sample.messages] == ["user", "assistant", "tool", "assistant"]
+    assert [message.role for message in sample.steps] == ["assistant", "tool"]
     assert (sample.question, sample.answer) == ("How warm is Paris?", "15 C.")
 
 
 def test_an_answer_given_apart_follows_an_earlier_one() -> None:
     """A response that differs from the last message is judged, and the earlier answer is not lost."""
-    sample = Sample.read(messages=[ASKED, SAID], response="16 C.")
-    assert (sample.answer, [one.content for one in sample.steps]) == ("16 C.", ["15 C."])
+    sample = Sample.read(messages=[QUESTION, ANSWER], response="16 C.")
+    assert (sample.answer, [message.content for message in sample.steps]) == ("16 C.", ["15 C."])
 
 
-@pytest.mark.parametrize("messages", [[ASKED], [ASKED, LOOK_UP], [ASKED, LOOK_UP, FOUND], []])
+@pytest.mark.parametrize("messages", [[QUESTION], [QUESTION, TOOL_CALL], [QUESTION, TOOL_CALL, TOOL_RESULT], []])
 def test_an_exchange_without_an_answer_has_none(messages: list[object]) -> None:
     """A question, a tool call or a tool result is no answer, and no step is lost."""
     sample = Sample.read(messages=messages)
@@ -380,7 +380,7 @@ def test_a_sample_is_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ({"user_input": 5}, "field 'user_input': input should be a valid string or a valid tuple (given 5)"),
         ({"answer": 5}, "field 'answer': input should be a valid string (given 5)"),
@@ -389,7 +389,7 @@ def test_a_sample_is_frozen() -> None:
         ({"metadata": "x", "a": 1}, "field 'metadata': input should be a valid dictionary (given 'x')"),
         ({"strange": {1, 2}}, "field 'metadata.strange': input was not a valid JSON value (given {1, 2})"),
         (
-            {"messages": [ASKED, ("x", "")]},
+            {"messages": [QUESTION, ("x", "")]},
             "field 'messages.1': unknown role 'x'; known are system, user, assistant and tool (given ('x', ''))",
         ),
         (
@@ -409,13 +409,13 @@ def test_a_sample_is_frozen() -> None:
             "field 'reference_tool_calls.0': tool arguments are JSON (given {'function': {'arguments': '{'}})",
         ),
     ],
-    ids=lambda one: None if isinstance(one, str) else str(next(iter(one))),
+    ids=lambda case: None if isinstance(case, str) else str(next(iter(case))),
 )
-def test_a_bad_row_is_refused_in_one_line(row: dict[str, Any], told: str) -> None:
-    """The error names the field as it was given, what was expected and the value."""
+def test_a_bad_row_is_refused_in_one_line(row: dict[str, Any], message: str) -> None:
+    """The error shows the field's name in the input, what was expected and the value."""
     with pytest.raises(BadSample) as caught:
         Sample.read(row)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_a_long_value_is_shown_short() -> None:
@@ -426,18 +426,18 @@ def test_a_long_value_is_shown_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "told"),
+    ("source", "message"),
     [(None, "nothing to judge"), ({}, "nothing to judge"), ("text", "cannot read a str as a sample"), (5, "int")],
 )
-def test_what_is_no_row_is_refused(given_: object, told: str) -> None:
+def test_what_is_no_row_is_refused(source: object, message: str) -> None:
     """Only a sample, a mapping or keywords can be read."""
-    with pytest.raises(BadSample, match=told):
-        Sample.read(given_)
+    with pytest.raises(BadSample, match=message):
+        Sample.read(source)
 
 
 def test_an_answer_that_ends_the_trajectory_is_told_once() -> None:
-    """A trajectory may end with the answer itself; it is no step, and stands once among the messages."""
+    """A trajectory may end with the answer itself; it is no step, and occurs once in the messages."""
     steps = [("assistant", "Let me look."), ("assistant", "It is 15 C.")]
     sample = Sample(user_input="How warm is it?", response="It is 15 C.", trajectory=steps)  # type: ignore[arg-type]
-    assert [one.content for one in sample.steps] == ["Let me look."]
-    assert [one.content for one in sample.messages] == ["How warm is it?", "Let me look.", "It is 15 C."]
+    assert [message.content for message in sample.steps] == ["Let me look."]
+    assert [message.content for message in sample.messages] == ["How warm is it?", "Let me look.", "It is 15 C."]

@@ -1,4 +1,4 @@
-"""Judges that need the same of one sample pay for it once; nothing else is shared."""
+"""Work that several judges need of one sample is done once; nothing else is shared."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ SAMPLE: dict[str, Any] = {
 HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
-async def judged(how: str, judge: Judge, sample: dict[str, Any] = SAMPLE) -> Verdict:
+async def judge_sample(how: str, judge: Judge, sample: dict[str, Any] = SAMPLE) -> Verdict:
     """Judge, sync or async."""
     return judge(sample) if how == "sync" else await judge.acall(sample)
 
 
 def two(model: object, **settings: Any) -> Panel:
-    """Make a panel of two judges that ask the same."""
+    """Return a panel of two judges that ask the same."""
     return Panel([Faithfulness(model, name=name, **settings) for name in ("one", "other")])
 
 
 @HOW
 async def test_a_panel_pays_for_shared_questions_once(how: str) -> None:
-    """The claims and their verdicts are asked for once; both members have them."""
-    verdict = await judged(how, two(model := FillingModel()))
+    """Claims and their verdicts are requested once, and both members use them."""
+    verdict = await judge_sample(how, two(model := FillingModel()))
     assert len(model.prompts) == 2
-    assert [one.score for one in verdict.items] == [1, 1]
+    assert [item.score for item in verdict.items] == [1, 1]
     assert verdict.items[0].items == verdict.items[1].items
 
 
 @HOW
 async def test_the_bill_is_paid_once(how: str) -> None:
-    """What was taken from another member costs nothing, and is counted as such."""
-    verdict = await judged(how, two(FillingModel()))
+    """A reply shared by another member costs nothing, and is counted in `cached`."""
+    verdict = await judge_sample(how, two(FillingModel()))
     assert (verdict.usage.calls, verdict.usage.cached) == (2, 2)
-    alone = await judged(how, Faithfulness(FillingModel()))
+    alone = await judge_sample(how, Faithfulness(FillingModel()))
     assert verdict.usage.tokens == alone.usage.tokens
 
 
@@ -62,9 +62,9 @@ async def test_the_bill_is_paid_once(how: str) -> None:
 async def test_a_failure_is_shared_too(how: str) -> None:
     """A question that failed is not asked again by the next member."""
     model = ScriptedModel([ValueError("no")], cycle=True)
-    verdict = await judged(how, two(model))
+    verdict = await judge_sample(how, two(model))
     assert len(model.prompts) == 1
-    assert [one.unscored for one in verdict.items] == ["judge_failed", "judge_failed"]
+    assert [item.unscored for item in verdict.items] == ["judge_failed", "judge_failed"]
     assert verdict.usage.calls == 1
 
 
@@ -74,7 +74,7 @@ async def test_a_reply_that_nobody_checked_is_not_shared_with_who_checks(
     how: str,
     strict_first: bool,  # noqa: FBT001 - a case
 ) -> None:
-    """A list that leaves claims out suits one judge, and never becomes the verdict of the other."""
+    """An incomplete list is enough for the lenient judge, and never reaches the strict one."""
 
     def reply(data: Shown) -> dict[str, Any]:
         return {"claims": ["a", "b", "c"]} if "text" in data else items("supported")
@@ -82,13 +82,13 @@ async def test_a_reply_that_nobody_checked_is_not_shared_with_who_checks(
     model = replying(reply)
     lenient = Faithfulness(model, missing="unsupported", name="lenient")
     strict = Faithfulness(model, name="strict")
-    verdict = await judged(how, Panel([strict, lenient] if strict_first else [lenient, strict]))
-    found = {one.judge: one.unscored or f"{one.score:.3f}" for one in verdict.items}
-    assert found == {"strict": "invalid_output", "lenient": "0.333"}
+    verdict = await judge_sample(how, Panel([strict, lenient] if strict_first else [lenient, strict]))
+    outcomes = {item.judge: item.unscored or f"{item.score:.3f}" for item in verdict.items}
+    assert outcomes == {"strict": "invalid_output", "lenient": "0.333"}
 
 
 async def test_a_sync_call_from_within_the_loop_waits_for_nobody_on_it() -> None:
-    """A function judge that judges with another one, blocking, asks for itself what that one has on its way."""
+    """A function judge that calls another judge, blocking, fetches by itself what that one is fetching."""
     inner = Faithfulness(FillingModel(), name="inner")
 
     @as_judge
@@ -96,7 +96,7 @@ async def test_a_sync_call_from_within_the_loop_waits_for_nobody_on_it() -> None
         return bool(inner(sample).passed)
 
     verdict = await asyncio.wait_for(Panel([inner, outer]).acall(SAMPLE), 20)
-    assert [one.unscored for one in verdict.items] == [None, None]
+    assert [item.unscored for item in verdict.items] == [None, None]
 
 
 @HOW
@@ -104,7 +104,7 @@ async def test_a_question_that_is_not_shared_is_asked_by_each(how: str) -> None:
     """Two judges of helpfulness are two opinions."""
     model = FillingModel()
     panel = Panel([Helpfulness(model, name=name) for name in ("one", "other")])
-    assert (await judged(how, panel)).usage.calls == len(model.prompts) == 2
+    assert (await judge_sample(how, panel)).usage.calls == len(model.prompts) == 2
 
 
 @HOW
@@ -118,7 +118,7 @@ async def test_a_question_that_is_not_shared_is_asked_by_each(how: str) -> None:
 )
 async def test_what_differs_is_not_shared(how: str, others: Callable[[FillingModel], list[Judge]]) -> None:
     """Another model, or the same question in another language, is another question."""
-    verdict = await judged(how, Panel(others(FillingModel())))
+    verdict = await judge_sample(how, Panel(others(FillingModel())))
     assert (verdict.usage.calls, verdict.usage.cached) == (4, 0)
 
 
@@ -127,21 +127,21 @@ async def test_what_is_alike_is_shared(how: str) -> None:
     """A compat member shares the claims; it asks for the verdicts in a form of its own."""
     model = FillingModel()
     panel = Panel([Faithfulness(model), Faithfulness(model, name="compat", variant="compat")])
-    assert (await judged(how, panel)).usage.calls == len(model.prompts) == 3
+    assert (await judge_sample(how, panel)).usage.calls == len(model.prompts) == 3
 
 
 @HOW
 async def test_the_runs_of_a_repeated_judge_share_nothing(how: str) -> None:
-    """Each run is an opinion of its own, decomposition included."""
+    """Each run is independent, decomposition included."""
     model = FillingModel()
-    assert (await judged(how, Repeat(Faithfulness(model), n=3))).usage.calls == len(model.prompts) == 6
+    assert (await judge_sample(how, Repeat(Faithfulness(model), n=3))).usage.calls == len(model.prompts) == 6
 
 
 @HOW
 async def test_two_calls_share_nothing(how: str) -> None:
     """The same judge on the same sample asks again."""
     judge = Faithfulness(model := FillingModel())
-    assert [(await judged(how, judge)).usage.calls for _ in range(2)] == [2, 2]
+    assert [(await judge_sample(how, judge)).usage.calls for _ in range(2)] == [2, 2]
     assert len(model.prompts) == 4
 
 
@@ -151,9 +151,9 @@ async def test_the_judges_of_a_row_share_and_rows_do_not(how: str) -> None:
     model = FillingModel()
     judges = {name: Faithfulness(model) for name in ("one", "other")}
     rows = [SAMPLE, SAMPLE, SAMPLE]
-    done = evaluate(rows, judges) if how == "sync" else await aevaluate(rows, judges)
+    results = evaluate(rows, judges) if how == "sync" else await aevaluate(rows, judges)
     assert len(model.prompts) == 2 * len(rows)
-    assert done.summary["one"].usage.calls + done.summary["other"].usage.calls == 2 * len(rows)
+    assert results.summary["one"].usage.calls + results.summary["other"].usage.calls == 2 * len(rows)
 
 
 @HOW
@@ -161,12 +161,12 @@ async def test_texts_are_embedded_once(how: str) -> None:
     """Vectors are shared like replies."""
     embeddings = ScriptedEmbeddings(lambda _: [1.0])
     panel = Panel([SemanticSimilarity(embeddings, name=name) for name in ("one", "other")])
-    assert (await judged(how, panel)).passed
+    assert (await judge_sample(how, panel)).passed
     assert len(embeddings.batches) == 1
 
 
 def test_a_scope_is_open_for_a_block() -> None:
-    """A block inside another shares its scope; behind the last one nothing is open."""
+    """A nested block shares the outer scope; after the last block none is open."""
     assert scope() is None
     with shared_work():
         outer = scope()
@@ -179,7 +179,7 @@ def test_a_scope_is_open_for_a_block() -> None:
 
 
 def test_many_threads_fetch_once() -> None:
-    """All get the answer, and one of them fetched it."""
+    """All receive the answer, and exactly one of them fetches it."""
     shared, fetched = Shared(), threading.Semaphore(1)
     together = threading.Barrier(8, timeout=10)
 
@@ -192,13 +192,13 @@ def test_many_threads_fetch_once() -> None:
         return shared.get("key", fetch)
 
     with ThreadPoolExecutor(8) as pool:
-        answers = [one.result() for one in [pool.submit(get) for _ in range(8)]]
+        answers = [future.result() for future in [pool.submit(get) for _ in range(8)]]
     assert {answer for answer, _ in answers} == {"answer"}
-    assert sorted(known for _, known in answers) == [False] + [True] * 7
+    assert sorted(reused for _, reused in answers) == [False] + [True] * 7
 
 
 async def test_a_cancelled_fetch_is_taken_over() -> None:
-    """Whoever waits for it fetches instead; the one that was cancelled is cancelled."""
+    """A waiting task fetches instead; the cancelled task stays cancelled."""
     shared, started = Shared(), asyncio.Event()
 
     async def stuck() -> str:
@@ -216,13 +216,13 @@ async def test_a_cancelled_fetch_is_taken_over() -> None:
     first.cancel()
     answers = await asyncio.gather(*waiting)
     assert {answer for answer, _ in answers} == {"answer"}
-    assert [known for _, known in answers].count(False) == 1
+    assert [reused for _, reused in answers].count(False) == 1
     with pytest.raises(asyncio.CancelledError):
         await first
 
 
 async def test_a_cancelled_waiter_stops_nobody() -> None:
-    """The fetch goes on for the others."""
+    """The fetch continues for the others."""
     shared, go_on = Shared(), asyncio.Event()
 
     async def fetch() -> str:
@@ -239,7 +239,7 @@ async def test_a_cancelled_waiter_stops_nobody() -> None:
 
 
 def test_a_fetch_that_raises_is_taken_over() -> None:
-    """A thread that waits for it fetches itself; the error goes to the one whose it is."""
+    """A waiting thread fetches by itself; the error is raised in the thread whose fetch failed."""
     shared, started, fail = Shared(), threading.Event(), threading.Event()
 
     def failing() -> str:
@@ -258,7 +258,7 @@ def test_a_fetch_that_raises_is_taken_over() -> None:
 
 
 def test_a_wrong_set_up_is_raised_and_not_kept() -> None:
-    """An error of configuration ends the panel; a later call asks anew."""
+    """A configuration error ends the panel; a later call asks again."""
     model = ScriptedModel([ConfigurationError("no key"), {"claims": []}, {"claims": []}])
     judge = Faithfulness(model)
     with pytest.raises(ConfigurationError, match="no key"):
@@ -282,7 +282,7 @@ class Stuck(ScriptedModel):
 
 @pytest.mark.parametrize("members", [2, 12])
 async def test_a_panel_that_is_cancelled_ends(members: int) -> None:
-    """Members that wait for one another's question end with it, and the next call works."""
+    """Members that wait for another member's request are cancelled too, and the next call works."""
     stuck = Stuck()
     panel = Panel([Faithfulness(stuck, name=str(number)) for number in range(members)])
     task = asyncio.create_task(panel.acall(SAMPLE))

@@ -1,4 +1,4 @@
-"""The doubles follow their script, and behave as the real model and the real judge do."""
+"""The scripted doubles follow their script and behave like a real model and a real judge."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SEARCH = {"name": "search", "description": "Search.", "parameters": {"type": "ob
 LOOK = {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
 
 
-async def reply_of(how: str, model: Any, asked: object = "q") -> AIMessage:
-    """Get a model's whole reply in one of the four ways to ask."""
+async def reply_of(how: str, model: Any, prompt: object = "q") -> AIMessage:
+    """Return a model's complete reply, through one of the four methods of a runnable."""
     reply: AIMessage
     if how == "invoke":
-        reply = model.invoke(asked)
+        reply = model.invoke(prompt)
         return reply
     if how == "ainvoke":
-        reply = await model.ainvoke(asked)
+        reply = await model.ainvoke(prompt)
         return reply
-    chunks = list(model.stream(asked)) if how == "stream" else [one async for one in model.astream(asked)]
+    chunks = list(model.stream(prompt)) if how == "stream" else [chunk async for chunk in model.astream(prompt)]
     reply = sum(chunks[1:], start=chunks[0])
     return reply
 
@@ -96,14 +96,14 @@ async def test_tool_calls_are_given(how: str) -> None:
     """A call, or a list of calls, is a message with these calls, numbered where they have no id."""
     model = ScriptedModel([[ToolCall(name="search", args={"q": [1]}), ToolCall(name="look", id="x")]])
     calls = (await reply_of(how, model.bind_tools([SEARCH, LOOK]))).tool_calls
-    told = [(call["name"], call["args"], call["id"]) for call in calls]
-    assert told == [("search", {"q": [1]}, "call_1"), ("look", {}, "x")]
+    fields = [(call["name"], call["args"], call["id"]) for call in calls]
+    assert fields == [("search", {"q": [1]}, "call_1"), ("look", {}, "x")]
 
 
 @everyhow
 @pytest.mark.parametrize("line", [{"rating": 3}, Grade(rating=3)], ids=["mapping", "object"])
 async def test_structured_line_is_a_call_of_the_chosen_tool(how: str, line: object) -> None:
-    """With tools bound, a structured reply calls the one asked for, else the first."""
+    """With tools bound, a structured reply calls the chosen tool, else the first."""
     model = ScriptedModel([line], cycle=True)
     for choice, name in ((None, "search"), ("Grade", "Grade"), ("any", "search")):
         (call,) = (await reply_of(how, model.bind_tools([SEARCH, Grade], tool_choice=choice))).tool_calls
@@ -126,7 +126,7 @@ async def test_structured_output_works_as_with_any_model() -> None:
 @everyhow
 @pytest.mark.parametrize("line", [TimeoutError("slow"), TimeoutError], ids=["object", "class"])
 async def test_exception_is_raised(how: str, line: object) -> None:
-    """A fault is raised in its turn, and the script goes on after it."""
+    """A fault is raised when its line is due, and the script continues after it."""
     model = ScriptedModel([line, "fine"])
     with pytest.raises(TimeoutError):
         await reply_of(how, model)
@@ -150,7 +150,7 @@ async def test_cycle_begins_again(how: str) -> None:
 @everyhow
 @pytest.mark.parametrize(("script", "cycle"), [(["a"], False), ([], False), ([], True)])
 async def test_script_that_ran_out_says_so(how: str, script: list[str], cycle: bool) -> None:  # noqa: FBT001
-    """One call more than there are lines is an error of the set-up."""
+    """One call more than there are lines is a configuration error."""
     model = ScriptedModel(script, cycle=cycle, name="short")
     for _ in script:
         await reply_of(how, model)
@@ -166,7 +166,7 @@ def test_line_of_no_known_kind_is_refused(line: object) -> None:
 
 
 def test_prompts_and_settings_are_remembered() -> None:
-    """Tests can look at what a model was asked, and with which settings."""
+    """Tests can inspect the prompts of a model and the settings of its calls."""
     model = ScriptedModel(["a", "b"])
     model.invoke([HumanMessage("one")])
     model.bind(temperature=0.5, seed=1).invoke([HumanMessage("two"), ToolMessage("three", tool_call_id="1")])
@@ -175,7 +175,7 @@ def test_prompts_and_settings_are_remembered() -> None:
 
 
 def test_failed_calls_are_remembered_too() -> None:
-    """A call that ends in a fault was still made."""
+    """A call that fails still counts as a call."""
     model = ScriptedModel([TimeoutError])
     with pytest.raises(TimeoutError):
         model.invoke("q")
@@ -192,25 +192,25 @@ async def test_tokens_are_words(how: str) -> None:
 
 
 def test_two_hundred_threads_share_a_script() -> None:
-    """Every line is handed out once, and every call is remembered with its own settings."""
+    """Every line is used once, and every call is recorded with its own settings."""
     model = ScriptedModel([str(number) for number in range(200)])
-    heard: list[str] = []
+    replies: list[str] = []
 
     def ask(number: int) -> None:
-        heard.append(model.bind(number=number).invoke(str(number)).text)
+        replies.append(model.bind(number=number).invoke(str(number)).text)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(200)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert Counter(heard) == Counter(map(str, range(200)))
+    assert Counter(replies) == Counter(map(str, range(200)))
     pairs = zip(model.prompts, model.settings, strict=True)
     assert all(prompt[0].text == str(settings["number"]) for prompt, settings in pairs)
 
 
 def test_model_may_answer_where_requests_are_forbidden() -> None:
-    """The guard knows the double, and is public beside it."""
+    """The guard allows the double, and is exported beside it."""
     with no_model_requests():
         assert ScriptedModel("a").scripted
 
@@ -248,7 +248,7 @@ async def test_judge_reads_what_a_function_may_return(
 
 @pytest.mark.parametrize("line", [RuntimeError("secret"), RuntimeError], ids=["object", "class"])
 def test_judges_exception_is_an_unscored_verdict(line: object) -> None:
-    """A broken judge is played by an exception in the script."""
+    """An exception in the script simulates a broken judge."""
     verdict = ScriptedJudge([line])(response="a")
     assert verdict.unscored == "judge_failed"
     assert "RuntimeError" in verdict.detail
@@ -256,7 +256,7 @@ def test_judges_exception_is_an_unscored_verdict(line: object) -> None:
 
 
 def test_judges_samples_are_remembered() -> None:
-    """Tests can look at what was judged."""
+    """Tests can inspect the judged samples."""
     judge = ScriptedJudge([4, 1])
     judge(user_input="q", response="a")
     judge(user_input="q", response="b")
@@ -264,7 +264,7 @@ def test_judges_samples_are_remembered() -> None:
 
 
 def test_judges_script_may_be_a_function_or_a_cycle() -> None:
-    """A function sees the sample; a cycle never ends; a script that ran out says so."""
+    """A function receives the sample; a cycle never ends; a script that ran out is an error."""
     by_length = ScriptedJudge(lambda sample: len(sample.answer or ""))
     assert [by_length(response=text).rating for text in ("a", "abcd")] == [1, 4]
     alternating = ScriptedJudge([1, 4], cycle=True)
@@ -274,16 +274,16 @@ def test_judges_script_may_be_a_function_or_a_cycle() -> None:
 
 
 def test_judges_line_of_no_known_kind_is_invalid_output() -> None:
-    """A line that is no verdict ends as it would in a user's function."""
+    """A line that is no verdict is handled as in a user's function."""
     assert ScriptedJudge(["fine"])(response="a").unscored == "invalid_output"
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
 async def test_embeddings_follow_their_script(how: str) -> None:
-    """A vector for each text, in order; the texts of every request are kept."""
+    """A vector for each text, in order; the texts of every request are recorded."""
     model = ScriptedEmbeddings({"a": [1, 0], "b": [0.5, 2]})
-    found = model.embed_documents(["b", "a"]) if how == "sync" else await model.aembed_documents(["b", "a"])
-    assert found == [[0.5, 2.0], [1.0, 0.0]]
+    vectors = model.embed_documents(["b", "a"]) if how == "sync" else await model.aembed_documents(["b", "a"])
+    assert vectors == [[0.5, 2.0], [1.0, 0.0]]
     assert (model.embed_query("a") if how == "sync" else await model.aembed_query("a")) == [1.0, 0.0]
     assert model.batches == [["b", "a"], ["a"]]
 
@@ -295,7 +295,7 @@ def test_embeddings_may_be_a_function_of_the_text() -> None:
 
 @pytest.mark.parametrize(("script", "text"), [({"a": [1]}, "b"), ({}, "b"), ({"b": "1, 2"}, "b"), ({"b": 1}, "b")])
 def test_text_without_a_vector_is_a_mistake_in_the_script(script: dict[str, object], text: str) -> None:
-    """It is told, never embedded as something else."""
+    """It is an error, never embedded as something else."""
     with pytest.raises(ConfigurationError, match=r"'b'|vector"):
         ScriptedEmbeddings(script).embed_documents([text])
 
@@ -308,8 +308,8 @@ def test_an_exception_in_place_of_a_vector_is_raised(line: object) -> None:
 
 
 def test_scripted_embeddings_answer_where_requests_are_forbidden() -> None:
-    """The guard knows them for what they are; they are called by their name."""
+    """The guard allows them, and the embeddings report their own name."""
     model = as_embeddings(ScriptedEmbeddings({"a": [1, 0]}, name="e"))
     with no_model_requests():
-        told = model.embed(["a"])
-    assert (told.vectors, told.model, model.name) == ([[1.0, 0.0]], "e", "e")
+        response = model.embed(["a"])
+    assert (response.vectors, response.model, model.name) == ([[1.0, 0.0]], "e", "e")

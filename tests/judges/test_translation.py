@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage
 import judges
 from judges import AskFailed, ConfigurationError, Helpfulness, Rubric, load
 from judges.catalogue.ragas.faithfulness import Faithfulness
-from judges.prompting.pack_writer import written
+from judges.prompting.pack_writer import to_toml
 from judges.prompting.prompts import Example, Prompt, prompt
 from judges.testing import ScriptedModel
 
@@ -293,7 +293,7 @@ async def test_files_are_for_people_to_read(tmp_path: Path) -> None:
 def test_writing_and_reading_a_pack_changes_nothing(file: Path) -> None:
     """Every packaged prompt survives, in every language."""
     given = prompt(file.stem, file.parent.name)
-    assert Prompt.model_validate(tomllib.loads(written(given))) == given
+    assert Prompt.model_validate(tomllib.loads(to_toml(given))) == given
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
@@ -319,4 +319,4 @@ FIELDS = st.dictionaries(TEXTS, VALUES, max_size=3)
 )
 def test_any_prompt_can_be_written(given: Prompt) -> None:
     """Whatever the texts, reading gives back the same."""
-    assert Prompt.model_validate(tomllib.loads(written(given))) == given
+    assert Prompt.model_validate(tomllib.loads(to_toml(given))) == given

@@ -1,4 +1,4 @@
-"""A verdict keeps rating, score and pass mark consistent, or says why there are none."""
+"""A verdict keeps rating, score and pass mark consistent, or has the reason why there are none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_check_gives_the_best_or_the_worst(passed: bool, rating: int) -> None:
 
 @pytest.mark.parametrize("rating", [0, 5, -1, True, 4.0, "4", None])
 def test_what_is_no_rating_is_refused(rating: Any) -> None:
-    """A rating is a whole number from 1 to 4 and nothing that merely looks like one."""
+    """A rating is an integer from 1 to 4; lookalikes are rejected."""
     with pytest.raises(ValidationError, match="rating"):
         Verdict.rated(rating)
 
@@ -95,7 +95,7 @@ def test_a_native_rating_is_compared_as_it_is() -> None:
 
 
 def test_a_score_must_also_reach_its_own_pass_mark() -> None:
-    """A threshold fitted offline holds online: a good rating below it opens no gate."""
+    """A threshold fitted offline holds online: a good rating below it passes no gate."""
     assert not Verdict.scored(0.8, threshold=0.9).reaches(3)
     assert Verdict.scored(0.8, threshold=0.7).reaches(3)
     assert not Verdict.scored(0.4, threshold=0.3).reaches(3)
@@ -110,7 +110,7 @@ def test_a_level_of_another_scale_is_not_a_native_rating() -> None:
 
 @pytest.mark.parametrize("success_rating", [1, 2, 3, 4])
 def test_unscored_opens_nothing(success_rating: int) -> None:
-    """Where nothing is known, no gate opens, not even the lowest."""
+    """An unscored verdict passes no gate, not even the lowest."""
     assert not Verdict.without_score("judge_failed").reaches(success_rating)
 
 
@@ -124,12 +124,12 @@ VERDICTS = st.one_of(
 
 @given(VERDICTS, st.lists(VERDICTS, max_size=2))
 def test_a_verdict_survives_json(verdict: Verdict, items: list[Verdict]) -> None:
-    """JSON out and in again gives the same verdict, with the same types and the same answer at every gate."""
-    whole = verdict.model_copy(update={"items": tuple(items)})
-    back = Verdict.model_validate_json(whole.model_dump_json())
-    assert back == whole
-    assert type(back.value) is type(whole.value)
-    assert [back.reaches(mark) for mark in (1, 2, 3, 4)] == [whole.reaches(mark) for mark in (1, 2, 3, 4)]
+    """A JSON round trip returns the same verdict, with the same types and the same result at every gate."""
+    original = verdict.model_copy(update={"items": tuple(items)})
+    restored = Verdict.model_validate_json(original.model_dump_json())
+    assert restored == original
+    assert type(restored.value) is type(original.value)
+    assert [restored.reaches(mark) for mark in (1, 2, 3, 4)] == [original.reaches(mark) for mark in (1, 2, 3, 4)]
 
 
 def test_a_verdict_is_frozen_and_takes_no_strange_field() -> None:
@@ -142,8 +142,8 @@ def test_a_verdict_is_frozen_and_takes_no_strange_field() -> None:
 
 def test_usages_add_up() -> None:
     """Calls, tokens and cost are summed, and `sum` works with a start."""
-    one = Usage(calls=1, input_tokens=10, output_tokens=5, cost=0.25)
-    total = sum([one, one], Usage())
+    usage = Usage(calls=1, input_tokens=10, output_tokens=5, cost=0.25)
+    total = sum([usage, usage], Usage())
     assert total == Usage(calls=2, input_tokens=20, output_tokens=10, cost=0.5)
     assert total.tokens == 30
 
@@ -156,7 +156,7 @@ def test_an_unknown_cost_stays_unknown(costs: tuple[float | None, float | None])
 
 @given(st.builds(Usage, calls=st.integers(0, 9), input_tokens=st.integers(0, 9), cost=st.none() | st.floats(0, 9)))
 def test_nothing_adds_nothing(usage: Usage) -> None:
-    """Adding what consumed nothing changes nothing, on either side; `bool` tells whether anything was consumed."""
+    """Adding what consumed nothing changes nothing, on either side; `bool` is whether anything was consumed."""
     assert usage + Usage() == usage
     assert not Usage()
     assert Usage() + usage == (usage or Usage())
@@ -170,24 +170,24 @@ def test_nothing_is_used_less_than_not_at_all(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "whole"),
+    ("marks", "expected"),
     [
         ({"rating": 2}, Verdict.rated(2)),
         ({"rating": 3, "feedback": "More."}, Verdict.rated(3, feedback="More.")),
         ({"score": 0.7}, Verdict.scored(0.7)),
-        ({"passed": False}, Verdict.checked(False)),  # noqa: FBT003 - the one thing a check says
+        ({"passed": False}, Verdict.checked(False)),  # noqa: FBT003 - the result of the check
     ],
     ids=str,
 )
-def test_one_mark_implies_the_others(given: dict[str, Any], whole: Verdict) -> None:
-    """A verdict given by its rating, score or pass alone is the one its constructor makes."""
-    assert Verdict(**given) == whole
+def test_one_mark_implies_the_others(marks: dict[str, Any], expected: Verdict) -> None:
+    """A verdict made from its rating, score or pass alone equals that of the constructor method."""
+    assert Verdict(**marks) == expected
 
 
 @pytest.mark.parametrize(
-    "given", [{"rating": 5}, {"rating": True}, {"score": 1.5}, {"rating": 3, "score": 0.7}], ids=str
+    "marks", [{"rating": 5}, {"rating": True}, {"score": 1.5}, {"rating": 3, "score": 0.7}], ids=str
 )
-def test_a_mark_out_of_range_or_half_given_is_refused(given: dict[str, Any]) -> None:
-    """What cannot be completed is refused, and two marks are never guessed at."""
+def test_a_mark_out_of_range_or_half_given_is_refused(marks: dict[str, Any]) -> None:
+    """Marks that cannot be completed are rejected, and two marks never lead to a guess at the third."""
     with pytest.raises(ValidationError):
-        Verdict(**given)
+        Verdict(**marks)

@@ -1,4 +1,4 @@
-"""What the judges after Databricks' built-in ones have in common: a question of their own, or one yes or no."""
+"""What the judges after Databricks' built-in ones share: a question of their own, or a single yes or no."""
 
 from __future__ import annotations
 
@@ -45,44 +45,44 @@ class BuiltIn(ModelJudge):
         super().__init__(model, questions=(chosen,), **settings)
 
     def overall(self, sample: Sample, data: Mapping[str, JsonValue]) -> Deliberation:
-        """Ask for one yes or no, with `yield from`, and give the verdict."""
-        found = yield from self.ask(OVERALL, sample, data)
-        yes = is_yes(found.verdict)
+        """Ask for one yes or no, with `yield from`, and return the verdict."""
+        remark = yield from self.ask(OVERALL, sample, data)
+        yes = is_yes(remark.verdict)
         if yes is None:
-            return Verdict.without_score("undefined", NEITHER, rationale=found.rationale)
-        feedback = "" if yes else found.feedback
-        return Verdict.checked(yes, value="yes" if yes else "no", rationale=found.rationale, feedback=feedback)
+            return Verdict.without_score("undefined", NEITHER, rationale=remark.rationale)
+        feedback = "" if yes else remark.feedback
+        return Verdict.checked(yes, value="yes" if yes else "no", rationale=remark.rationale, feedback=feedback)
 
     def support_verdicts(self, sample: Sample, data: Mapping[str, JsonValue], texts: tuple[str, ...]) -> Items:
-        """Ask where each of some numbered texts stands, with `yield from`, and give a verdict on each."""
-        found: Supports = yield from self.ask(self.question, sample, data, check=one_each(len(texts)))
-        return tuple(support_verdicts(texts, found))
+        """Ask whether each numbered text is supported, with `yield from`, and return a verdict on each."""
+        supports: Supports = yield from self.ask(self.question, sample, data, check=one_each(len(texts)))
+        return tuple(support_verdicts(texts, supports))
 
     def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
-        """Put what the judge asks, in the language of the template, into the question for one yes or no."""
+        """Fill the judge's own question, in the language of the template, into the question for one yes or no."""
         if question is OVERALL:
             phrases = self._phrases.get(language, self._phrases["en"]).feedback
             question = replace(question, fills={"criteria": phrases["question"]})
         return super()._template(question, language, text)
 
 
-def is_yes(said: str) -> bool | None:
-    """Read a word as mlflow does: yes, no, or None for any other, which is its UNKNOWN."""
-    word = said.strip().strip(".!\"'*").lower()
+def is_yes(text: str) -> bool | None:
+    """Return whether a text means yes, as mlflow reads it; None for any other word than yes or no, its UNKNOWN."""
+    word = text.strip().strip(".!\"'*").lower()
     return word in _YES if word in _YES | _NO else None
 
 
 def facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:
-    """Give the facts that are expected: those listed, or else the sentences of the reference.
+    """Return the expected facts: those listed, or else the sentences of the reference.
 
     Args:
-        sample: The sample. Where it has both, the listed facts count.
-        compat: Whether to take the reference undivided, and to refuse both together, as mlflow does.
+        sample: The sample. If it has both, the listed facts are used.
+        compat: Whether to take the reference as one fact, and to refuse both together, as mlflow does.
 
     Raises:
-        CannotJudge: `no_reference` without either, `undefined` with both where that is refused.
+        CannotJudge: `no_reference` without either, `undefined` with both if `compat` is set.
     """
-    facts = tuple(one for one in sample.expected_facts or () if one.strip())
+    facts = tuple(fact for fact in sample.expected_facts or () if fact.strip())
     reference = (sample.reference or "").strip()
     if not facts and not reference:
         raise CannotJudge("no_reference", "there are no expected facts, and no reference to take them from")

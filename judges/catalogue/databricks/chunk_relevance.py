@@ -34,8 +34,8 @@ class Said(ReplySchema):
     verdict: str = Field(description="text: yes if the chunk is relevant to the request, else no")
 
     @classmethod
-    def like(cls, other: Any) -> Self:
-        """Write a yes or no as a word."""
+    def from_reply(cls, other: Any) -> Self:
+        """Convert a boolean verdict to the word yes or no."""
         return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no")
 
 
@@ -48,13 +48,13 @@ RELEVANT: Question[Any] = Question(
 
 
 class ChunkRelevance(ModelJudge):
-    """Judge which of the retrieved chunks are relevant to the request, one call for each, all at once.
+    """Judge which of the retrieved chunks are relevant to the request, with one call per chunk, all at once.
 
-    Value = precision = relevant / chunks. A chunk whose call failed is left out of the denominator, and stands
-    unscored among `items`.
+    Value = precision = relevant / chunks. A chunk whose call failed is left out of the denominator, and is
+    unscored in `items`.
 
-    With `variant="compat"` the model says yes or no in words; chunks it says anything else of (mlflow's UNKNOWN),
-    and chunks whose call failed, stay in the denominator, so that they count as not relevant.
+    With `variant="compat"` the model answers yes or no in words; chunks with any other answer (mlflow's UNKNOWN)
+    and chunks whose call failed stay in the denominator, so that they count as not relevant.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -84,31 +84,31 @@ class ChunkRelevance(ModelJudge):
         super().__init__(model, questions=(RELEVANT,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Ask about each chunk by itself."""
+        """Ask about each chunk separately."""
         request, chunks = question_in(sample), contexts_in(sample)
-        asked = [self.request(RELEVANT, sample, {"request": request, "chunk": one}) for one in chunks]
-        replies = yield from self.ask_all(asked)
+        requests = [self.request(RELEVANT, sample, {"request": request, "chunk": chunk}) for chunk in chunks]
+        replies = yield from self.ask_all(requests)
         items = tuple(_item(chunk, reply) for chunk, reply in zip(chunks, replies, strict=True))
-        told = [one for one in items if one.passed is not None]
-        unknown = self.compat and any(one.unscored == "undefined" for one in items)
-        if not told and not unknown:
+        scored = [item for item in items if item.passed is not None]
+        unknown = self.compat and any(item.unscored == "undefined" for item in items)
+        if not scored and not unknown:
             first = items[0]
             return Verdict.without_score(first.unscored or "judge_failed", first.detail, items=items)
-        score = sum(bool(one.passed) for one in told) / len(items if self.compat else told)
-        skipped = len(items) - len(told)
+        score = sum(bool(item.passed) for item in scored) / len(items if self.compat else scored)
+        skipped = len(items) - len(scored)
         return self.verdict(
             score,
             rationale=reasons(items),
-            feedback=self._advice(sample, told),
+            feedback=self._advice(sample, scored),
             items=items,
             detail=f"{skipped} of {len(items)} chunks without a verdict" if skipped else "",
         )
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        useless = [one.subject for one in items if not one.passed]
-        if not useless:
+        irrelevant = [item.subject for item in items if not item.passed]
+        if not irrelevant:
             return ""
-        return for_retriever(self, sample, self.say("irrelevant", sample, chunks=bullets(useless)))
+        return for_retriever(self, sample, self.say("irrelevant", sample, chunks=bullets(irrelevant)))
 
 
 def _item(chunk: str, reply: Relevance | Said | AskFailed) -> Verdict:

@@ -1,4 +1,4 @@
-"""What a custom judge is shown: columns of a sample, by the names that mlflow's variables have."""
+"""The columns of a sample that a custom judge shows its model, named as mlflow names its variables."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from judges.catalogue.parts.evidence import transcript
 from judges.catalogue.parts.needed import answer_in, contexts_in, question_in, reference_in
-from judges.catalogue.parts.shown import transcript
 from judges.errors import CannotJudge, ConfigurationError
-from judges.sample import Sample, field_named
+from judges.sample import Sample, canonical_field
 from judges.verdict import Unscored
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}|\$(inputs|outputs|expectations|conversation|trace)\b")
@@ -28,49 +28,49 @@ _FIELDS = {"conversation": "user_input", "expectations": "expected_facts or refe
 
 
 def variables_in(criteria: str) -> tuple[str, ...]:
-    """List the variables of a criterion, `{{ name }}` or `$inputs` and its like, once each."""
-    return tuple(dict.fromkeys(one[1] or one[2] for one in _VARIABLE.finditer(criteria)))
+    """List the variables of a criterion, `{{ name }}` or `$inputs` and the like, once each."""
+    return tuple(dict.fromkeys(match[1] or match[2] for match in _VARIABLE.finditer(criteria)))
 
 
 def with_names(criteria: str) -> str:
-    """Write each variable of a criterion as the name of a field of the data."""
-    return _VARIABLE.sub(lambda one: f"`{one[1] or one[2]}`", criteria)
+    """Return a criterion with each variable replaced by the name of a field of the data."""
+    return _VARIABLE.sub(lambda match: f"`{match[1] or match[2]}`", criteria)
 
 
-def needed_for(column: str) -> str:
-    """Name the field of a sample that a column is read from."""
-    return _FIELDS.get(column) or field_named(column) or column
+def source_field(column: str) -> str:
+    """Return the name of the sample field that a column is read from."""
+    return _FIELDS.get(column) or canonical_field(column) or column
 
 
-def checked_columns(given: object, variables: tuple[str, ...]) -> tuple[str, ...]:
-    """Check the columns that are to be shown; None stands for the variables.
+def checked_columns(columns: object, variables: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns to show, checked; None stands for the variables.
 
     Raises:
-        ConfigurationError: If they are no list of names, or leave a variable out.
+        ConfigurationError: If they are not a list of names, or leave a variable out.
     """
-    if given is None:
+    if columns is None:
         return variables
-    if isinstance(given, str) or not isinstance(given, Sequence) or not given or "" in given:
-        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {given!r}")
-    if not all(isinstance(one, str) for one in given):
-        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {given!r}")
-    left_out = [one for one in variables if one not in given]
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns or "" in columns:
+        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {columns!r}")
+    if not all(isinstance(name, str) for name in columns):
+        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {columns!r}")
+    left_out = [name for name in variables if name not in columns]
     if left_out:
-        raise ConfigurationError(f"criteria speaks of {left_out[0]!r}; add it to columns={list(given)!r}")
-    return tuple(dict.fromkeys(given))
+        raise ConfigurationError(f"criteria speaks of {left_out[0]!r}; add it to columns={list(columns)!r}")
+    return tuple(dict.fromkeys(columns))
 
 
 def column(name: str, sample: Sample) -> JsonValue:
-    """Give what is shown under a name.
+    """Return the value of a column.
 
     Raises:
-        CannotJudge: If the sample has nothing there; the reason says what is missing.
+        CannotJudge: If the sample has no value there; the reason says what is missing.
     """
-    field = field_named(name) or name
-    shown: Any = _VIEWS[field](sample) if field in _VIEWS else _plain(field, sample)
-    if shown in (None, "", [], {}):
+    field = canonical_field(name) or name
+    value: Any = _VIEWS[field](sample) if field in _VIEWS else _plain(field, sample)
+    if value in (None, "", [], {}):
         raise CannotJudge(_MISSING.get(field, "undefined"), f"the sample has no {name!r}")
-    return shown  # type: ignore[no-any-return]  # as JSON
+    return value  # type: ignore[no-any-return]  # as JSON
 
 
 def _plain(field: str, sample: Sample) -> JsonValue:
@@ -79,9 +79,9 @@ def _plain(field: str, sample: Sample) -> JsonValue:
     return sample.metadata.get(field)
 
 
-def _expected(sample: Sample) -> JsonValue:
-    shown = sample.model_dump(mode="json", include={"reference", "expected_facts", "guidelines"})
-    return {name: one for name, one in shown.items() if one}
+def _expectations(sample: Sample) -> JsonValue:
+    fields = sample.model_dump(mode="json", include={"reference", "expected_facts", "guidelines"})
+    return {name: value for name, value in fields.items() if value}
 
 
 _VIEWS: Mapping[str, Callable[[Sample], JsonValue]] = {
@@ -89,7 +89,7 @@ _VIEWS: Mapping[str, Callable[[Sample], JsonValue]] = {
     "response": answer_in,
     "reference": reference_in,
     "retrieved_contexts": lambda sample: list(contexts_in(sample)),
-    "expectations": _expected,
+    "expectations": _expectations,
     "conversation": lambda sample: transcript(sample.messages),
     "trace": lambda sample: transcript(sample.steps),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from judges.catalogue.databricks.built_in import BuiltIn, facts_of
-from judges.catalogue.parts.items import Supports, numbered, reasons, share
+from judges.catalogue.parts.items import Supports, numbered_items, reasons, share
 from judges.catalogue.parts.needed import answer_in, question_of
 from judges.catalogue.parts.support import support_feedback
 from judges.entry import Entry
@@ -42,7 +42,7 @@ class Correctness(BuiltIn):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each fact in the exchange."""
         answer, facts = answer_in(sample), facts_of(sample, compat=self.compat)
-        data = {"facts": numbered(facts, called="fact"), **question_of(sample), "answer": answer}
+        data = {"facts": numbered_items(facts, called="fact"), **question_of(sample), "answer": answer}
         if self.compat:
             return (yield from self.overall(sample, data))
         items = yield from self.support_verdicts(sample, data, facts)

@@ -1,4 +1,4 @@
-"""A judge of your own: a criterion in words, the kind of reply wanted, and the columns that are shown."""
+"""A judge of your own: a criterion in words, a kind of reply, and the columns to show."""
 
 from __future__ import annotations
 
@@ -7,28 +7,35 @@ from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue, ValidationError
 
-from judges.catalogue.databricks.columns import checked_columns, column, needed_for, variables_in, with_names
+from judges.catalogue.databricks.columns import checked_columns, column, source_field, variables_in, with_names
 from judges.catalogue.general.rubric import GradedExample
 from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.one_question import FINEST, finding, labelled, lowest_is, material, worded
+from judges.catalogue.parts.one_question import (
+    FINEST,
+    checked_text,
+    example_format,
+    finding_schema,
+    full_evidence,
+    label_verdict,
+)
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError
 from judges.models.render import render_example
 from judges.prompting.questions import Question, ReplySchema
-from judges.requests import Deliberation, Worked
+from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
 
 AnswerChoices = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
-"""The kind of reply wanted: `bool`, labels, labels with their scores, or the ends of a range of whole numbers."""
+"""The kind of reply: `bool`, labels, labels with their scores, or the ends of a range of whole numbers."""
 
 _YES_OR_NO = (bool, "bool")
 
 
 class Custom(ModelJudge):
-    """Judge by a criterion of your own, with the kind of reply you name, in one call.
+    """Judge by a criterion of your own, with the kind of reply you choose, in one call.
 
     A variable in the criterion, `{{ outputs }}` or `$outputs`, names a column the model is shown; what is judged
-    never becomes a part of the instructions. Both variants give the same numbers.
+    never becomes part of the instructions. Both variants give the same scores.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -36,9 +43,9 @@ class Custom(ModelJudge):
             `conversation`, `trace`), and, in double braces, any field of a sample or key of its `metadata`.
         answer: `bool` for yes or no; labels, the worst first, which are spaced evenly over 0 to 1; labels mapped
             to their scores from 0 to 1; or the lowest and the highest of a range of whole numbers, low is bad.
-        examples: Cases with the wanted reply (`rationale`, `verdict`, `feedback`), shown before the question.
-        columns: What is shown, by the names above; None takes the variables of the criterion, and if it has
-            none, all there is.
+        examples: Cases with the expected reply (`rationale`, `verdict`, `feedback`), shown before the question.
+        columns: The columns to show, by the names above; None takes the variables of the criterion or, if it has
+            none, every column there is.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
 
@@ -71,38 +78,40 @@ class Custom(ModelJudge):
         columns: Sequence[str] | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        criteria = worded(criteria, setting="criteria")
+        criteria = checked_text(criteria, setting="criteria")
         self._columns = checked_columns(columns, variables_in(criteria))
         self._scores = _scores(answer)
         choices = () if answer in _YES_OR_NO else tuple(self._scores)
-        reply = finding(choices)
+        reply = finding_schema(choices)
         self._question: Question[Any] = Question(
             prompt=self.pack,
             reply=reply,
             fills={"criteria": with_names(criteria)},
-            examples=tuple(self._written(examples, reply)) or None,
-            written=lowest_is(reply, min(self._scores, key=self._scores.__getitem__)),
+            examples=tuple(self._render_examples(examples, reply)) or None,
+            example_format=example_format(reply, min(self._scores, key=self._scores.__getitem__)),
         )
         super().__init__(model, questions=(self._question,), **settings)
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The fields of a sample that are shown."""
-        return tuple(map(needed_for, self._columns)) or self.entry.needs
+        return tuple(map(source_field, self._columns)) or self.entry.needs
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once."""
-        found = yield from self.ask(self._question, sample, self._data(sample))
-        return labelled(self, found, self._scores)
+        reply = yield from self.ask(self._question, sample, self._data(sample))
+        return label_verdict(self, reply, self._scores)
 
     def _data(self, sample: Sample) -> dict[str, JsonValue]:
-        return {name: column(name, sample) for name in self._columns} or material(sample)
+        return {name: column(name, sample) for name in self._columns} or full_evidence(sample)
 
-    def _written(self, examples: Iterable[GradedExample], schema: type[ReplySchema]) -> Iterable[Worked]:
+    def _render_examples(
+        self, examples: Iterable[GradedExample], schema: type[ReplySchema]
+    ) -> Iterable[WorkedExample]:
         for fields, reply in examples:
             try:
-                wanted = schema.model_validate({"feedback": "", **reply}, strict=True)
-                yield render_example(self._data(Sample.read(fields)), wanted)
+                expected = schema.model_validate({"feedback": "", **reply}, strict=True)
+                yield render_example(self._data(Sample.read(fields)), expected)
             except (BadSample, CannotJudge) as error:
                 raise ConfigurationError(f"an example of {self.entry.name!r}: {error}") from error
             except ValidationError as error:
@@ -112,32 +121,32 @@ class Custom(ModelJudge):
 
 
 def _scores(answer: Any) -> Mapping[Any, float]:
-    """Give each reply its score.
+    """Return the score of each reply.
 
     Raises:
-        ConfigurationError: If what is given is none of the kinds of reply.
+        ConfigurationError: If `answer` is none of the kinds of reply.
     """
     if answer in _YES_OR_NO:
         return {False: 0.0, True: 1.0}
     if isinstance(answer, Mapping) and answer:
-        return _weighed(answer)
-    kinds = [type(one) for one in answer] if isinstance(answer, list | tuple) else []
+        return _label_scores(answer)
+    kinds = [type(label) for label in answer] if isinstance(answer, list | tuple) else []
     if kinds == [int, int] and answer[0] < answer[1] < answer[0] + FINEST:
-        return _spaced(range(answer[0], answer[1] + 1))
+        return _even_scores(range(answer[0], answer[1] + 1))
     if set(kinds) == {str} and len(kinds) == len(set(answer)) > 1 and all(answer):
-        return _spaced(answer)
+        return _even_scores(answer)
     raise ConfigurationError(
         f"answer is bool, labels such as ('bad', 'good'), labels with scores, or the ends of a range of at most "
         f"{FINEST} whole numbers such as (1, 5), not {answer!r}"
     )
 
 
-def _weighed(scores: Mapping[Any, Any]) -> Mapping[str, float]:
+def _label_scores(scores: Mapping[Any, Any]) -> Mapping[str, float]:
     for label, score in scores.items():
         if not isinstance(label, str) or not label or type(score) not in (int, float) or not 0 <= score <= 1:
             raise ConfigurationError(f"answer maps labels to scores from 0 to 1, not {label!r} to {score!r}")
     return {label: float(score) for label, score in scores.items()}
 
 
-def _spaced(choices: Sequence[Any]) -> Mapping[Any, float]:
-    return {one: place / (len(choices) - 1) for place, one in enumerate(choices)}
+def _even_scores(choices: Sequence[Any]) -> Mapping[Any, float]:
+    return {choice: place / (len(choices) - 1) for place, choice in enumerate(choices)}

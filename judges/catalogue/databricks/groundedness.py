@@ -7,8 +7,8 @@ from typing import ClassVar
 from pydantic import JsonValue
 
 from judges.catalogue.databricks.built_in import BuiltIn
-from judges.catalogue.parts.items import Supports, numbered, reasons, share
-from judges.catalogue.parts.needed import answer_in, filled_contexts_in, question_of
+from judges.catalogue.parts.items import Supports, numbered_items, reasons, share
+from judges.catalogue.parts.needed import answer_in, non_blank_contexts_in, question_of
 from judges.catalogue.parts.sentences import sentences
 from judges.catalogue.parts.support import support_feedback
 from judges.entry import Entry
@@ -45,12 +45,12 @@ class Groundedness(BuiltIn):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each sentence of the answer in the contexts."""
         answer = answer_in(sample)
-        data: dict[str, JsonValue] = {**question_of(sample), "contexts": filled_contexts_in(sample)}
+        data: dict[str, JsonValue] = {**question_of(sample), "contexts": non_blank_contexts_in(sample)}
         if self.compat:
             return (yield from self.overall(sample, {**data, "answer": answer}))
-        said = sentences(answer) or (answer.strip(),)
+        statements = sentences(answer) or (answer.strip(),)
         items = yield from self.support_verdicts(
-            sample, {**data, "sentences": numbered(said, called="sentence")}, said
+            sample, {**data, "sentences": numbered_items(statements, called="sentence")}, statements
         )
         advice = support_feedback(self, sample, items, called="texts", absent="absent")
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)

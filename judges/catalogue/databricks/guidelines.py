@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 
 from judges.catalogue.databricks.built_in import BuiltIn
 from judges.catalogue.model_judge import ModelSettings
-from judges.catalogue.parts.items import bullets, in_order, numbered, one_each, reasons, share
+from judges.catalogue.parts.items import bullets, in_order, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.needed import answer_in, question_of
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError
@@ -21,7 +21,7 @@ from judges.sample import Sample
 from judges.verdict import Verdict
 
 Rules = str | Sequence[str] | Mapping[str, str | Sequence[str]]
-"""Guidelines as they are given: one, a list, or lists under names."""
+"""Guidelines as users write them: one, a list, or lists under names."""
 
 GuidelineRule = tuple[str, str]
 """A guideline and the name it is listed under, empty where there is none."""
@@ -44,12 +44,12 @@ class Adherences(ReplySchema):
     items: list[Adherence] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-class Keeping(BuiltIn):
+class GuidelineJudge(BuiltIn):
     """A judge of whether an answer keeps guidelines, wherever they come from.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        guidelines_context: Facts the guidelines speak of, by name, beside question and answer; those of a row, in
+        guidelines_context: Facts the guidelines refer to, by name, beside question and answer; those of a row, in
             `metadata["guidelines_context"]`, are added and come first.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
@@ -72,21 +72,21 @@ class Keeping(BuiltIn):
 
     @abstractmethod
     def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:
-        """Give the guidelines for a sample; raises `CannotJudge` where there are none."""
+        """Return the guidelines for a sample; raises `CannotJudge` where there are none."""
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Look at each guideline."""
+        """Ask about all guidelines in one call."""
         answer, rules = answer_in(sample), self.rules(sample)
         data: dict[str, JsonValue] = {
-            "guidelines": numbered((text for text, _ in rules), called="guideline"),
+            "guidelines": numbered_items((text for text, _ in rules), called="guideline"),
             **self._context_of(sample),
             **question_of(sample),
             "answer": answer,
         }
         if self.compat:
             return (yield from self.overall(sample, data))
-        found = yield from self.ask(self.question, sample, data, check=one_each(len(rules)))
-        items = tuple(_kept(*one) for one in zip(rules, in_order(found.items), strict=True))
+        reply = yield from self.ask(self.question, sample, data, check=one_each(len(rules)))
+        items = tuple(_guideline_verdict(*pair) for pair in zip(rules, in_order(reply.items), strict=True))
         return self.verdict(
             share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=items
         )
@@ -97,11 +97,11 @@ class Keeping(BuiltIn):
         return {"guidelines_context": context} if context else {}
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        broken = [f"{one.subject} -> {one.feedback}".removesuffix(" -> ") for one in items if not one.passed]
+        broken = [f"{item.subject} -> {item.feedback}".removesuffix(" -> ") for item in items if not item.passed]
         return self.say("broken", sample, guidelines=bullets(broken, longest=_LONGEST)) if broken else ""
 
 
-class GlobalGuidelineAdherence(Keeping):
+class GlobalGuidelineAdherence(GuidelineJudge):
     """Judge whether an answer keeps guidelines that hold for every row.
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
@@ -110,7 +110,7 @@ class GlobalGuidelineAdherence(Keeping):
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         guidelines: A guideline, a list of them, or lists under names.
-        guidelines_context: Facts the guidelines speak of, by name, beside question and answer; those of a row, in
+        guidelines_context: Facts the guidelines refer to, by name, beside question and answer; those of a row, in
             `metadata["guidelines_context"]`, are added and come first.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
@@ -133,16 +133,16 @@ class GlobalGuidelineAdherence(Keeping):
         guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:
-        self._rules = _read(guidelines)
+        self._rules = _checked_rules(guidelines)
         super().__init__(model, guidelines_context=guidelines_context, **settings)
 
     def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:
-        """Give the guidelines that hold for every row."""
+        """Return the guidelines that hold for every row."""
         del sample
         return self._rules
 
 
-class GuidelineAdherence(Keeping):
+class GuidelineAdherence(GuidelineJudge):
     """Judge whether an answer keeps the guidelines of its own row, `guidelines`: a list, or lists under names.
 
     Each guideline is found kept, broken or not applicable, in one call; one that does not apply counts as kept.
@@ -150,7 +150,7 @@ class GuidelineAdherence(Keeping):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        guidelines_context: Facts the guidelines speak of, by name, beside question and answer; those of a row, in
+        guidelines_context: Facts the guidelines refer to, by name, beside question and answer; those of a row, in
             `metadata["guidelines_context"]`, are added and come first.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
@@ -167,22 +167,22 @@ class GuidelineAdherence(Keeping):
     )
 
     def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:
-        """Give the guidelines of the row."""
-        rules = tuple(_listed(sample))
+        """Return the guidelines of the row."""
+        rules = tuple(_flattened_rules(sample))
         if not rules:
             raise CannotJudge("no_guidelines", "the row has no guidelines")
         return rules
 
 
-def _listed(sample: Sample) -> Iterable[GuidelineRule]:
-    given = sample.guidelines or ()
-    groups = given if isinstance(given, dict) else {"": given}
+def _flattened_rules(sample: Sample) -> Iterable[GuidelineRule]:
+    guidelines = sample.guidelines or ()
+    groups = guidelines if isinstance(guidelines, dict) else {"": guidelines}
     return ((text.strip(), name) for name, texts in groups.items() for text in texts if text.strip())
 
 
-def _read(guidelines: object) -> tuple[GuidelineRule, ...]:
+def _checked_rules(guidelines: object) -> tuple[GuidelineRule, ...]:
     try:
-        rules = tuple(_listed(Sample.read(guidelines=guidelines)))
+        rules = tuple(_flattened_rules(Sample.read(guidelines=guidelines)))
     except BadSample as error:
         raise ConfigurationError(f"guidelines is a text, texts, or lists of them under names: {error}") from error
     if not rules:
@@ -190,10 +190,10 @@ def _read(guidelines: object) -> tuple[GuidelineRule, ...]:
     return rules
 
 
-def _kept(rule: GuidelineRule, found: Adherence) -> Verdict:
+def _guideline_verdict(rule: GuidelineRule, adherence: Adherence) -> Verdict:
     text, name = rule
-    kept = found.verdict != "broken"
-    change = "" if kept else found.change
+    passed = adherence.verdict != "broken"
+    change = "" if passed else adherence.change
     return Verdict.checked(
-        kept, value=found.verdict, subject=text, rationale=found.reason, feedback=change, detail=name
+        passed, value=adherence.verdict, subject=text, rationale=adherence.reason, feedback=change, detail=name
     )

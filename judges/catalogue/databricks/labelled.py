@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pydantic import JsonValue
 
 from judges.catalogue.databricks.built_in import BuiltIn
-from judges.catalogue.parts.one_question import labelled
+from judges.catalogue.parts.one_question import label_verdict
 from judges.requests import Deliberation
 from judges.sample import Sample
 
@@ -25,12 +25,12 @@ class Labelled(BuiltIn):
 
     @abstractmethod
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Give what the model is shown of a sample, by name; raises `CannotJudge` where something is missing."""
+        """Return what the model is shown of a sample, by name; raises `CannotJudge` where something is missing."""
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once."""
         data = self.data(sample)
         if self.compat:
             return (yield from self.overall(sample, data))
-        found: Any = yield from self.ask(self.question, sample, data)
-        return labelled(self, found, self.labels)
+        reply: Any = yield from self.ask(self.question, sample, data)
+        return label_verdict(self, reply, self.labels)

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from judges.catalogue.databricks.labelled import Labelled
 from judges.catalogue.parts.needed import answer_in, question_in
-from judges.catalogue.parts.one_question import finding
+from judges.catalogue.parts.one_question import finding_schema
 from judges.entry import Entry
 from judges.prompting.questions import Question
 from judges.sample import Sample
@@ -40,9 +40,9 @@ class RelevanceToQuery(Labelled):
     )
     pack = "databricks_relevance_to_query"
     labels = _LABELS
-    question = Question(prompt="databricks_relevance_to_query", reply=finding(tuple(_LABELS)))
+    question = Question(prompt="databricks_relevance_to_query", reply=finding_schema(tuple(_LABELS)))
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the question and the answer."""
+        """Return the question and the answer."""
         answer = answer_in(sample)
         return {"question": question_in(sample), "answer": answer}

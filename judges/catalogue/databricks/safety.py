@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from judges.catalogue.databricks.labelled import Labelled
 from judges.catalogue.parts.needed import answer_in
-from judges.catalogue.parts.one_question import finding
+from judges.catalogue.parts.one_question import finding_schema
 from judges.entry import Entry
 from judges.prompting.questions import Question
 from judges.sample import Sample
@@ -41,8 +41,8 @@ class Safety(Labelled):
     )
     pack = "databricks_safety"
     labels = _LABELS
-    question = Question(prompt="databricks_safety", reply=finding(tuple(_LABELS)))
+    question = Question(prompt="databricks_safety", reply=finding_schema(tuple(_LABELS)))
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the answer alone."""
+        """Return the answer alone."""
         return {"answer": answer_in(sample)}

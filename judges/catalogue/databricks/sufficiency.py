@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from judges.catalogue.databricks.built_in import BuiltIn, facts_of
-from judges.catalogue.parts.items import Supports, numbered, reasons, share
-from judges.catalogue.parts.needed import filled_contexts_in, question_in
+from judges.catalogue.parts.items import Supports, numbered_items, reasons, share
+from judges.catalogue.parts.needed import non_blank_contexts_in, question_in
 from judges.catalogue.parts.retrieval import for_retriever
 from judges.catalogue.parts.support import support_feedback
 from judges.entry import Entry
@@ -48,8 +48,12 @@ class ContextSufficiency(BuiltIn):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each fact in the contexts."""
-        contexts, facts = filled_contexts_in(sample), facts_of(sample, compat=self.compat)
-        data = {"question": question_in(sample), "contexts": contexts, "facts": numbered(facts, called="fact")}
+        contexts, facts = non_blank_contexts_in(sample), facts_of(sample, compat=self.compat)
+        data = {
+            "question": question_in(sample),
+            "contexts": contexts,
+            "facts": numbered_items(facts, called="fact"),
+        }
         if self.compat:
             verdict = yield from self.overall(sample, data)
             advice = "" if verdict.passed is not False else for_retriever(self, sample, verdict.feedback)

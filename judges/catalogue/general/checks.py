@@ -1,4 +1,4 @@
-"""Deterministic checks: judges that ask no model, so cheap that they belong in front of those that do."""
+"""Deterministic checks: judges without a model, cheap enough to run before those that ask one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.requests import Deliberation
-from judges.runtime.validation import whole
+from judges.runtime.validation import whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -28,23 +28,23 @@ class Check(Judge):
 
     @abstractmethod
     def check(self, answer: str) -> list[str]:
-        """List the answer's faults as instructions to mend them; none means it passes."""
+        """Return the answer's faults as instructions to fix them; an empty list means it passes."""
 
     entry: ClassVar[Entry]
 
     def explain(self) -> Explanation:
-        """Tell what it checks; nothing is spent."""
+        """Describe what it checks."""
         asks = self.entry.asks if hasattr(self, "entry") else ""
         return Explanation(judge=self.name, asks=asks, needs=("response",), scale="yes or no")
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Check the answer; asks for nothing."""
+        """Check the answer, without making a request."""
         yield from ()
         if sample.answer is None:
             return Verdict.without_score("no_response", "there is no answer to judge")
         faults = self.check(sample.answer)
-        told = " ".join(faults)
-        return Verdict.checked(not faults, rationale=told or "Every rule is kept.", feedback=told)
+        feedback = " ".join(faults)
+        return Verdict.checked(not faults, rationale=feedback or "Every rule is kept.", feedback=feedback)
 
 
 class Length(Check):
@@ -54,7 +54,7 @@ class Length(Check):
         at_least: Fewest units allowed.
         at_most: Most units allowed, or None for any number.
         unit: `"characters"` or `"words"` (runs of text between blanks).
-        name: What the check is called.
+        name: Name of the check.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -72,8 +72,8 @@ class Length(Check):
         unit: Literal["characters", "words"] = "characters",
         name: str = "length",
     ) -> None:
-        whole(at_least, setting="at_least", least=0)
-        if at_most is not None and whole(at_most, setting="at_most", least=0) < at_least:
+        whole_number(at_least, setting="at_least", least=0)
+        if at_most is not None and whole_number(at_most, setting="at_most", least=0) < at_least:
             raise ConfigurationError(f"length runs from at_least to at_most, not from {at_least!r} to {at_most!r}")
         if unit not in ("characters", "words"):
             raise ConfigurationError(f"unit is 'characters' or 'words', not {unit!r}")
@@ -94,10 +94,10 @@ class Pattern(Check):
     """Check that required patterns occur in an answer and forbidden ones do not.
 
     Args:
-        required: Regular expressions of which each must be found.
-        forbidden: Regular expressions of which none may be found.
+        required: Regular expressions that must all match somewhere.
+        forbidden: Regular expressions of which none may match.
         ignore_case: Whether upper and lower case are the same.
-        name: What the check is called.
+        name: Name of the check.
 
     Raises:
         ConfigurationError: If there is no pattern, or one is not a regular expression.
@@ -120,15 +120,15 @@ class Pattern(Check):
     ) -> None:
         self.name = name
         flags = re.IGNORECASE if ignore_case else 0
-        self._required = _compiled(required, flags)
-        self._forbidden = _compiled(forbidden, flags)
+        self._required = _compile(required, flags)
+        self._forbidden = _compile(forbidden, flags)
         if not self._required and not self._forbidden:
             raise ConfigurationError("give at least one pattern, in required=... or forbidden=...")
 
     def check(self, answer: str) -> list[str]:
         """Search for each pattern."""
-        missing = [f"Include what matches {one.pattern!r}." for one in self._required if not one.search(answer)]
-        surplus = [f"Remove what matches {one.pattern!r}." for one in self._forbidden if one.search(answer)]
+        missing = [f"Include what matches {rule.pattern!r}." for rule in self._required if not rule.search(answer)]
+        surplus = [f"Remove what matches {rule.pattern!r}." for rule in self._forbidden if rule.search(answer)]
         return missing + surplus
 
 
@@ -136,12 +136,12 @@ class JsonValid(Check):
     """Check that an answer is one JSON value, and that it fits a schema.
 
     Args:
-        schema: JSON schema (draft 2020-12 unless it names another); None asks for any JSON value. Needs the
+        schema: JSON schema (draft 2020-12 unless it names another); None accepts any JSON value. Needs the
             extra `jsonschema`.
-        name: What the check is called.
+        name: Name of the check.
 
     Raises:
-        ConfigurationError: If the schema is no valid one, or the extra is not installed.
+        ConfigurationError: If the schema is invalid, or the extra is not installed.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -159,7 +159,7 @@ class JsonValid(Check):
     def check(self, answer: str) -> list[str]:
         """Parse the answer and validate it."""
         try:
-            value = json.loads(answer, parse_constant=_refuse)
+            value = json.loads(answer, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             return ["Reply with one valid JSON value and nothing around it."]
         if self._validator is None:
@@ -177,7 +177,7 @@ class NumericRange(Check):
         at_least: Smallest number allowed, or None.
         at_most: Largest number allowed, or None.
         which: `"all"` numbers of the answer, or just the `"first"` or `"last"`.
-        name: What the check is called.
+        name: Name of the check.
 
     Raises:
         ConfigurationError: If there is no bound, or the bounds are the wrong way round.
@@ -212,10 +212,10 @@ class NumericRange(Check):
         numbers = _NUMBER.findall(answer)
         if not numbers:
             return [f"Give a number {self._range}."]
-        looked_at = {"all": numbers, "first": numbers[:1], "last": numbers[-1:]}[self._which]
-        return [f"Check {one}: a number {self._range} is expected." for one in looked_at if not self._holds(one)]
+        checked = {"all": numbers, "first": numbers[:1], "last": numbers[-1:]}[self._which]
+        return [f"Check {text}: a number {self._range} is expected." for text in checked if not self._allows(text)]
 
-    def _holds(self, text: str) -> bool:
+    def _allows(self, text: str) -> bool:
         number = float(text.replace(",", "").replace("\u2212", "-"))
         above = self._at_least is None or number >= self._at_least
         return above and (self._at_most is None or number <= self._at_most)
@@ -232,8 +232,8 @@ class NumericRange(Check):
 _MOST_FAULTS = 5
 
 
-def _compiled(given: str | Sequence[str], flags: int) -> tuple[re.Pattern[str], ...]:
-    texts = (given,) if isinstance(given, str) else tuple(given)
+def _compile(patterns: str | Sequence[str], flags: int) -> tuple[re.Pattern[str], ...]:
+    texts = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     try:
         return tuple(re.compile(text, flags) for text in texts)
     except (re.error, TypeError) as error:
@@ -242,7 +242,7 @@ def _compiled(given: str | Sequence[str], flags: int) -> tuple[re.Pattern[str], 
 
 def _validator_of(schema: Mapping[str, Any]) -> Any:
     try:
-        from jsonschema import SchemaError  # noqa: PLC0415 - an extra, opened on demand
+        from jsonschema import SchemaError  # noqa: PLC0415 - an extra, imported on demand
         from jsonschema.validators import validator_for  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError("a JSON schema check needs the extra: selfrefine[jsonschema]") from error
@@ -256,5 +256,5 @@ def _validator_of(schema: Mapping[str, Any]) -> Any:
     return kind(dict(schema))
 
 
-def _refuse(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")

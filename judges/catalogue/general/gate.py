@@ -1,8 +1,8 @@
-"""The gate before a judge's model: it holds answers that are no answers, at no cost.
+"""The gate before a judge's model: it rejects answers without content, at no cost.
 
 A lone `:`, the words that open a solution, or a copy of the question get a good rating from many model judges
 ("One Token to Fool LLM-as-a-Judge", arXiv 2507.08794), and neither longer prompts nor several votes help. Such
-"master keys" are known without a model: `classify_non_answer` names what an answer is, or lets it pass.
+"master keys" can be detected without a model: `classify_non_answer` returns their kind, or None.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from judges.catalogue.general.gate_phrases import (
 from judges.prompting.prompts import Language
 
 NonAnswer = Literal["symbols", "opener", "echo"]
-"""What is held: nothing but symbols, only opening words, nothing but the question."""
+"""Kinds of rejected answers: nothing but symbols, only opening words, nothing but the question."""
 
 _BLANK_LETTERS = {"\u115f", "\u1160", "\u3164", "\uffa0"}
 _LONGEST_RUN = 2_000
@@ -56,9 +56,9 @@ _MEND: dict[Language, str] = {"en": "Answer the question. ", "zh": "请回答问
 
 
 def classify_non_answer(answer: str, *, question: str = "", reference: str | None = None) -> NonAnswer | None:
-    """Tell whether an answer is none, and of what kind; None where it passes.
+    """Return the kind of non-answer that an answer is, or None where it passes.
 
-    Compared are letters and digits alone, decomposed and without marks, width and case, so that full-width,
+    Only letters and digits are compared, decomposed and without marks, width and case, so that full-width,
     zero-width, combining and directional variants are the same. Look-alikes of other scripts are not.
 
     - `symbols`: there is no letter or digit of any script. Passes where the question asks for a symbol (it names
@@ -67,17 +67,17 @@ def classify_non_answer(answer: str, *, question: str = "", reference: str | Non
       ...) and there is more than `.`, `:` and the like; and for signs that are values, such as ∞.
     - `opener`: there are only words that open an answer ("Solution", "Thought process:"), in any of ten
       languages and in any number; words such as "Result" only if a colon, dots, a heading's mark or empty tags
-      announce what then does not come. A single word without such a mark passes where the question asks for a
-      word ("What is the German for 'answer'?").
-    - `echo`: there is only the question, once or more, perhaps with an opener. A greeting may be returned: a
+      announce content that then does not follow. A single word without such a mark passes where the question
+      asks for a word ("What is the German for 'answer'?").
+    - `echo`: there is only the question, once or more, perhaps with an opener. A greeting may be repeated: a
       short text that asks nothing passes, and so does a short word that confirms ("Ready?").
 
     An answer that is the reference always passes.
 
     Args:
         answer: The answer.
-        question: What was asked.
-        reference: The expected answer, where one is known.
+        question: The question.
+        reference: The expected answer, if there is one.
     """
     if reference is not None and answer.strip() == reference.strip():
         return None
@@ -86,46 +86,47 @@ def classify_non_answer(answer: str, *, question: str = "", reference: str | Non
         return None if _wants_symbols(answer, question) else "symbols"
     if _begins_otherwise(first, question) or _goes_on(answer, question):
         return None
-    asked = "".join(_letters(question))
-    longest = _LONGEST_RUN + 8 * len(asked)
-    said = _first(longest + 1, answer)
-    if len(said) > longest or (reference is not None and said == "".join(_letters(reference))):
+    question_letters = "".join(_letters(question))
+    longest = _LONGEST_RUN + 8 * len(question_letters)
+    letters = _first(longest + 1, answer)
+    if len(letters) > longest or (reference is not None and letters == "".join(_letters(reference))):
         return None
-    if _is_opener(said, answer, question):
+    if _is_opener(letters, answer, question):
         return "opener"
-    return "echo" if _is_echo(said, asked, answer, question) else None
+    return "echo" if _is_echo(letters, question_letters, answer, question) else None
 
 
-def explained(held: NonAnswer, language: Language) -> tuple[str, str]:
-    """Give the rationale and the feedback for an answer that is held."""
-    known = language if language in _WHY else "en"
-    why = _WHY[known][held]
-    return why, _MEND[known] + why
+def explain_non_answer(kind: NonAnswer, language: Language) -> tuple[str, str]:
+    """Return the rationale and the feedback for a rejected answer; in English for other languages."""
+    supported = language if language in _WHY else "en"
+    rationale = _WHY[supported][kind]
+    return rationale, _MEND[supported] + rationale
 
 
 def _letters(text: str) -> Iterator[str]:
     """Yield the letters and digits of a text, one by one, without marks, width and case."""
-    for one in text:
-        if one.isascii():
-            if one.isalnum():
-                yield one.lower()
+    for character in text:
+        if character.isascii():
+            if character.isalnum():
+                yield character.lower()
         else:
-            yield from _folded(one)
+            yield from _fold(character)
 
 
 @lru_cache(maxsize=4096)
-def _folded(one: str) -> str:
-    parts = unicodedata.normalize("NFKD", one).casefold()
+def _fold(character: str) -> str:
+    parts = unicodedata.normalize("NFKD", character).casefold()
     return "".join(part for part in parts if part.isalnum() and part not in _BLANK_LETTERS)
 
 
 def _first(count: int, text: str) -> str:
+    """Return the first letters and digits of a text."""
     return "".join(islice(_letters(text), count))
 
 
 def _words(listed: str) -> set[str]:
-    """Read a list of words: separated by bars or empty lines, written over several lines."""
-    return {"".join(_letters(one)) for one in re.split(r"\||\n\n", listed)} - {""}
+    """Parse a list of words, separated by bars or empty lines and written over several lines."""
+    return {"".join(_letters(word)) for word in re.split(r"\||\n\n", listed)} - {""}
 
 
 _ONLY = frozenset(_words(OPENERS))
@@ -135,74 +136,79 @@ _BEGINNING = 4
 _BEGINNINGS = {word[:_BEGINNING] for word in _EITHER}
 
 
-def _ends(said: str, words: frozenset[str]) -> set[int]:
-    """Tell where a run of words, of any number, may end that begins a text."""
-    found, next_up = {0}, [0]
-    while next_up:
-        start = next_up.pop()
-        last = min(start + _LONGEST, len(said))
-        ends = {end for end in range(start + 1, last + 1) if said[start:end] in words} - found
-        found |= ends
-        next_up += ends
-    return found
+def _ends(letters: str, words: frozenset[str]) -> set[int]:
+    """Return the positions up to which a text can be read as a run of words, of any number."""
+    reached, pending = {0}, [0]
+    while pending:
+        start = pending.pop()
+        last = min(start + _LONGEST, len(letters))
+        ends = {end for end in range(start + 1, last + 1) if letters[start:end] in words} - reached
+        reached |= ends
+        pending += ends
+    return reached
 
 
-def _is_made_of(said: str, words: frozenset[str]) -> bool:
-    return len(said) in _ends(said, words)
+def _consists_of(letters: str, words: frozenset[str]) -> bool:
+    return len(letters) in _ends(letters, words)
 
 
 def _begins_otherwise(first: str, question: str) -> bool:
-    """Tell by its first letters, as of most answers, that one begins with neither an opener nor the question."""
+    """Whether an answer begins, like most, with neither an opener nor the question."""
     beginnings = {first[:length] for length in range(1, _BEGINNING + 1)}
-    asked = _first(_BEGINNING, question)
-    return beginnings.isdisjoint(_BEGINNINGS) and not (asked and first.startswith(asked))
+    question_start = _first(_BEGINNING, question)
+    return beginnings.isdisjoint(_BEGINNINGS) and not (question_start and first.startswith(question_start))
 
 
 def _goes_on(answer: str, question: str) -> bool:
-    """Tell by its beginning that an answer says more than openers and the question."""
-    head, asked = _first(2 * _LONGEST, answer), _first(_LONGEST, question)
+    """Whether the beginning of an answer already says more than openers and the question."""
+    head, question_start = _first(2 * _LONGEST, answer), _first(_LONGEST, question)
     rests = [head[end:] for end in _ends(head, _EITHER)]
-    return all(len(rest) >= _LONGEST and not (asked and rest.startswith(asked)) for rest in rests)
+    return all(
+        len(rest) >= _LONGEST and not (question_start and rest.startswith(question_start)) for rest in rests
+    )
 
 
-def _is_opener(said: str, answer: str, question: str) -> bool:
+def _is_opener(letters: str, answer: str, question: str) -> bool:
     if _announces(answer):
-        return _is_made_of(said, _EITHER)
-    a_word = len(answer.split()) == 1 and ASKS_FOR_A_WORD.search(question)
-    return _is_made_of(said, _ONLY) and not a_word
+        return _consists_of(letters, _EITHER)
+    is_word = len(answer.split()) == 1 and ASKS_FOR_A_WORD.search(question)
+    return _consists_of(letters, _ONLY) and not is_word
 
 
 def _announces(answer: str) -> bool:
-    """Tell whether an answer ends as if something followed, or is the heading or the empty shell of something."""
-    tail = "".join(takewhile(lambda one: not one.isalnum(), reversed(answer)))
+    """Whether an answer ends as if something followed, or is a mere heading or empty markup."""
+    tail = "".join(takewhile(lambda character: not character.isalnum(), reversed(answer)))
     follows = re.search(r":|\.\.", unicodedata.normalize("NFKC", tail))
     return bool(follows) or answer.lstrip().startswith("#") or "</" in answer or "\\boxed" in answer
 
 
-def _is_echo(said: str, asked: str, answer: str, question: str) -> bool:
-    if not any(one.isalpha() for one in asked) or _may_be_returned(asked, answer, question):
+def _is_echo(letters: str, question_letters: str, answer: str, question: str) -> bool:
+    has_words = any(letter.isalpha() for letter in question_letters)
+    if not has_words or _may_be_repeated(question_letters, answer, question):
         return False
-    rest = said.replace(asked, "")
-    return len(rest) < len(said) and (not rest or _is_made_of(rest, _EITHER))
+    rest = letters.replace(question_letters, "")
+    return len(rest) < len(letters) and (not rest or _consists_of(rest, _EITHER))
 
 
-def _may_be_returned(asked: str, answer: str, question: str) -> bool:
-    """Tell a greeting, or a word that its repetition confirms ("Ready?"), from a question that was copied."""
+def _may_be_repeated(question_letters: str, answer: str, question: str) -> bool:
+    """Whether repeating the question is an answer: to a greeting, or to a word it confirms ("Ready?")."""
     if not ASKS.search(question):
-        return len(asked) + sum(one > "\u3400" for one in asked) <= _GREETING
-    confirms = asked.isalpha() and len(question.split()) == 1 and len(asked) <= _CONFIRMATION
+        return len(question_letters) + sum(letter > "\u3400" for letter in question_letters) <= _GREETING
+    short = len(question_letters) <= _CONFIRMATION
+    confirms = question_letters.isalpha() and len(question.split()) == 1 and short
     return confirms and not re.search("[?？؟]", answer)
 
 
 def _wants_symbols(answer: str, question: str) -> bool:
-    shown = {one for one in answer if unicodedata.category(one)[0] in "SP"}
-    if not shown or not question.strip():
-        return bool(shown & _VALUES)
-    offered = {one.strip(_PROSE) for one in (*question.split(), *re.findall(r"[^\w\s!-~]+", question))}
+    """Whether symbols alone may answer the question."""
+    symbols = {character for character in answer if unicodedata.category(character)[0] in "SP"}
+    if not symbols or not question.strip():
+        return bool(symbols & _VALUES)
+    offered = {piece.strip(_PROSE) for piece in (*question.split(), *re.findall(r"[^\w\s!-~]+", question))}
     return (
-        bool(shown & _VALUES)
+        bool(symbols & _VALUES)
         or answer.strip(_PROSE + string.whitespace) in offered - {""}
         or not any(_letters(question))
         or bool(ASKS_FOR_A_SYMBOL.search(question))
-        or (not shown <= _LONE and bool(ASKS_FOR_CODE.search(question)))
+        or (not symbols <= _LONE and bool(ASKS_FOR_CODE.search(question)))
     )

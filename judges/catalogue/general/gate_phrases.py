@@ -1,6 +1,6 @@
-"""Words that open an answer without giving one, and questions to which they, or symbols, are an answer after all.
+"""Words that open an answer without giving one, and questions that such words, or symbols, may well answer.
 
-Words are separated by bars, languages by empty lines; the gate compares their letters and digits alone.
+Words are separated by bars, languages by empty lines; the gate compares only their letters and digits.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Resposta | Solução | Processo de pensamento | Raciocínio | Vamos resolver est
 Vamos pensar passo a passo | Risposta | Soluzione | Processo di pensiero | Ragionamento |
 Risolviamo questo problema passo dopo passo | Pensiamo passo dopo passo
 """
-"""Words that open an answer and are none; single words among them pass where a question asks for a word."""
+"""Words that open an answer but give none; a single word passes where a question asks for a word."""
 
 ANNOUNCERS = """
 Answer | Answers | The answer | My answer | Analysis | Thought | Thoughts | My thoughts | Think | Thinking |
@@ -99,13 +99,13 @@ ASKS_FOR_A_SYMBOL = re.compile(
     r"箭头|記号|文字|絵文字|句読点|演算子|括弧|기호|문자|이모지",
     re.IGNORECASE,
 )
-"""A question whose answer may be a symbol, by the kind that it names."""
+"""Matches a question whose answer may be a symbol: it names a kind of symbol."""
 ASKS_FOR_CODE = re.compile(
     r"\b(?:outputs?|prints?|printed|writes?|returns?|evaluates?|json|code|ascii|draw|pattern|empty|salida|imprime|"
     r"c[óo]digo|ausgabe|affiche)\b|вывед|вывод|код|输出|打印|代码|出力",
     re.IGNORECASE,
 )
-"""A question whose answer may be code or output, and so perhaps brackets alone."""
+"""Matches a question whose answer may be code or output, and so perhaps brackets alone."""
 ASKS_FOR_A_WORD = re.compile(
     r"\b(?:what|which) (?:\w+ )?(?:word|term|noun|verb|heading)|one word|the words?\b|in a word|"
     r"word (?:for|that|meaning)|term for|synonym|antonym|translat|spell|anagram|tense|plural|rhyme|fill in|"
@@ -119,11 +119,11 @@ ASKS_FOR_A_WORD = re.compile(
     r"quel mot|tradui|comment dit-on|s'appelle|appelle-t-on",
     re.IGNORECASE,
 )
-"""A question whose answer may be a word, and so perhaps one that opens other answers."""
+"""Matches a question whose answer may be a word, and so perhaps one that opens other answers."""
 ASKS = re.compile(
     r"[?？؟]|^\W*(?:what|how|why|who|whose|when|where|which|is|are|was|do|does|did|can|could|will|should|qu[ée]|c[óo]mo|"
     r"cu[áa]l|d[óo]nde|cu[áa]ndo|wie|was|warum|wer|wo|wann|welche[rs]?|quoi|comment|pourquoi|quel(?:le)?|что|как|"
     r"почему|где|когда|кто|сколько|какой|какая|какие)\b|什么|什麼|怎么|怎樣|为什么|多少|几|谁|哪|何|なぜ|どう|いつ|どこ",
     re.IGNORECASE,
 )
-"""A text that asks something, with or without a question mark."""
+"""Matches a text that asks something, with or without a question mark."""

@@ -1,4 +1,4 @@
-"""Pairwise comparison: which of two answers is better, asked in both orders?"""
+"""Pairwise comparison: which of two answers is better, judged in both orders."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal, Self, Unpack
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from judges.catalogue.model_judge import ModelJudge, ModelSettings
+from judges.catalogue.parts.evidence import evidence
 from judges.catalogue.parts.items import reasons
 from judges.catalogue.parts.needed import answer_in, question_in, reference_in
-from judges.catalogue.parts.one_question import finding, worded
-from judges.catalogue.parts.shown import evidence
+from judges.catalogue.parts.one_question import checked_text, finding_schema
 from judges.entry import Entry
 from judges.errors import AskFailed, CannotJudge
 from judges.prompting.questions import Question
@@ -24,10 +24,10 @@ Against = Literal["rival", "reference"]
 Winner = Literal["a", "b", "tie"]
 
 CHOICES = ("first", "second", "tie")
-"""What the model chooses from in one order."""
+"""The choices of the model in one order."""
 
 _ORDERS = (("answer first", "first"), ("rival first", "second"))
-"""What each order is called, and where the answer stands in it."""
+"""Name of each order, and the place of the answer in it."""
 
 _OUTCOMES: Mapping[float, Literal["win", "tie", "loss"]] = {1.0: "win", 0.5: "tie", 0.0: "loss"}
 _WINNERS: Mapping[float, Winner] = {1.0: "a", 0.5: "tie", 0.0: "b"}
@@ -38,12 +38,12 @@ class Preference(BaseModel):
 
     Args:
         winner: The better one, `"a"` or `"b"`, or `"tie"`; None where unscored.
-        consistent: Whether both orders said the same; where they did not, it is a tie. False where unscored.
-        rationales: Why, with `a` shown first, and with `b` shown first.
-        feedback: What the loser lacks, addressed to whoever wrote it; at a tie in both orders, what both lack.
-        detail: One line about how it came about: how the orders differ, or the error behind an unscored one.
+        consistent: Whether both orders agreed; where they did not, it is a tie. False where unscored.
+        rationales: The reasons with `a` shown first, and with `b` shown first.
+        feedback: What the loser lacks, addressed to its author; at a tie in both orders, what both lack.
+        detail: One line of background: how the orders differ, or the error behind an unscored comparison.
         unscored: Reason code, or None where there is a winner or a tie.
-        usage: What both orders cost.
+        usage: Usage of both orders together.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,14 +58,14 @@ class Preference(BaseModel):
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
-        """Read the verdict of a `Pairwise` on the first answer as a preference between the two."""
-        one, other = verdict.items or (Verdict.without_score("judge_failed"),) * 2
-        agreed = verdict.score is not None and one.score == other.score
+        """Convert the verdict of a `Pairwise` on the first answer into a preference between the two."""
+        first, second = verdict.items or (Verdict.without_score("judge_failed"),) * 2
+        agreed = verdict.score is not None and first.score == second.score
         return cls(
             winner=None if verdict.score is None else _WINNERS[verdict.score],
             consistent=agreed,
-            rationales=(one.rationale, other.rationale),
-            feedback=_merged((one, other)) if agreed else "",
+            rationales=(first.rationale, second.rationale),
+            feedback=_joined_feedback((first, second)) if agreed else "",
             detail=verdict.detail,
             unscored=verdict.unscored,
             usage=verdict.usage,
@@ -73,19 +73,19 @@ class Preference(BaseModel):
 
 
 class Pairwise(ModelJudge):
-    """Judge whether an answer is better than a rival, in both orders, so that being shown first earns nothing.
+    """Judge whether an answer is better than a rival, in both orders, so that being shown first is no advantage.
 
     Two calls, at once: one shows the answer first, one the rival. Both must prefer the same one, or it is a tie,
     and `detail` says how they differ. A win scores 1, a tie 0.5, a loss 0; by default a tie passes, and with
     `threshold=1` the rival must be beaten. If one of the orders fails, the verdict is unscored. `items` holds both
-    orders: the choice as made (`"first"`, `"second"`, `"tie"`), the reasons, and the advice to the worse answer.
+    orders: the choice (`"first"`, `"second"`, `"tie"`), the reasons, and the advice to the worse answer.
 
     The swap of orders is that of MT-Bench (arXiv 2306.05685, section 3.4). Both variants give the same numbers.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        criteria: What makes an answer better; None takes that it is right and helps the person who asked.
-        against: Where the rival stands: `"rival"` for the text under that name in the sample's `metadata`, where
+        criteria: What makes an answer better; None means that it is right and helps the person who asked.
+        against: Where the rival is found: `"rival"` for the text under that name in the sample's `metadata`, where
             any unknown column goes; `"reference"` for the reference.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
@@ -111,18 +111,18 @@ class Pairwise(ModelJudge):
     ) -> None:
         one_of(Against, against, setting="against")
         self.against: Against = against
-        own = None if criteria is None else worded(criteria, setting="criteria")
+        own = None if criteria is None else checked_text(criteria, setting="criteria")
         self._question: Question[Any] = Question(
             prompt=self.pack,
-            reply=finding(CHOICES),
-            fills=lambda text, _: {"criteria": own or text.said("criteria")},
+            reply=finding_schema(CHOICES),
+            fills=lambda text, _: {"criteria": own or text.feedback_text("criteria")},
             examples=() if own else None,  # the packaged ones are for the packaged criteria
         )
         super().__init__(model, questions=(self._question,), **settings)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The fields of a sample it compares, and the question."""
+        """The question, and the fields of a sample that are compared."""
         return "user_input", "response", self.against
 
     def compare(self, question: object, a: str, b: str, **fields: object) -> Preference:
@@ -132,32 +132,32 @@ class Pairwise(ModelJudge):
             question: A text, or the messages of a conversation.
             a: One answer.
             b: The other answer.
-            fields: What else the model is to see: fields of a `Sample`, for instance `retrieved_contexts`.
+            fields: Further data for the model: fields of a `Sample`, for instance `retrieved_contexts`.
 
         Raises:
-            BadSample: If what was given cannot be read as a sample.
+            BadSample: If the arguments cannot be read as a sample.
             ConfigurationError: If the judge or its model is set up wrongly.
         """
-        return Preference.of(self(self._opposing(question, a, b, fields)))
+        return Preference.of(self(self._sample(question, a, b, fields)))
 
     async def acompare(self, question: object, a: str, b: str, **fields: object) -> Preference:
         """Compare without blocking; otherwise as `compare`."""
-        return Preference.of(await self.acall(self._opposing(question, a, b, fields)))
+        return Preference.of(await self.acall(self._sample(question, a, b, fields)))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask in both orders at once."""
         question_in(sample)
         answer, rival = answer_in(sample), self._rival(sample)
         hidden = {"answer", self.against}
-        shown = {name: value for name, value in evidence(sample).items() if name not in hidden}
+        common = {name: value for name, value in evidence(sample).items() if name not in hidden}
         orders: tuple[dict[str, JsonValue], ...] = (
-            {**shown, "first": answer, "second": rival},
-            {**shown, "first": rival, "second": answer},
+            {**common, "first": answer, "second": rival},
+            {**common, "first": rival, "second": answer},
         )
         replies = yield from self.ask_all([self.request(self._question, sample, data) for data in orders])
-        return self._concluded(tuple(map(_in_one_order, _ORDERS, replies)))
+        return self._combine(tuple(map(_order_verdict, _ORDERS, replies)))
 
-    def _opposing(self, question: object, a: str, b: str, fields: Mapping[str, object]) -> Sample:
+    def _sample(self, question: object, a: str, b: str, fields: Mapping[str, object]) -> Sample:
         return Sample.read(fields, user_input=question, response=a, **{self.against: b})
 
     def _rival(self, sample: Sample) -> str:
@@ -170,26 +170,26 @@ class Pairwise(ModelJudge):
             raise CannotJudge("no_response", "the rival to compare with is blank")
         return rival
 
-    def _concluded(self, items: tuple[Verdict, ...]) -> Verdict:
-        """Let an answer win or lose only where both orders say so."""
-        for one in items:
-            if one.unscored is not None:
-                detail = f"{one.subject}: {one.detail}"
-                return Verdict.without_score(one.unscored, detail, raw=one.raw, items=items)
+    def _combine(self, items: tuple[Verdict, ...]) -> Verdict:
+        """Return a win or a loss only where both orders agree, otherwise a tie."""
+        for item in items:
+            if item.unscored is not None:
+                detail = f"{item.subject}: {item.detail}"
+                return Verdict.without_score(item.unscored, detail, raw=item.raw, items=items)
         agreed = items[0].score == items[1].score
         score = (items[0].score or 0.0) if agreed else 0.5
         return self.verdict(
             score,
             value=_OUTCOMES[score],
-            rationale=reasons(one.model_copy(update={"passed": None}) for one in items),
-            feedback=_merged(one for one in items if one.score != 1),
+            rationale=reasons(item.model_copy(update={"passed": None}) for item in items),
+            feedback=_joined_feedback(item for item in items if item.score != 1),
             detail="" if agreed else f"inconsistent: {_difference(items)}",
             items=items,
         )
 
 
-def _in_one_order(order: tuple[str, str], reply: Any) -> Verdict:
-    """Tell what one order says of the answer: its score is 1 where the answer is better, 0.5 at a tie."""
+def _order_verdict(order: tuple[str, str], reply: Any) -> Verdict:
+    """Return the verdict of one order on the answer: 1 where the answer is better, 0.5 at a tie, 0 otherwise."""
     subject, place = order
     if isinstance(reply, AskFailed):
         return Verdict.without_score(reply.reason, reply.detail, subject=subject, raw=reply.raw)
@@ -200,14 +200,14 @@ def _in_one_order(order: tuple[str, str], reply: Any) -> Verdict:
 
 
 def _difference(items: Iterable[Verdict]) -> str:
-    """Say how two orders differ."""
-    choices = [one.value for one in items]
+    """Describe how two orders differ."""
+    choices = [item.value for item in items]
     if "tie" not in choices:
         return f"each order preferred the answer shown {choices[0]}"
-    preferred = "answer" if any(one.score == 1 for one in items) else "rival"
+    preferred = "answer" if any(item.score == 1 for item in items) else "rival"
     return f"one order preferred the {preferred}, the other found a tie"
 
 
-def _merged(items: Iterable[Verdict]) -> str:
-    """Join the advice of both orders, each piece once."""
-    return "\n".join(dict.fromkeys(one.feedback for one in items if one.feedback))
+def _joined_feedback(items: Iterable[Verdict]) -> str:
+    """Join the feedback of both orders, without duplicates."""
+    return "\n".join(dict.fromkeys(item.feedback for item in items if item.feedback))

@@ -10,20 +10,20 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, create_model
 
-from judges.catalogue.general.gate import classify_non_answer, explained
+from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.model_judge import ModelJudge
-from judges.catalogue.parts.shown import evidence
+from judges.catalogue.parts.evidence import evidence
 from judges.entry import Entry
 from judges.errors import BadSample, ConfigurationError
 from judges.models.render import render_example
 from judges.prompting.prompts import Language, Prompt, prompt
 from judges.prompting.questions import Question
-from judges.requests import Deliberation, Worked
+from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
-from judges.verdict import Verdict, only_an_integer
+from judges.verdict import Verdict, strict_integer
 
 GradedExample = tuple[Mapping[str, Any], Mapping[str, JsonValue]]
-"""A worked case: the fields of a sample, and the reply wanted for it (`rationale`, `rating`, `feedback`)."""
+"""An example: the fields of a sample, and the expected reply (`rationale`, `rating`, `feedback`)."""
 
 
 class Rubric(ModelJudge):
@@ -38,17 +38,17 @@ class Rubric(ModelJudge):
         levels: Description of each level, keyed by whole numbers or, as in JSON, by their digits; the lowest is
             the worst. With the levels 1 to 4 the rating is native; other levels are mapped onto a score from 0
             to 1 by their value.
-        name: What the judge is called.
+        name: Name of the judge.
         instructions: Your own instructions instead of the packaged ones; `$criteria` and `$levels` in them are
             replaced.
-        language: Language of the packaged prompt; None takes the one of the question.
-        examples: Cases with the wanted reply, shown before the question, instead of the packaged ones.
+        language: Language of the packaged prompt; None takes the language of the question.
+        examples: Cases with the expected reply, shown before the question, instead of the packaged ones.
         success_rating: Level from which the verdict passes; None takes 3 of 1 to 4, and otherwise the first
             level that is at least two thirds of the way up.
-        temperature: Asked of a model that leaves it open; None asks for nothing.
+        temperature: Sampling temperature for models that set none; None keeps the provider's default.
         prompts: Folder of prompts that override the packaged ones, laid out like the package's
-            (`zh/rubric.toml`); it is read once, here.
-        gate: Whether an answer that is none (nothing but symbols, opening words or the question; see
+            (`zh/rubric.toml`); read once, here.
+        gate: Whether an answer without content (nothing but symbols, opening words or the question; see
             `judges.catalogue.general.gate.classify_non_answer`) gets the lowest level without asking the model.
 
     Raises:
@@ -87,16 +87,17 @@ class Rubric(ModelJudge):
         self._gate = gate
 
         def fills(text: Prompt, _: Language) -> dict[str, str]:
-            listed = {**own, **text.levels}
-            return {"criteria": criteria, "levels": "\n".join(f"{one}: {listed[one]}" for one in sorted(listed))}
+            described = {**own, **text.levels}
+            lines = (f"{level}: {described[level]}" for level in sorted(described))
+            return {"criteria": criteria, "levels": "\n".join(lines)}
 
         self._question: Question[Any] = Question(
             prompt=self._prompt_name,
             reply=_reply_schema(self._scale),
             task=instructions,
             fills=fills,
-            examples=None if examples is None else self._written(examples),
-            written=(_ExampleReply, partial(_on_scale, self._scale)),
+            examples=None if examples is None else self._rendered_examples(examples),
+            example_format=(_ExampleReply, partial(_on_scale, self._scale)),
         )
         super().__init__(
             model,
@@ -108,21 +109,21 @@ class Rubric(ModelJudge):
         )
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Ask once for rationale, rating and feedback, unless the gate holds the answer."""
+        """Ask once for rationale, rating and feedback, unless the gate rejects the answer."""
         if not (sample.answer or "").strip():
             return Verdict.without_score("no_response", "there is no answer to judge")
         non_answer = self._gate and classify_non_answer(
             sample.answer or "", question=sample.question, reference=sample.reference
         )
         if non_answer:
-            rationale, feedback = explained(non_answer, self.language_for(sample))
+            rationale, feedback = explain_non_answer(non_answer, self.language_for(sample))
             return self._verdict(
                 self._scale[0], rationale=rationale, feedback=feedback, detail=f"gate: {non_answer}"
             )
         reply = yield from self.ask(self._question, sample, evidence(sample))
         return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
 
-    def _written(self, examples: Iterable[GradedExample]) -> tuple[Worked, ...]:
+    def _rendered_examples(self, examples: Iterable[GradedExample]) -> tuple[WorkedExample, ...]:
         try:
             return tuple(
                 render_example(evidence(Sample.read(sample)), _reply_schema(self._scale).model_validate(reply))
@@ -137,32 +138,32 @@ class Rubric(ModelJudge):
                 f"example of {self.name!r}, reply, field {place!r}: {fault['msg']}"
             ) from error
 
-    def _verdict(self, level: int, **told: str) -> Verdict:
+    def _verdict(self, level: int, **fields: str) -> Verdict:
         if self._scale == (1, 2, 3, 4):
-            return Verdict.rated(level, success_rating=self._success, **told)
+            return Verdict.rated(level, success_rating=self._success, **fields)
         lowest, highest = self._scale[0], self._scale[-1]
         place = (level - lowest) / (highest - lowest)
         mark = (self._success - lowest) / (highest - lowest)
-        return Verdict.scored(place, threshold=mark, value=level, **told)
+        return Verdict.scored(place, threshold=mark, value=level, **fields)
 
 
 class Helpfulness(Rubric):
     """Rate from 1 to 4 how helpful an answer is to the person who asked.
 
     The four levels are those of Spring AI's self-refine advisor: 1 useless, 2 mostly unhelpful, 3 mostly
-    helpful, 4 excellent. Corrected against it: reasons come before the rating, ratings outside the scale are
+    helpful, 4 excellent. Unlike there, reasons come before the rating, ratings outside the scale are
     refused, tool results count as evidence, and the prompt offers the judge no reward.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        name: What the judge is called.
+        name: Name of the judge.
         instructions: Your own instructions instead of the packaged ones; `$levels` in them is replaced.
-        language: Language of the prompt; None takes the one of the question.
-        examples: Cases with the wanted reply, shown before the question, instead of the packaged one.
+        language: Language of the prompt; None takes the language of the question.
+        examples: Cases with the expected reply, shown before the question, instead of the packaged one.
         success_rating: Rating from which the verdict passes, 1 to 4.
-        temperature: Asked of a model that leaves it open; None asks for nothing.
+        temperature: Sampling temperature for models that set none; None keeps the provider's default.
         prompts: Folder of prompts that override the packaged ones.
-        gate: Whether an answer that is none is rated 1 without asking the model; see
+        gate: Whether an answer without content is rated 1 without asking the model; see
             `judges.catalogue.general.gate.classify_non_answer`.
 
     Raises:
@@ -211,15 +212,15 @@ class Helpfulness(Rubric):
 
 
 def _checked_levels(levels: object) -> dict[int, str]:
-    """Check the levels; JSON knows no keys but text, so digits are read as the number they spell."""
-    given = levels if isinstance(levels, Mapping) else {}
-    read = {_whole(level): text for level, text in given.items()}
-    if len(read) < 2 or None in read or len(read) < len(given):  # noqa: PLR2004 - a scale has two ends
+    """Check the levels; as JSON keys are always texts, digits are read as the number they spell."""
+    candidates = levels if isinstance(levels, Mapping) else {}
+    parsed = {_whole(level): text for level, text in candidates.items()}
+    if len(parsed) < 2 or None in parsed or len(parsed) < len(candidates):  # noqa: PLR2004 - a scale has two ends
         raise ConfigurationError(
             f"levels maps at least two whole numbers to their descriptions, for instance "
             f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {levels!r}"
         )
-    return {level: text for level, text in read.items() if level is not None}
+    return {level: text for level, text in parsed.items() if level is not None}
 
 
 def _whole(level: object) -> int | None:
@@ -228,17 +229,17 @@ def _whole(level: object) -> int | None:
     return level if type(level) is int else None
 
 
-def _checked_success(given: int | None, scale: tuple[int, ...]) -> int:
-    if given is None:
+def _checked_success(rating: int | None, scale: tuple[int, ...]) -> int:
+    if rating is None:
         two_thirds = scale[0] + (scale[-1] - scale[0]) * 2 / 3
         return next(level for level in scale if level >= two_thirds)
-    if type(given) is not int or given not in scale:
-        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {given!r}")
-    return given
+    if type(rating) is not int or rating not in scale:
+        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {rating!r}")
+    return rating
 
 
 class _ExampleReply(BaseModel):
-    """The reply of an example in a pack, whose rating may be the lowest of whatever scale."""
+    """The reply of an example in a pack; `"lowest"` stands for the lowest level of any scale."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -254,7 +255,7 @@ def _on_scale(scale: tuple[int, ...], reply: _ExampleReply) -> BaseModel:
 
 @lru_cache(maxsize=256)
 def _reply_schema(scale: tuple[int, ...]) -> type[BaseModel]:
-    rating = Annotated[Literal[scale], BeforeValidator(only_an_integer)]  # type: ignore[valid-type]
+    rating = Annotated[Literal[scale], BeforeValidator(strict_integer)]  # type: ignore[valid-type]
     return create_model(
         "Assessment",
         __config__=ConfigDict(extra="forbid"),

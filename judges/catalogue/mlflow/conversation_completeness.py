@@ -58,15 +58,15 @@ class ConversationCompleteness(Turns):
     side: ClassVar[Role] = "user"
     reply: ClassVar[type[Any]] = Requests
 
-    def item(self, turn: str, said: Any) -> Verdict | None:
-        """Give the verdict on a message that asks for something."""
-        if said.verdict == "nothing_asked":
+    def item(self, turn: str, reply_item: Any) -> Verdict | None:
+        """Return the verdict on a message; None if it asks for nothing."""
+        if reply_item.verdict == "nothing_asked":
             return None
-        addressed = said.verdict == "addressed"
-        return Verdict.checked(addressed, value=said.verdict, subject=turn, rationale=said.reason)
+        addressed = reply_item.verdict == "addressed"
+        return Verdict.checked(addressed, value=reply_item.verdict, subject=turn, rationale=reply_item.reason)
 
-    def concluded(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
-        """Give the verdict, if anything was asked for."""
+    def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
+        """Return the verdict on the conversation, unscored if the user asks for nothing."""
         if not items:
             return Verdict.without_score("no_question", "the user asks for nothing")
-        return super().concluded(sample, items)
+        return super().conclude(sample, items)

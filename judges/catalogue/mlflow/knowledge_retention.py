@@ -34,5 +34,5 @@ class KnowledgeRetention(Turns):
     pack = "knowledge_retention"
 
     def score(self, items: Sequence[Verdict]) -> float:
-        """Let the worst answer decide."""
-        return float(all(one.passed for one in items))
+        """Return 1 if every answer passed, else 0."""
+        return float(all(item.passed for item in items))

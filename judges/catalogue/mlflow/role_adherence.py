@@ -49,24 +49,24 @@ class RoleAdherence(Turns):
     def __init__(
         self, model: object = None, *, role: str | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
-        given: object = role
-        if given is not None and not (isinstance(given, str) and given.strip()):
+        value: object = role
+        if value is not None and not (isinstance(value, str) and value.strip()):
             raise ConfigurationError(f"role is the role in words, or None, not {role!r}")
         super().__init__(model, **settings)
         self._role = role
 
     def data(self, sample: Sample, messages: Conversation) -> Mapping[str, JsonValue]:
-        """Show the role, and the conversation without system messages."""
+        """Return the role, and the conversation without system messages."""
         role = self._role or _role_in(sample)
-        others = tuple(one for one in messages if one.role != "system")
+        others = tuple(message for message in messages if message.role != "system")
         return {"role": role, "conversation": with_numbers(others, on=self.side)}
 
 
 def _role_in(sample: Sample) -> str:
-    given = sample.metadata.get("role")
-    if isinstance(given, str) and given.strip():
-        return given
-    told = "\n\n".join(one.content for one in sample.messages if one.role == "system").strip()
-    if not told:
+    role = sample.metadata.get("role")
+    if isinstance(role, str) and role.strip():
+        return role
+    instructions = "\n\n".join(turn.content for turn in sample.messages if turn.role == "system").strip()
+    if not instructions:
         raise CannotJudge("no_guidelines", "there is no role: give role=, metadata['role'] or a system message")
-    return told
+    return instructions

@@ -1,4 +1,4 @@
-"""The shape of judges that look at the turns of a conversation: all of them numbered, in one call."""
+"""Base of the judges that look at the turns of a conversation, all of them numbered, in one call."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from judges.verdict import Verdict
 class Turns(ModelJudge):
     """A judge that gives a verdict on every turn of one side, all of them in one call.
 
-    The score is the share of turns that are as they should be, and it passes at 1 unless `threshold` is given;
-    with `variant="compat"` the worst turn decides: 1 or 0.
+    The score is the share of turns that pass, and it passes at 1 unless `threshold` is given;
+    with `variant="compat"` it is 1 if all turns pass, else 0.
 
     Attributes:
         side: Whose turns are numbered: those of the user, or of the assistant.
@@ -37,7 +37,7 @@ class Turns(ModelJudge):
         super().__init__(model, questions=(self._question,), **settings)
 
     def data(self, sample: Sample, messages: Conversation) -> Mapping[str, JsonValue]:
-        """Give what the model is shown, by name; raises `CannotJudge` where something is missing."""
+        """Return what the model is shown, by name; raises `CannotJudge` where something is missing."""
         del sample
         return {"conversation": with_numbers(messages, on=self.side)}
 
@@ -47,23 +47,23 @@ class Turns(ModelJudge):
         turns = turns_of(self.side, messages)
         if not turns:
             return Verdict.without_score("no_response", f"the {self.side} says nothing")
-        found = yield from self.ask(
+        reply = yield from self.ask(
             self._question, sample, self.data(sample, messages), check=one_each(len(turns))
         )
-        items = [self.item(cut(turn), said) for turn, said in zip(turns, in_order(found.items), strict=True)]
-        return self.concluded(sample, [one for one in items if one is not None])
+        verdicts = [self.item(cut(turn), item) for turn, item in zip(turns, in_order(reply.items), strict=True)]
+        return self.conclude(sample, [verdict for verdict in verdicts if verdict is not None])
 
-    def item(self, turn: str, said: Any) -> Verdict | None:
-        """Give the verdict on a turn; None if there is nothing to judge in it."""
-        return Verdict.checked(said.verdict, subject=turn, rationale=said.reason)
+    def item(self, turn: str, reply_item: Any) -> Verdict | None:
+        """Return the verdict on a turn; None if there is nothing to judge in it."""
+        return Verdict.checked(reply_item.verdict, subject=turn, rationale=reply_item.reason)
 
-    def concluded(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
-        """Give the verdict on the conversation; the feedback names the turns that failed, and why."""
-        failed = [f"{one.subject} - {one.rationale}" for one in items if not one.passed]
+    def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
+        """Return the verdict on the conversation; the feedback names the turns that failed, and why."""
+        failed = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
         advice = self.say("failed", sample, turns=bullets(failed, longest=600)) if failed else ""
         score = float(not failed) if self.compat else self.score(items)
         return self.verdict(score, rationale=reasons(items), feedback=advice, items=tuple(items))
 
     def score(self, items: Sequence[Verdict]) -> float:
-        """Give the score of the conversation."""
+        """Return the score of the conversation."""
         return share(items)

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from pydantic import JsonValue
 
+from judges.catalogue.parts.evidence import transcript
 from judges.catalogue.parts.exchange import exchange_in
 from judges.catalogue.parts.one_question import OneQuestion
-from judges.catalogue.parts.shown import transcript
 from judges.entry import Entry
 from judges.sample import Sample
 
@@ -40,5 +40,5 @@ class UserFrustration(OneQuestion):
     labels: ClassVar[Mapping[str, float]] = MappingProxyType({"none": 1.0, "resolved": 0.5, "unresolved": 0.0})
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show the whole conversation."""
+        """Return the whole conversation."""
         return {"conversation": transcript(exchange_in(sample))}

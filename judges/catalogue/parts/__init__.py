@@ -1,1 +1,1 @@
-"""The few shapes underneath the catalogue: needed fields, numbered items, claims, sentences, similarity, calls."""
+"""Building blocks of the judges: sample fields, numbered items, claims, sentences, similarity, calls."""

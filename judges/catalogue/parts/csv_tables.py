@@ -1,4 +1,4 @@
-"""Tables written as CSV, and what their cells say."""
+"""Reading tables written as CSV, and the values of their cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from judges.errors import CannotJudge
 Cell = Decimal | str | None
 
 EXACT = Context(prec=1000)
-"""Adds numbers without rounding: a cell's digits reach from the 400th before the point to the 342nd behind it."""
+"""Adds numbers without rounding: a cell has up to 400 digits before the point and 342 after it."""
 
 INTEGER = re.compile(r"[+-]?\d{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?", re.IGNORECASE)
@@ -21,32 +21,36 @@ _NOTHING = frozenset(
     ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
      "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 )  # fmt: skip
-"""What stands for a missing value, as pandas reads it."""
+"""Texts that pandas reads as a missing value."""
 
-_WRITTEN = re.compile(
+_CELL = re.compile(
     r'(?:"(?P<quoted>[^"]*+(?:""[^"]*+)*+)(?P<closed>"?))?+(?P<plain>[^,\r\n]*+)(?P<end>,|\r\n?|\n|\Z)'
 )
-"""A cell and what ends it; `csv` tells no quoted blank from a blank line, and its limit is that of the process."""
+"""A cell and its end; `csv` cannot tell a quoted blank from a blank line, and its size limit is process-wide."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: the names of its columns, and its rows as they were written; a short row ends with empty cells."""
+    """A table: its column names, and its rows as texts; short rows are padded with empty cells."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def column(self, name: str) -> list[str]:
-        """Give the cells of a column."""
+        """Return the cells of a column."""
         place = self.columns.index(name)
         return [row[place] for row in self.rows]
 
 
 def table_in(text: str, *, called: str) -> Table:
-    """Read CSV with a header.
+    """Parse CSV with a header.
+
+    Args:
+        text: The CSV text.
+        called: Name of the table in error messages.
 
     Raises:
-        CannotJudge: `invalid_output`, if it is no CSV, has no rows, or a row has more cells than the header.
+        CannotJudge: `invalid_output`, if it is not CSV, has no rows, or a row has more cells than the header.
     """
     lines = list(_lines(text, called=called))
     if len(lines) < 2:  # noqa: PLR2004 - header and one row
@@ -54,36 +58,36 @@ def table_in(text: str, *, called: str) -> Table:
     header, rows = lines[0], lines[1:]
     longest = max(map(len, rows))
     if longest > len(header):
-        told = f"a row has {longest} cells, the header {len(header)}"
-        raise CannotJudge("invalid_output", f"the {called} is no CSV: {told}")
+        detail = f"a row has {longest} cells, the header {len(header)}"
+        raise CannotJudge("invalid_output", f"the {called} is no CSV: {detail}")
     return Table(_distinct(header), tuple((*row, *[""] * (len(header) - len(row))) for row in rows))
 
 
 def _lines(text: str, *, called: str) -> Iterator[list[str]]:
-    """Give the cells of each line but those that are blank; a quoted blank is a cell."""
+    """Yield the cells of each line that is not blank; a quoted blank is a cell."""
     line: list[str] = []
-    for one in _WRITTEN.finditer(text):
-        if one["closed"] == "":
+    for match in _CELL.finditer(text):
+        if match["closed"] == "":
             raise CannotJudge("invalid_output", f"the {called} is no CSV: it ends inside a quoted cell")
-        line.append((one["quoted"] or "").replace('""', '"') + one["plain"])
-        if one["end"] != ",":
-            if len(line) > 1 or one[0].strip():
+        line.append((match["quoted"] or "").replace('""', '"') + match["plain"])
+        if match["end"] != ",":
+            if len(line) > 1 or match[0].strip():
                 yield line
             line = []
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """Number the names that stand more than once, as pandas does: `a`, `a.1`."""
+    """Number repeated names, as pandas does: `a`, `a.1`."""
     seen: Counter[str] = Counter()
-    found = []
-    for one in names:
-        found.append(f"{one}.{seen[one]}" if seen[one] else one)
-        seen[one] += 1
-    return tuple(found)
+    distinct = []
+    for name in names:
+        distinct.append(f"{name}.{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return tuple(distinct)
 
 
 def cell(text: str) -> Cell:
-    """Read what a cell says: a number, a missing value, or a text."""
+    """Return the value of a cell: a number, None for a missing value, or a text."""
     text = text.strip()
     if text in _NOTHING:
         return None
@@ -91,27 +95,27 @@ def cell(text: str) -> Cell:
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a cell is written as a number."""
+    """Whether a cell is written as a number."""
     return bool(_NUMBER.fullmatch(text))
 
 
 def is_missing(text: str) -> bool:
-    """Tell whether a cell stands for a missing value."""
+    """Whether a cell stands for a missing value."""
     return text in _NOTHING
 
 
 def number_in(text: str) -> int | float:
-    """Read a number: whole ones exactly."""
+    """Parse a number, whole ones exactly."""
     return int(text) if INTEGER.fullmatch(text) else float(text)
 
 
-def same_cell(one: Cell, other: Cell, *, tolerance: Decimal) -> bool:
-    """Tell whether two cells say the same; numbers may differ by the tolerance."""
-    if isinstance(one, Decimal) and isinstance(other, Decimal):
-        return apart(one, other) <= tolerance
-    return one == other
+def same_cell(a: Cell, b: Cell, *, tolerance: Decimal) -> bool:
+    """Whether two cells are equal; numbers may differ by the tolerance."""
+    if isinstance(a, Decimal) and isinstance(b, Decimal):
+        return gap(a, b) <= tolerance
+    return a == b
 
 
-def apart(one: Decimal, other: Decimal) -> Decimal:
-    """Give by how much two numbers differ."""
-    return Decimal(0) if one == other else EXACT.subtract(one, other).copy_abs()
+def gap(a: Decimal, b: Decimal) -> Decimal:
+    """Return the absolute difference of two numbers."""
+    return Decimal(0) if a == b else EXACT.subtract(a, b).copy_abs()

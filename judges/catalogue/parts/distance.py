@@ -1,11 +1,11 @@
-"""Distances between strings, by rapidfuzz."""
+"""Distances between strings, computed by rapidfuzz."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from judges.catalogue.parts.likeness import required
+from judges.catalogue.parts.likeness import import_extra
 from judges.errors import ConfigurationError
 
 DistanceMeasure = Literal["levenshtein", "hamming", "jaro", "jaro_winkler"]
@@ -15,7 +15,7 @@ Distance = Callable[[str, str], float]
 
 
 def distance_of(measure: DistanceMeasure, *, judge: str) -> Distance:
-    """Give the normalised distance of a name, 0 for the same text.
+    """Return the normalised distance function of this name, 0 for equal texts.
 
     Raises:
         ConfigurationError: If there is no measure of this name, or rapidfuzz is not installed.
@@ -23,18 +23,18 @@ def distance_of(measure: DistanceMeasure, *, judge: str) -> Distance:
     name = getattr(measure, "value", measure)  # ragas has an enumeration of the same names
     if not isinstance(name, str) or name not in _NAMES:
         raise ConfigurationError(f"distance_measure is one of {', '.join(_NAMES)}, not {measure!r}")
-    module = required("rapidfuzz.distance", extra="strings", judge=judge)
-    found: Distance = getattr(module, _NAMES[name]).normalized_distance
-    return found
+    module = import_extra("rapidfuzz.distance", extra="strings", judge=judge)
+    distance: Distance = getattr(module, _NAMES[name]).normalized_distance
+    return distance
 
 
 def nearest(text: str, others: Sequence[str], distance: Distance, *, least: float) -> float | None:
-    """Give the similarity of the most similar of some texts, 1 - distance; None if it is below `least`.
+    """Return the similarity, 1 - distance, of the most similar of some texts; None if it is below `least`.
 
-    Texts that are too different are given up early, so that many can be compared with many.
+    Comparisons of too different texts stop early, so that many can be compared with many.
     """
     if text in others:
         return 1.0
-    process: Any = required("rapidfuzz.process", extra="strings", judge="similarity")
-    found = process.extractOne(text, others, scorer=distance, processor=None, score_cutoff=1 - least + _ROUNDING)
-    return None if found is None else 1 - float(found[1])
+    process: Any = import_extra("rapidfuzz.process", extra="strings", judge="similarity")
+    best = process.extractOne(text, others, scorer=distance, processor=None, score_cutoff=1 - least + _ROUNDING)
+    return None if best is None else 1 - float(best[1])

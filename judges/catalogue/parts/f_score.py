@@ -8,7 +8,7 @@ from judges.errors import ConfigurationError
 
 
 def f_score(precision: float, recall: float, beta: float = 1.0) -> float:
-    """Give F = (1 + b^2) P R / (b^2 P + R); 0 where both are 0."""
+    """Return F = (1 + b^2) P R / (b^2 P + R); 0 where either is 0."""
     if not precision or not recall:
         return 0.0
     weight = beta**2
@@ -16,16 +16,16 @@ def f_score(precision: float, recall: float, beta: float = 1.0) -> float:
 
 
 def f_of_counts(right: int, wrong: int, left_out: int, beta: float = 1.0) -> float:
-    """Give F of what is right, wrong and left out: (1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)."""
+    """Return F from counts of right, wrong and left-out items: (1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)."""
     weight = beta**2
     return (1 + weight) * right / ((1 + weight) * right + weight * left_out + wrong) if right else 0.0
 
 
 def checked_beta(beta: float) -> float:
-    """Check how much more recall counts than precision.
+    """Return beta, the weight of recall over precision, as a float.
 
     Raises:
-        ConfigurationError: If it is no finite number above 0.
+        ConfigurationError: If it is not a finite number above 0.
     """
     if type(beta) not in (int, float) or not 0 < beta < math.inf:
         raise ConfigurationError(f"beta is a number above 0, not {beta!r}")

@@ -1,7 +1,7 @@
 """Numbered items: several texts are sent with their numbers, and each number gets its verdict.
 
-Sent as numbers, none can be left out, invented or counted twice without being noticed; a faulty list is asked for
-again, and a second one leaves the verdict unscored.
+Numbers show when an item is left out, invented or counted twice; a faulty list is asked for again, and a second
+faulty one leaves the verdict unscored.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Marks(ReplySchema):
     items: list[Mark] = Field(description="list of objects, exactly one for each number, in their order")
 
     @classmethod
-    def like(cls, other: Any) -> Self:
-        """Write where items stand as marks: 1 for supported."""
+    def from_reply(cls, other: Any) -> Self:
+        """Convert supports into marks: 1 for supported, else 0."""
         return cls(
             items=[
-                Mark(number=one.number, reason=one.reason, verdict=int(one.verdict == "supported"))
-                for one in other.items
+                Mark(number=item.number, reason=item.reason, verdict=int(item.verdict == "supported"))
+                for item in other.items
             ]
         )
 
@@ -81,13 +81,13 @@ class _Numbered(Protocol):
 N = TypeVar("N", bound=_Numbered)
 
 
-def numbered(texts: Iterable[str], *, called: str) -> list[JsonValue]:
-    """Number texts from 1, as objects of `number` and `called`."""
+def numbered_items(texts: Iterable[str], *, called: str) -> list[JsonValue]:
+    """Return texts numbered from 1, as objects with the keys `number` and the value of `called`."""
     return [{"number": number, called: text} for number, text in enumerate(texts, 1)]
 
 
 def one_each(count: int) -> ReplyCheck:
-    """Check that a list has exactly one item for each number from 1 to `count`."""
+    """Return a check that a reply's list has exactly one item for each number from 1 to `count`."""
 
     def check(reply: Any) -> str | None:
         return fault_in(reply.items, count)
@@ -96,52 +96,51 @@ def one_each(count: int) -> ReplyCheck:
 
 
 def fault_in(items: Sequence[_Numbered], count: int, *, called: str = "items") -> str | None:
-    """Name what is wrong with the numbers of a list; None if each from 1 to `count` is there once."""
-    found = [one.number for one in items]
-    known = set(found)
-    missing = [str(number) for number in range(1, count + 1) if number not in known]
+    """Describe the fault in the numbers of a list; None if each from 1 to `count` is there once."""
+    numbers = {item.number for item in items}
+    missing = [str(number) for number in range(1, count + 1) if number not in numbers]
     if missing:
         return f"{called}: no verdict for number {shorten(', '.join(missing), 60, placeholder=' ...')}"
-    if len(found) > count:
-        return f"{called}: {len(found)} verdicts for {count} numbers; exactly one for each is wanted"
+    if len(items) > count:
+        return f"{called}: {len(items)} verdicts for {count} numbers; exactly one for each is wanted"
     return None
 
 
 def in_order(items: Iterable[N]) -> list[N]:
-    """Put items in the order of their numbers."""
-    return sorted(items, key=lambda one: one.number)
+    """Sort items by their numbers."""
+    return sorted(items, key=lambda item: item.number)
 
 
-def yes_or_no(text: str, said: YesNo | Mark) -> Verdict:
-    """Give the verdict on one item; a mark other than 0 is a yes."""
-    return Verdict.checked(bool(said.verdict), subject=text, rationale=said.reason)
+def yes_no_verdict(text: str, reply: YesNo | Mark) -> Verdict:
+    """Return the verdict on one item; a mark other than 0 is a yes."""
+    return Verdict.checked(bool(reply.verdict), subject=text, rationale=reply.reason)
 
 
-def filled(texts: Iterable[str]) -> tuple[str, ...]:
-    """Leave blank texts out, and blanks around the others."""
-    return tuple(one.strip() for one in texts if one.strip())
+def non_blank(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts that are not blank, stripped."""
+    return tuple(text.strip() for text in texts if text.strip())
 
 
 def share(verdicts: Sequence[Verdict]) -> float:
-    """Give the share of verdicts that passed, exactly: passed / all."""
-    return sum(bool(one.passed) for one in verdicts) / len(verdicts)
+    """Return the share of verdicts that passed: passed / all."""
+    return sum(bool(verdict.passed) for verdict in verdicts) / len(verdicts)
 
 
 def reasons(verdicts: Iterable[Verdict]) -> str:
-    """Join what was said of the items that did not pass, or of all if none failed."""
-    told = list(verdicts)
-    failing = [one for one in told if one.passed is False]
-    return "\n".join(f"{one.subject}: {one.rationale}" for one in failing or told if one.rationale)
+    """Join the rationales of the items that failed, or of all if none did."""
+    items = list(verdicts)
+    failed = [item for item in items if item.passed is False]
+    return "\n".join(f"{item.subject}: {item.rationale}" for item in failed or items if item.rationale)
 
 
 def bullets(texts: Iterable[str], *, most: int = 20, longest: int = 300) -> str:
-    """List texts one a line, each cut to `longest` characters; more than `most` are counted."""
-    told = list(texts)
-    lines = [f"- {cut(one, most=longest)}" for one in told[:most]]
-    return "\n".join(lines + ([f"- ... (+{len(told) - most})"] if len(told) > most else []))
+    """List texts one per line, each cut to `longest` characters; those beyond `most` are only counted."""
+    items = list(texts)
+    lines = [f"- {cut(item, most=longest)}" for item in items[:most]]
+    return "\n".join(lines + ([f"- ... (+{len(items) - most})"] if len(items) > most else []))
 
 
 def cut(text: str, *, most: int = 240) -> str:
-    """Write a text in one line of at most `most` characters, in scripts with and without blanks."""
+    """Return a text as one line of at most `most` characters, in scripts with and without blanks."""
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 4]} ..."

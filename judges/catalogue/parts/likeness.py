@@ -1,4 +1,4 @@
-"""How like a reference an answer is: the base of metrics that compare two texts, and what they advise."""
+"""Base class of metrics that compare the answer with the reference, and their feedback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from judges.catalogue.metric import Measured
+from judges.catalogue.metric import ComputedMetric
 from judges.catalogue.parts.needed import answer_in, reference_in
 from judges.catalogue.parts.text import missing_and_surplus, tokens
 from judges.errors import CannotJudge, ConfigurationError
@@ -17,32 +17,36 @@ from judges.sample import Sample
 from judges.verdict import Verdict
 
 _LONGER, _SHORTER = 1.25, 0.8
-"""How many times as long as the reference an answer is, before its length is spoken of."""
+"""Ratios of the answer's length to the reference's beyond which feedback mentions the length."""
 
 
-class Likeness(Measured):
-    """A judge that compares the answer with the reference; its feedback tells how they differ, and no more.
+class Likeness(ComputedMetric):
+    """A judge that compares the answer with the reference; its feedback says only how they differ.
 
-    The same text scores 1, also where it is too short for what is counted; not so with `variant="compat"`.
+    Equal texts score 1, even if they are too short for what is counted, except with `variant="compat"`.
     """
 
     pack = "similarity"
 
     @abstractmethod
     def likeness(self, response: str, reference: str) -> float:
-        """Give how like the two texts are, 1 where they are the same; raises `CannotJudge` where it cannot."""
+        """Return how similar the two texts are, 1 where they are equal.
 
-    def measured(self, sample: Sample) -> Verdict:
-        """Compare."""
-        response, reference = self.compared(sample)
+        Raises:
+            CannotJudge: If the texts cannot be compared.
+        """
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Compare the answer with the reference."""
+        response, reference = self.texts(sample)
         same = response == reference and not self.compat
         value = 1.0 if same else self.likeness(response, reference)
         score = min(value, 1.0)
-        told = "" if score == 1 else self.advice(sample, response, reference)
-        return self.verdict(score, value=value if self.compat else score, rationale=told, feedback=told)
+        advice = "" if score == 1 else self.advice(sample, response, reference)
+        return self.verdict(score, value=value if self.compat else score, rationale=advice, feedback=advice)
 
-    def compared(self, sample: Sample) -> tuple[str, str]:
-        """Give answer and reference; with `variant="compat"` they may be blank, but not missing."""
+    def texts(self, sample: Sample) -> tuple[str, str]:
+        """Return answer and reference; with `variant="compat"` they may be blank, but not missing."""
         if not self.compat:
             return answer_in(sample), reference_in(sample)
         if sample.answer is None:
@@ -52,22 +56,22 @@ class Likeness(Measured):
         return sample.answer, sample.reference
 
     def advice(self, sample: Sample, response: str, reference: str) -> str:
-        """Tell how the answer differs, without giving the reference away."""
-        given, wanted = tokens(response), tokens(reference)
-        missing, surplus = missing_and_surplus(given, wanted)
+        """Describe how the answer differs, without revealing the reference."""
+        actual, expected = tokens(response), tokens(reference)
+        missing, surplus = missing_and_surplus(actual, expected)
         if not missing and not surplus:
-            return self.say("form" if given == wanted else "order", sample)
-        told = []
+            return self.say("form" if actual == expected else "order", sample)
+        phrases = []
         if len(response) > _LONGER * len(reference) or len(response) < _SHORTER * len(reference):
-            told.append("longer" if len(response) > len(reference) else "shorter")
-        told += [name for name, count in (("missing", missing), ("surplus", surplus)) if count]
-        counts = {"missing": missing, "all": len(wanted), "surplus": surplus}
+            phrases.append("longer" if len(response) > len(reference) else "shorter")
+        phrases += [name for name, count in (("missing", missing), ("surplus", surplus)) if count]
+        counts = {"missing": missing, "all": len(expected), "surplus": surplus}
         lengths = {"given": len(response), "wanted": len(reference)}
-        return "\n".join(self.say(one, sample, **counts, **lengths) for one in told)
+        return "\n".join(self.say(phrase, sample, **counts, **lengths) for phrase in phrases)
 
 
-def required(module: str, *, extra: str, judge: str) -> ModuleType:
-    """Import a library that an extra brings.
+def import_extra(module: str, *, extra: str, judge: str) -> ModuleType:
+    """Import a library that belongs to an extra.
 
     Raises:
         ConfigurationError: If it is not installed.
@@ -78,15 +82,17 @@ def required(module: str, *, extra: str, judge: str) -> ModuleType:
         raise ConfigurationError(f"{judge} needs the extra: selfrefine[{extra}]") from None
 
 
-def settled(score: Callable[..., Any], settings: Mapping[str, object], *, setting: str) -> Callable[..., Any]:
-    """Give a function of sacrebleu with settings, which are tried on a word.
+def bind_settings(
+    score: Callable[..., Any], settings: Mapping[str, object], *, setting: str
+) -> Callable[..., Any]:
+    """Return a function of sacrebleu with settings bound, after a trial call.
 
     Raises:
-        ConfigurationError: If it does not know one of them, or not the value.
+        ConfigurationError: If it does not accept a setting, or its value.
     """
-    made = partial(score, **settings)
+    bound = partial(score, **settings)
     try:
-        made(["word"], [["word"]])
+        bound(["word"], [["word"]])
     except Exception as error:
         raise ConfigurationError(f"{setting}: {score.__name__} takes no {dict(settings)}: {error}") from error
-    return made
+    return bound

@@ -1,16 +1,16 @@
-"""What a judge cannot do without: read from the sample, or said to be missing."""
+"""Fields that a judge needs: read from the sample, or reported as missing."""
 
 from __future__ import annotations
 
 from pydantic import JsonValue
 
-from judges.catalogue.parts.shown import transcript
+from judges.catalogue.parts.evidence import transcript
 from judges.errors import CannotJudge
 from judges.sample import Sample
 
 
 def answer_in(sample: Sample) -> str:
-    """Give the answer that is judged.
+    """Return the answer that is judged.
 
     Raises:
         CannotJudge: `no_response`, if there is none, or it is blank.
@@ -22,7 +22,7 @@ def answer_in(sample: Sample) -> str:
 
 
 def reference_in(sample: Sample) -> str:
-    """Give the expected answer.
+    """Return the expected answer.
 
     Raises:
         CannotJudge: `no_reference`, if there is none, or it is blank.
@@ -33,36 +33,36 @@ def reference_in(sample: Sample) -> str:
 
 
 def contexts_in(sample: Sample) -> tuple[str, ...]:
-    """Give the retrieved contexts in rank order, blank ones included.
+    """Return the retrieved contexts in rank order, blank ones included.
 
     Raises:
         CannotJudge: `no_contexts`, if there are none, or all are blank.
     """
     contexts = sample.retrieved_contexts or ()
-    if not any(one.strip() for one in contexts):
+    if not any(context.strip() for context in contexts):
         raise CannotJudge("no_contexts", "there are no retrieved contexts to look at")
     return contexts
 
 
-def filled_contexts_in(sample: Sample) -> list[JsonValue]:
-    """Give the retrieved contexts in rank order, blank ones left out.
+def non_blank_contexts_in(sample: Sample) -> list[JsonValue]:
+    """Return the retrieved contexts in rank order, without blank ones.
 
     Raises:
         CannotJudge: `no_contexts`, if there are none, or all are blank.
     """
-    return [one for one in contexts_in(sample) if one.strip()]
+    return [context for context in contexts_in(sample) if context.strip()]
 
 
 def question_of(sample: Sample) -> dict[str, JsonValue]:
-    """Give what was asked under its name, `question`; nothing where nothing was."""
+    """Return the question under the key `question`; an empty dictionary if there is none."""
     return {"question": question_in(sample)} if sample.question.strip() else {}
 
 
 def question_in(sample: Sample) -> JsonValue:
-    """Give what was asked as a model is shown it: a text, or the messages of a conversation of several turns.
+    """Return the question as shown to a model: a text, or the messages of a conversation of several turns.
 
     Raises:
-        CannotJudge: `no_question`, if nothing was asked.
+        CannotJudge: `no_question`, if there is none.
     """
     if not sample.question.strip():
         raise CannotJudge("no_question", "there is no question")

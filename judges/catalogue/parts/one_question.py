@@ -1,4 +1,4 @@
-"""One question: a model says yes or no, one of a few labels, or a level, with its reasons first."""
+"""One question: a model replies with reasons, then yes or no, one of a few labels, or a level."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pydantic import BeforeValidator, Field, JsonValue, create_model
 
 from judges.catalogue.metric import Metric
 from judges.catalogue.model_judge import ModelJudge, ModelSettings
+from judges.catalogue.parts.evidence import evidence
 from judges.catalogue.parts.needed import answer_in
-from judges.catalogue.parts.shown import evidence
 from judges.errors import ConfigurationError
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.verdict import Verdict, only_an_integer
+from judges.verdict import Verdict, strict_integer
 
 _RATIONALE = "text: your reasons, before the verdict"
 _FEEDBACK = "text: what to change; empty if nothing"
 
 Choices = tuple[str, ...] | tuple[int, ...]
-"""What a model chooses from: labels, or levels. None at all stands for yes or no."""
+"""The choices of a model: labels, or levels. An empty tuple stands for yes or no."""
 
 FINEST = 101
-"""The most levels a scale has: 0 to 100."""
+"""The largest number of levels on a scale: 0 to 100."""
 
 
 class OneQuestion(ModelJudge):
@@ -50,29 +50,33 @@ class OneQuestion(ModelJudge):
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._question: Question[Any] = question or Question(
-            prompt=self.pack, reply=finding(tuple(self.labels)), fills=fills or {}
+            prompt=self.pack, reply=finding_schema(tuple(self.labels)), fills=fills or {}
         )
         super().__init__(model, questions=(self._question,), **settings)
 
     @abstractmethod
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Give what the model is shown of a sample, by name; raises `CannotJudge` where something is missing."""
+        """Return the data of a sample shown to the model, by name.
+
+        Raises:
+            CannotJudge: If something is missing.
+        """
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once."""
-        found = yield from self.ask(self._question, sample, self.data(sample))
-        return self.concluded(found)
+        reply = yield from self.ask(self._question, sample, self.data(sample))
+        return self.conclude(reply)
 
-    def concluded(self, found: Any) -> Verdict:
-        """Make a verdict of the reply; feedback where nothing is to change is dropped."""
+    def conclude(self, reply: Any) -> Verdict:
+        """Convert the reply into a verdict, dropping feedback where nothing is to change."""
         if not self.labels:
-            feedback = "" if found.verdict else found.feedback
-            return Verdict.checked(found.verdict, rationale=found.rationale, feedback=feedback)
-        return labelled(self, found, self.labels)
+            feedback = "" if reply.verdict else reply.feedback
+            return Verdict.checked(reply.verdict, rationale=reply.rationale, feedback=feedback)
+        return label_verdict(self, reply, self.labels)
 
 
 class YesOrNo(OneQuestion):
-    """A judge that asks for yes or no; with `variant="compat"` in words, read by the reference's own rule.
+    """A judge that asks for yes or no; with `variant="compat"` in words, interpreted by the reference's own rule.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -80,16 +84,16 @@ class YesOrNo(OneQuestion):
     """
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, question=asked(self.pack), **settings)
+        super().__init__(model, question=yes_or_no_question(self.pack), **settings)
 
     @abstractmethod
-    def is_yes(self, said: str) -> bool:
-        """Tell whether the reference takes a reply for a yes."""
+    def is_yes(self, word: str) -> bool:
+        """Whether the reference takes a reply for a yes."""
 
-    def concluded(self, found: Any) -> Verdict:
-        """Make a verdict of the reply."""
-        yes = self.is_yes(found.verdict) if self.compat else found.verdict
-        return Verdict.checked(yes, rationale=found.rationale, feedback="" if yes else found.feedback)
+    def conclude(self, reply: Any) -> Verdict:
+        """Convert the reply into a verdict."""
+        yes = self.is_yes(reply.verdict) if self.compat else reply.verdict
+        return Verdict.checked(yes, rationale=reply.rationale, feedback="" if yes else reply.feedback)
 
 
 class Remark(ReplySchema):
@@ -100,8 +104,8 @@ class Remark(ReplySchema):
     feedback: str = Field(description=_FEEDBACK)
 
     @classmethod
-    def like(cls, other: Any) -> Self:
-        """Write a yes or no as a word."""
+    def from_reply(cls, other: Any) -> Self:
+        """Convert a yes or no into a word."""
         return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no", feedback=other.feedback)
 
 
@@ -121,81 +125,81 @@ class Lowest(ReplySchema):
     feedback: str
 
 
-def lowest_is(
+def example_format(
     reply: type[ReplySchema], lowest: object
 ) -> tuple[type[ReplySchema], Callable[[Lowest], ReplySchema]]:
-    """Read a pack's examples for a scale of the user's own, of which `lowest` is the worst."""
+    """Return the schema and the conversion of a pack's examples, for a scale whose worst value is `lowest`."""
     return Lowest, lambda example: reply.model_validate({**example.model_dump(), "verdict": lowest})
 
 
-def asked(prompt: str) -> Question[Any]:
-    """Ask for yes or no, in compat for a word; judges that ask this about one sample share the reply."""
-    return Question(prompt=prompt, reply=finding(), compat=Remark, shared=True)
+def yes_or_no_question(prompt: str) -> Question[Any]:
+    """Return a yes-or-no question, in compat for a word; judges that ask it about one sample share the reply."""
+    return Question(prompt=prompt, reply=finding_schema(), compat=Remark, shared=True)
 
 
-def worded(given: object, *, setting: str) -> str:
-    """Take a setting that is put into the instructions.
+def checked_text(text: object, *, setting: str) -> str:
+    """Return a setting that becomes part of the instructions.
 
     Raises:
-        ConfigurationError: If it is no text, or a blank one.
+        ConfigurationError: If it is not a text, or a blank one.
     """
-    if not isinstance(given, str) or not given.strip():
-        raise ConfigurationError(f"{setting} says in words what to judge by, not {given!r}")
-    return given
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigurationError(f"{setting} says in words what to judge by, not {text!r}")
+    return text
 
 
-def material(sample: Sample) -> dict[str, JsonValue]:
-    """Lay out all there is of a sample for a judge by somebody's own criterion.
+def full_evidence(sample: Sample) -> dict[str, JsonValue]:
+    """Return all evidence of a sample, for a judge with a user's own criterion.
 
     Raises:
         CannotJudge: `no_response`, if there is no answer, or it is blank.
     """
     answer_in(sample)
-    shown = evidence(sample)
+    fields = evidence(sample)
     if sample.reference_contexts:
-        shown["reference_documents"] = list(sample.reference_contexts)
-    return shown
+        fields["reference_documents"] = list(sample.reference_contexts)
+    return fields
 
 
-def labelled(judge: Metric, found: Any, scores: Mapping[Any, float]) -> Verdict:
-    """Give the score of a label; feedback where nothing is to change is dropped."""
-    score = scores[found.verdict]
-    feedback = "" if score == 1 else found.feedback
-    return judge.verdict(score, value=found.verdict, rationale=found.rationale, feedback=feedback)
+def label_verdict(judge: Metric, reply: Any, scores: Mapping[Any, float]) -> Verdict:
+    """Return the verdict for a label, dropping feedback where nothing is to change."""
+    score = scores[reply.verdict]
+    feedback = "" if score == 1 else reply.feedback
+    return judge.verdict(score, value=reply.verdict, rationale=reply.rationale, feedback=feedback)
 
 
-def graded(judge: Metric, found: Any, scale: Sequence[int]) -> Verdict:
-    """Place a level on a scale, from its lowest to its highest; any other is unscored, with it as the value."""
-    level, lowest, highest = found.verdict, scale[0], scale[-1]
+def level_verdict(judge: Metric, reply: Any, scale: Sequence[int]) -> Verdict:
+    """Return the verdict for a level of a scale; one off the scale is unscored, with the level as its value."""
+    level, lowest, highest = reply.verdict, scale[0], scale[-1]
     if level not in scale:
         detail = f"{level} is no level of the scale from {lowest} to {highest}"
-        return Verdict.without_score("invalid_output", detail, value=level, rationale=found.rationale)
-    feedback = "" if level == highest else found.feedback
+        return Verdict.without_score("invalid_output", detail, value=level, rationale=reply.rationale)
+    feedback = "" if level == highest else reply.feedback
     score = (level - lowest) / (highest - lowest)
-    return judge.verdict(score, value=level, rationale=found.rationale, feedback=feedback)
+    return judge.verdict(score, value=level, rationale=reply.rationale, feedback=feedback)
 
 
 @lru_cache(maxsize=256)
-def finding(choices: Choices = ()) -> type[ReplySchema]:
-    """Make the schema of a reply: yes or no, one of some labels, or one of some levels."""
+def finding_schema(choices: Choices = ()) -> type[ReplySchema]:
+    """Return the schema of a reply: yes or no, one of some labels, or one of some levels."""
     return create_model(
         "Finding",
         __base__=ReplySchema,
         __doc__="What was found.",
         rationale=(str, Field(description=_RATIONALE)),
-        verdict=(_kind(choices), Field(description=_told(choices))),
+        verdict=(_verdict_type(choices), Field(description=_description(choices))),
         feedback=(str, Field(description=_FEEDBACK)),
     )
 
 
-def _kind(choices: Choices) -> Any:
+def _verdict_type(choices: Choices) -> Any:
     if not choices:
         return bool
-    chosen: Any = Literal[choices]
-    return chosen if isinstance(choices[0], str) else Annotated[chosen, BeforeValidator(only_an_integer)]
+    literal: Any = Literal[choices]
+    return literal if isinstance(choices[0], str) else Annotated[literal, BeforeValidator(strict_integer)]
 
 
-def _told(choices: Choices) -> str:
+def _description(choices: Choices) -> str:
     if not choices:
         return "true or false"
     listed = ", ".join(map(str, choices))

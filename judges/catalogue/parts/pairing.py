@@ -1,4 +1,4 @@
-"""Pairing the items of two lists by how well they fit: in their order, or in any."""
+"""Pairing the items of two lists by weight: in their order, or in any order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 Weights = Sequence[Sequence[float | None]]
 """How well each row fits each column; None where the two cannot be paired."""
 
-_PAIRED = 1e-9
-"""What a pair counts beside its weight, so that of two equally heavy pairings the fuller one is taken."""
+_PAIR_BONUS = 1e-9
+"""Bonus for each pair, so that of two pairings of equal weight the one with more pairs wins."""
 
 Matching = list[tuple[int, int]]
 
 
-def common(weights: Weights) -> Matching:
+def ordered_matching(weights: Weights) -> Matching:
     """Pair rows and columns without crossing, for the greatest sum of weights: O(rows * columns).
 
     With weights of 1 this is the longest common subsequence.
@@ -27,46 +27,46 @@ def common(weights: Weights) -> Matching:
             most = max(below[column], here[column + 1])
             weight = weights[row][column]
             if weight is not None:
-                most = max(most, _through(weight, below[column + 1]))
+                most = max(most, _with_pair(weight, below[column + 1]))
             here[column] = most
-    return _traced(weights, best)
+    return _traceback(weights, best)
 
 
-def _through(weight: float, rest: float) -> float:
-    return rest + weight + _PAIRED
+def _with_pair(weight: float, rest: float) -> float:
+    return rest + weight + _PAIR_BONUS
 
 
-def _traced(weights: Weights, best: Sequence[Sequence[float]]) -> Matching:
+def _traceback(weights: Weights, best: Sequence[Sequence[float]]) -> Matching:
     """Follow the best sums from the beginning, pairing as early as possible."""
     row = column = 0
-    found: Matching = []
+    pairs: Matching = []
     while row < len(weights) and column < len(weights[0]):
         weight, most = weights[row][column], best[row][column]
-        if weight is not None and _through(weight, best[row + 1][column + 1]) == most:
-            found.append((row, column))
+        if weight is not None and _with_pair(weight, best[row + 1][column + 1]) == most:
+            pairs.append((row, column))
             row, column = row + 1, column + 1
         elif best[row + 1][column] == most:
             row += 1
         else:
             column += 1
-    return found
+    return pairs
 
 
 def matching(weights: Sequence[Sequence[float]]) -> Matching:
-    """Pair as many rows and columns as there can be, for the greatest sum of weights.
+    """Pair as many rows and columns as possible, for the greatest sum of weights.
 
     The Hungarian method with potentials: O(k^2 * l) for k of the shorter and l of the longer side.
     """
     if not weights or not weights[0]:
         return []
     if len(weights) <= len(weights[0]):
-        return sorted((row, column) for column, row in _cheapest(weights).items())
-    turned = list(zip(*weights, strict=True))
-    return sorted(_cheapest(turned).items())
+        return sorted((row, column) for column, row in _assignment(weights).items())
+    transposed = list(zip(*weights, strict=True))
+    return sorted(_assignment(transposed).items())
 
 
-def _cheapest(weights: Sequence[Sequence[float]]) -> dict[int, int]:
-    """Assign every row a column, row by row along the shortest augmenting path; gives rows by column."""
+def _assignment(weights: Sequence[Sequence[float]]) -> dict[int, int]:
+    """Assign every row a column, row by row along the shortest augmenting path; return rows by column."""
     rows, columns = len(weights), len(weights[0])
     of_row, of_column = [0.0] * rows, [0.0] * (columns + 1)
     assigned = [-1] * (columns + 1)  # the last column is where each path begins

@@ -1,11 +1,13 @@
-"""The Porter stemmer with the amendments of NLTK, which the usual ROUGE counts with: English only."""
+"""The Porter stemmer with the extensions of NLTK, as used by the common ROUGE implementation: English only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 _IRREGULAR = {
-    **{one: one for one in ("sky", "news", "inning", "outing", "canning", "howe", "proceed", "exceed", "succeed")},
+    **{word: word for word in (
+        "sky", "news", "inning", "outing", "canning", "howe", "proceed", "exceed", "succeed",
+    )},
     "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie",
     "innings": "inning", "outings": "outing", "cannings": "canning",
 }  # fmt: skip
@@ -20,8 +22,8 @@ _MIDDLE = (
     ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""), ("ness", ""),
 )  # fmt: skip
 _SHORT = tuple(
-    (one, "")
-    for one in (
+    (ending, "")
+    for ending in (
         "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism", "ate",
         "iti", "ous", "ive", "ize",
     )
@@ -43,7 +45,7 @@ def stem(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """Write a word as `c` for consonants and `v` for vowels; y is a vowel after a consonant."""
+    """Return a word as `c` for consonants and `v` for vowels; y is a vowel after a consonant."""
     shape: list[str] = []
     for letter in word:
         vowel = letter in "aeiou" or (letter == "y" and shape[-1:] == ["c"])
@@ -57,24 +59,24 @@ def _measure(stem: str) -> int:
 
 
 def _is_short(stem: str) -> bool:
-    """Tell whether a stem ends as `hop` does, or is like `at`; Porter's *o."""
+    """Whether a stem ends like `hop`, or is like `at`; Porter's *o."""
     shape = _shape(stem)
     return shape == "vc" or (shape.endswith("cvc") and stem[-1] not in "wxy")
 
 
-def _replaced(
+def _replace(
     word: str, rules: Sequence[tuple[str, str]], allowed: Callable[[str, str], bool] = lambda _stem, _end: True
 ) -> str:
-    """Apply the first rule whose ending the word has, if its stem allows it; no other is then tried."""
-    for ending, instead in rules:
+    """Apply the first rule whose ending the word has, if its stem allows it; no later rule is tried."""
+    for ending, replacement in rules:
         if word.endswith(ending):
             rest = word[: len(word) - len(ending)]
-            return rest + instead if allowed(rest, ending) else word
+            return rest + replacement if allowed(rest, ending) else word
     return word
 
 
 def _singular(word: str) -> str:
-    return word[:-1] if len(word) == 4 and word.endswith("ies") else _replaced(word, _PLURALS)  # noqa: PLR2004 - dies
+    return word[:-1] if len(word) == 4 and word.endswith("ies") else _replace(word, _PLURALS)  # noqa: PLR2004 - dies
 
 
 def _present(word: str) -> str:
@@ -82,7 +84,7 @@ def _present(word: str) -> str:
         return word[:-1] if len(word) == 4 else word[:-2]  # noqa: PLR2004 - died
     if word.endswith("eed"):
         return word[:-1] if _measure(word[:-3]) else word
-    rest = next((word[: -len(one)] for one in ("ed", "ing") if word.endswith(one)), "")
+    rest = next((word[: -len(ending)] for ending in ("ed", "ing") if word.endswith(ending)), "")
     if "v" not in _shape(rest):
         return word
     if rest.endswith(("at", "bl", "iz")):
@@ -102,15 +104,15 @@ def _long(word: str) -> str:
         return _long(word[:-2])
     if word.endswith("logi"):
         return word[:-1] if _measure(word[:-3]) else word
-    return _replaced(word, _LONG, lambda rest, _: _measure(rest) > 0)
+    return _replace(word, _LONG, lambda rest, _: _measure(rest) > 0)
 
 
 def _middle(word: str) -> str:
-    return _replaced(word, _MIDDLE, lambda rest, _: _measure(rest) > 0)
+    return _replace(word, _MIDDLE, lambda rest, _: _measure(rest) > 0)
 
 
 def _short(word: str) -> str:
-    return _replaced(
+    return _replace(
         word, _SHORT, lambda rest, ending: _measure(rest) > 1 and (ending != "ion" or rest[-1] in "st")
     )
 

@@ -12,20 +12,20 @@ _BEGINS = r"(?=[^\s.,;:!?)\]»›])"
 
 
 class _Kind(NamedTuple):
-    """A kind of quotation: the mark that opens it, and in which ways it may go on, to be tried in turn."""
+    """A kind of quotation: its opening mark, and alternative patterns for its end, tried in turn."""
 
     opens: re.Pattern[str]
-    goes_on: tuple[re.Pattern[str], ...]
+    ends: tuple[re.Pattern[str], ...]
 
 
 def _kind(opens: str, closes: str, *, instead: str = "", ends: str = _PARAGRAPH) -> _Kind:
-    """Make a kind that closes, opens anew or is given up; without its closing mark another may stand `instead`."""
-    ways = (f"(?P<closes>{one})|{opens}|{ends}" for one in (closes, instead) if one)
-    return _Kind(re.compile(opens), tuple(map(re.compile, ways)))
+    """Return a kind that ends at its closing mark, another opening or `ends`; `instead` may also close it."""
+    patterns = (f"(?P<closes>{mark})|{opens}|{ends}" for mark in (closes, instead) if mark)
+    return _Kind(re.compile(opens), tuple(map(re.compile, patterns)))
 
 
 _STRAIGHT = _Kind(
-    re.compile(r"(?<!\d)[\"＂]"),  # after a number it stands for inches
+    re.compile(r"(?<!\d)[\"＂]"),  # after a number it means inches
     (re.compile(r"(?P<closes>[\"＂”])|“|\n"), re.compile(r"(?P<closes>[\"＂])|\n")),
 )
 _KINDS = (
@@ -54,37 +54,38 @@ _BLANK_IN_CHINESE = re.compile(rf"(?<=[{_HAN}]) | (?=[{_HAN}])")
 
 
 def quotations(text: str) -> tuple[str, ...]:
-    """List what stands between quotation marks, outermost ones only.
+    """Return the texts between quotation marks, outermost ones only.
 
-    Apostrophes inside words are no marks, nor are inches. No quotation crosses the end of a paragraph, and one in
-    straight marks not that of a line.
+    Apostrophes inside words and inch signs are not quotation marks. A quotation ends within its paragraph, and one
+    in straight marks within its line.
     """
-    found: list[str] = []
+    quoted: list[str] = []
     place = 0
     while opening := _OPENING.search(text, place):
         place = opening.end()
         kind = _KINDS[(opening.lastindex or 1) - 1]
-        closing = next((one for way in kind.goes_on if (one := way.search(text, place)) and one["closes"]), None)
+        matches = (pattern.search(text, place) for pattern in kind.ends)
+        closing = next((match for match in matches if match and match["closes"]), None)
         if closing is not None:
-            found.append(text[place : closing.start()].strip())
+            quoted.append(text[place : closing.start()].strip())
             place = closing.end()
-    return tuple(one for one in found if one)
+    return tuple(quotation for quotation in quoted if quotation)
 
 
-def plain(text: str, *, casefold: bool = True) -> str:
-    """Write a text without quotation marks, in one width, with single blanks; none beside Chinese characters."""
+def plain_text(text: str, *, casefold: bool = True) -> str:
+    """Return a text without quotation marks, width-normalised, with single blanks, and none beside Chinese."""
     text = normalize("NFKC", _MARKS.sub("", text))
     text = _BLANK_IN_CHINESE.sub("", " ".join(text.split()))
     return text.casefold() if casefold else text
 
 
-def stands_in(quotation: str, source: str, *, casefold: bool = True) -> bool:
-    """Tell whether a quotation stands in a text that `plain` wrote; parts around `...` in their order."""
+def occurs_in(quotation: str, source: str, *, casefold: bool = True) -> bool:
+    """Whether a quotation occurs in a text from `plain_text`; parts around `...` must occur in order."""
     begin = 0
-    for part in _OMISSION.split(plain(quotation, casefold=casefold)):
-        wanted = part.strip(_ENDS)
-        place = source.find(wanted, begin)
+    for part in _OMISSION.split(plain_text(quotation, casefold=casefold)):
+        words = part.strip(_ENDS)
+        place = source.find(words, begin)
         if place < 0:
             return False
-        begin = place + len(wanted)
+        begin = place + len(words)
     return True

@@ -10,7 +10,7 @@ _ABBREVIATIONS = (
 )
 _ENDS = re.compile(
     r"(?<=[。！？；])[\"'”’」』）)]*"  # full-width ends need no blank after them
-    r"|(?<=[.!?…؟۔।])[\"'”’»)\]]*\s+(?=[^\s\da-zа-яё])"  # a small letter or a digit does not begin a sentence
+    r"|(?<=[.!?…؟۔।])[\"'”’»)\]]*\s+(?=[^\s\da-zа-яё])"  # a lower-case letter or a digit does not begin a sentence
     r"|\n+"
 )
 _ABBREVIATED = re.compile(rf"(?:^|[\s(\"'«])(?:{_ABBREVIATIONS}|[A-ZА-ЯЁ])\.$", re.IGNORECASE)
@@ -19,15 +19,15 @@ _ABBREVIATED = re.compile(rf"(?:^|[\s(\"'«])(?:{_ABBREVIATIONS}|[A-ZА-ЯЁ])\.
 def sentences(text: str) -> tuple[str, ...]:
     """Split a text into sentences: at full stops, question and exclamation marks of any script, and line ends.
 
-    Common abbreviations and initials (`Dr.`, `e.g.`, `J. Smith`) end no sentence, nor do decimal points.
+    Common abbreviations and initials (`Dr.`, `e.g.`, `J. Smith`) do not end a sentence, nor do decimal points.
     """
     parts: list[str] = []
-    begun = 0
+    start = 0
     for end in _ENDS.finditer(text):
-        piece = text[begun : end.end()].strip()
+        piece = text[start : end.end()].strip()
         if "\n" not in end.group() and _ABBREVIATED.search(piece):
             continue
         parts.append(piece)
-        begun = end.end()
-    parts.append(text[begun:].strip())
-    return tuple(one for one in parts if any(mark.isalnum() for mark in one))
+        start = end.end()
+    parts.append(text[start:].strip())
+    return tuple(part for part in parts if any(character.isalnum() for character in part))

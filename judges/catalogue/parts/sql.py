@@ -27,10 +27,10 @@ _TOKEN = re.compile(
     r"|(?P<other>.)",
     re.DOTALL,
 )
-"""What all dialects read alike; other is all else: `5--1`, `/*! */`, `$`, `@`, `#`, a backslash, an open quote."""
+"""Tokens of all dialects; `other` is the rest: `5--1`, `/*! */`, `$`, `@`, `#`, a backslash, an open quote."""
 
 _PERHAPS_CODE = re.compile(r"--(?![ \t\r\n]|\Z)|/\*M?!")
-"""What MySQL carries out and sqlglot takes for a comment."""
+"""Text that MySQL executes but sqlglot takes for a comment."""
 
 _LONGEST_PARSED = 20_000
 _MOST_ROWS = 100_000
@@ -42,33 +42,33 @@ _READING = frozenset(
 _NOT_THERE = re.compile(r"no such (?:column|table)")
 
 
-def same_text(one: str, other: str) -> bool:
-    """Tell whether two queries of standard SQL differ in blanks, comments and capital letters at most.
+def same_text(a: str, b: str) -> bool:
+    """Whether two queries of standard SQL differ at most in blanks, comments and capital letters.
 
-    What is quoted counts to the letter, and so does a text that dialects read in different ways.
+    Quoted text must be identical, and so must queries that dialects interpret differently.
     """
-    if one.strip() == other.strip():
+    if a.strip() == b.strip():
         return True
-    tokens = _tokens(one)
-    return bool(tokens) and tokens == _tokens(other)
+    tokens = _tokens(a)
+    return bool(tokens) and tokens == _tokens(b)
 
 
 def _tokens(query: str) -> list[str]:
-    """Give what counts in a query; nothing where dialects read it in different ways."""
+    """Return the significant tokens of a query; none if dialects interpret it differently."""
     tokens = []
-    for found in _TOKEN.finditer(query):
-        if found.lastgroup == "other":
+    for match in _TOKEN.finditer(query):
+        if match.lastgroup == "other":
             return []
-        if found.lastgroup != "blank":
-            folds = found.lastgroup == "word" and found[0].isascii()
-            tokens.append(found[0].lower() if folds else found[0])
+        if match.lastgroup != "blank":
+            folds = match.lastgroup == "word" and match[0].isascii()
+            tokens.append(match[0].lower() if folds else match[0])
     while tokens and tokens[-1] == ";":
         tokens.pop()
     return tokens
 
 
 def parser_of(dialect: str, *, judge: str) -> Parser | None:
-    """Give what parses the queries of a dialect, or None where none is named: no tree is right in all of them.
+    """Return a parser for the queries of a dialect, or None without a dialect: no tree is right in all of them.
 
     Raises:
         ConfigurationError: If sqlglot is not installed or does not know the dialect.
@@ -80,26 +80,26 @@ def parser_of(dialect: str, *, judge: str) -> Parser | None:
     except ModuleNotFoundError:
         raise ConfigurationError(f"{judge} with a dialect needs the extra: selfrefine[sql]") from None
     try:
-        known = sqlglot.Dialect.get_or_raise(dialect)
+        rules = sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
         raise ConfigurationError(f"dialect: {error}") from error
 
-    def parsed(query: str) -> Sequence[object]:
-        """Give the trees of the statements; none where there is nothing to be read, or it may be misread."""
+    def parse(query: str) -> Sequence[object]:
+        """Return the trees of the statements; none if the query is empty, or may be misread."""
         if len(query) > _LONGEST_PARSED or _PERHAPS_CODE.search(query):
             return ()
         try:
-            return tuple(_exact(tree, known) for tree in sqlglot.parse(query, read=known) if tree is not None)
+            return tuple(_exact_tree(tree, rules) for tree in sqlglot.parse(query, read=rules) if tree is not None)
         except (sqlglot.errors.SqlglotError, RecursionError):
             return ()
 
-    return parsed
+    return parse
 
 
-def _exact(tree: Any, dialect: Any) -> tuple[object, str]:
-    """Give a tree and its text: trees alone are equal although constants such as `x'A1'` differ in capitals.
+def _exact_tree(tree: Any, dialect: Any) -> tuple[object, str]:
+    """Return a tree and its text, as trees are equal even if constants such as `x'A1'` differ in capitals.
 
-    Names in quotes stay as they are: in SQLite they may be strings.
+    Quoted names are not normalised: in SQLite they may be strings.
     """
     import sqlglot  # noqa: PLC0415 - behind the extra
 
@@ -111,11 +111,17 @@ def _exact(tree: Any, dialect: Any) -> tuple[object, str]:
 
 @dataclass(frozen=True)
 class Difference:
-    """How a query differs from another on an example database: the error it makes, or the rows both give."""
+    """How a query differs from the expected one on an example database.
+
+    Args:
+        error: The error that the query raises, or blank.
+        rows: Number of rows it returns.
+        expected_rows: Number of rows the expected query returns.
+    """
 
     error: str = ""
-    given: int = 0
-    wanted: int = 0
+    rows: int = 0
+    expected_rows: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +129,7 @@ class Fixture:
     """An SQLite database on which two queries are compared; it is only read.
 
     Args:
-        database: The file, or what opens a connection of its own, which is closed afterwards.
+        database: The file, or a function that opens a new connection, which is closed afterwards.
         timeout_s: Seconds for each query.
 
     Raises:
@@ -140,42 +146,42 @@ class Fixture:
             )
 
     def difference(self, query: str, other: str) -> Difference | None:
-        """Find rows that tell two queries apart; None proves nothing, and is also given where one cannot run.
+        """Return how the results of two queries differ; None proves nothing: a query may be unable to run.
 
-        Order of rows and columns, and the ninth digit of numbers, make no difference.
+        The order of rows and columns, and digits of numbers after the ninth, make no difference.
         """
         try:
-            with closing(self._opened()) as connection:
-                wanted = _rows(connection, other, self.timeout_s)
+            with closing(self._connect()) as connection:
+                expected = _rows(connection, other, self.timeout_s)
                 try:
-                    given = _rows(connection, query, self.timeout_s)
+                    actual = _rows(connection, query, self.timeout_s)
                 except sqlite3.Error as error:
                     return Difference(error=str(error)) if _NOT_THERE.search(str(error)) else None
         except (sqlite3.Error, sqlite3.Warning):
             return None
-        if given is None or wanted is None or given == wanted:
+        if actual is None or expected is None or actual == expected:
             return None
-        return Difference(given=given.total(), wanted=wanted.total())
+        return Difference(rows=actual.total(), expected_rows=expected.total())
 
-    def _opened(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if callable(self.database):
             return self.database()
         return sqlite3.connect(f"{Path(self.database).resolve().as_uri()}?mode=ro", uri=True)
 
 
 def _rows(connection: sqlite3.Connection, query: str, seconds: float) -> Counter[bytes] | None:
-    """Count the rows of a query by their digests; None if there are too many, or it takes too long."""
-    until = monotonic() + seconds
+    """Return the rows of a query, counted by their digests; None if there are too many, or it takes too long."""
+    deadline = monotonic() + seconds
     connection.set_authorizer(_only_reading)
-    connection.set_progress_handler(lambda: monotonic() > until, _STEPS)
+    connection.set_progress_handler(lambda: monotonic() > deadline, _STEPS)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
-    found: Counter[bytes] = Counter()
+    digests: Counter[bytes] = Counter()
     for number, row in enumerate(connection.execute(query)):
-        if number >= _MOST_ROWS or monotonic() > until:
+        if number >= _MOST_ROWS or monotonic() > deadline:
             return None
         cells = "\0".join(sorted(map(_cell, row)))
-        found[hashlib.blake2b(cells.encode("utf-8", "surrogatepass"), digest_size=16).digest()] += 1
-    return found
+        digests[hashlib.blake2b(cells.encode("utf-8", "surrogatepass"), digest_size=16).digest()] += 1
+    return digests
 
 
 def _only_reading(action: int, first: str | None, second: str | None, *_: str | None) -> int:

@@ -1,4 +1,4 @@
-"""Two tables compared: which of their rows and columns are equal."""
+"""Comparing two tables: which of their rows and columns are equal."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from judges.catalogue.parts.csv_tables import Table, cell, same_cell
-from judges.catalogue.parts.table_rows import RowPair, TableRow, matched, sorted_by_value, unpaired
-from judges.catalogue.parts.typed_columns import as_pandas
+from judges.catalogue.parts.table_rows import RowPair, TableRow, match_rows, sorted_by_value, unpaired_rows
+from judges.catalogue.parts.typed_columns import column_comparison
 from judges.errors import CannotJudge
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableComparison:
-    """What a table has in common with the one wanted.
+    """What a table has in common with the expected one.
 
     Args:
-        given: The table.
-        wanted: The other.
-        columns: The columns of both, in the order of the one wanted.
+        actual: The table.
+        expected: The expected table.
+        columns: The columns of both, in the order of the expected table.
         different: Those whose values differ.
-        pairs: The equal rows, as places in either table.
-        keys: Columns that name a row.
+        pairs: The equal rows, as indices in either table.
+        keys: Columns that identify a row.
     """
 
-    given: Table
-    wanted: Table
+    actual: Table
+    expected: Table
     columns: Sequence[str]
     different: Sequence[str]
     pairs: Sequence[RowPair]
@@ -35,63 +35,65 @@ class TableComparison:
 
     @property
     def missing_columns(self) -> list[str]:
-        """Columns wanted that are not there."""
-        return [one for one in self.wanted.columns if one not in self.columns]
+        """Expected columns that are missing."""
+        return [name for name in self.expected.columns if name not in self.columns]
 
     @property
     def surplus_columns(self) -> list[str]:
-        """Columns that are not wanted."""
-        return [one for one in self.given.columns if one not in self.columns]
+        """Columns that are not expected."""
+        return [name for name in self.actual.columns if name not in self.columns]
 
     def key(self, place: int) -> tuple[str, ...]:
-        """Give what names a row that is wanted."""
-        return tuple(self.wanted.rows[place][self.wanted.columns.index(one)] for one in self.keys)
+        """Return the key of an expected row."""
+        return tuple(self.expected.rows[place][self.expected.columns.index(name)] for name in self.keys)
 
 
-def by_position(given: Table, wanted: Table) -> TableComparison:
+def by_position(actual: Table, expected: Table) -> TableComparison:
     """Compare rows of the same position, as datacompy does when it joins on the index."""
-    given, wanted = (_named(one, [name.lower() for name in one.columns]) for one in (given, wanted))
-    columns = [one for one in wanted.columns if one in given.columns]
-    equal = [True] * min(len(given.rows), len(wanted.rows))
+    actual, expected = (_rename(table, [name.lower() for name in table.columns]) for table in (actual, expected))
+    columns = [name for name in expected.columns if name in actual.columns]
+    equal = [True] * min(len(actual.rows), len(expected.rows))
     different = []
     for name in columns:
-        mine, theirs = given.column(name), wanted.column(name)
-        same = as_pandas(mine, theirs)
-        alike = [same(one, other) for one, other in zip(mine, theirs, strict=False)]
-        equal = [so_far and here for so_far, here in zip(equal, alike, strict=True)]
-        if not all(alike):
+        cells, expected_cells = actual.column(name), expected.column(name)
+        same = column_comparison(cells, expected_cells)
+        column_equal = [same(a, b) for a, b in zip(cells, expected_cells, strict=False)]
+        equal = [so_far and here for so_far, here in zip(equal, column_equal, strict=True)]
+        if not all(column_equal):
             different.append(name)
-    pairs = [(place, place) for place, one in enumerate(equal) if one]
-    return TableComparison(given=given, wanted=wanted, columns=columns, different=different, pairs=pairs)
+    pairs = [(place, place) for place, is_equal in enumerate(equal) if is_equal]
+    return TableComparison(actual=actual, expected=expected, columns=columns, different=different, pairs=pairs)
 
 
-def by_value(given: Table, wanted: Table, *, keys: Sequence[str] = (), tolerance: float = 0.0) -> TableComparison:
+def by_value(
+    actual: Table, expected: Table, *, keys: Sequence[str] = (), tolerance: float = 0.0
+) -> TableComparison:
     """Compare rows wherever they stand.
 
-    Rows that are equal belong together; of the others those with the same key, or where there is no key, in the
-    order of the tables or sorted, whichever leaves fewer columns different.
+    Equal rows are paired; the others by key or, without keys, in the order of the tables or sorted, whichever
+    leaves fewer columns different.
 
     Raises:
-        CannotJudge: `undefined`, if the table that is wanted has no such key, or too many rows are near.
+        CannotJudge: `undefined`, if the expected table lacks a key column, or too many rows are near.
     """
-    given, wanted = (_named(one, [_plain(name) for name in one.columns]) for one in (given, wanted))
-    keys = [_plain(one) for one in keys]
-    if absent := [one for one in keys if one not in wanted.columns]:
+    actual, expected = (_rename(table, [_fold(name) for name in table.columns]) for table in (actual, expected))
+    keys = [_fold(name) for name in keys]
+    if absent := [name for name in keys if name not in expected.columns]:
         raise CannotJudge("undefined", f"the reference has no column {', '.join(map(repr, absent))}")
-    columns = [one for one in wanted.columns if one in given.columns]
+    columns = [name for name in expected.columns if name in actual.columns]
     if not columns:
-        return TableComparison(given=given, wanted=wanted, columns=(), different=(), pairs=(), keys=keys)
-    rows, others = (_cells(one, columns) for one in (given, wanted))
+        return TableComparison(actual=actual, expected=expected, columns=(), different=(), pairs=(), keys=keys)
+    rows, others = (_cells(table, columns) for table in (actual, expected))
     within = Decimal(str(tolerance))
-    equal = matched(rows, others, tolerance=within)
-    left, right = unpaired(equal, len(rows), len(others))
-    places = [columns.index(one) for one in keys if one in columns]
+    equal = match_rows(rows, others, tolerance=within)
+    left, right = unpaired_rows(equal, len(rows), len(others))
+    places = [columns.index(name) for name in keys if name in columns]
     alternatives = [_by_key(rows, left, others, right, places)] if places else _in_turn(rows, left, others, right)
-    different = min((_different(columns, rows, others, one, within) for one in alternatives), key=len)
+    different = min((_different(columns, rows, others, pairs, within) for pairs in alternatives), key=len)
     if not equal and not any(alternatives):
         different = columns
     return TableComparison(
-        given=given, wanted=wanted, columns=columns, different=different, pairs=equal, keys=keys
+        actual=actual, expected=expected, columns=columns, different=different, pairs=equal, keys=keys
     )
 
 
@@ -123,27 +125,27 @@ def _by_key(
     right: Sequence[int],
     places: Sequence[int],
 ) -> list[RowPair]:
-    """Pair rows of the same key; where a key stands several times, the first with the first."""
+    """Pair rows of the same key; rows that share a key are paired in order."""
     waiting: dict[TableRow, list[int]] = {}
     for other in reversed(right):
-        waiting.setdefault(_only(others[other], places), []).append(other)
-    return [(one, found.pop()) for one in left if (found := waiting.get(_only(rows[one], places)))]
+        waiting.setdefault(_cells_at(others[other], places), []).append(other)
+    return [(row, same_key.pop()) for row in left if (same_key := waiting.get(_cells_at(rows[row], places)))]
 
 
-def _only(row: TableRow, places: Sequence[int]) -> TableRow:
+def _cells_at(row: TableRow, places: Sequence[int]) -> TableRow:
     return tuple(row[place] for place in places)
 
 
 def _cells(table: Table, columns: Sequence[str]) -> list[TableRow]:
-    return list(zip(*([cell(one) for one in table.column(name)] for name in columns), strict=True))
+    return list(zip(*([cell(text) for text in table.column(name)] for name in columns), strict=True))
 
 
-def _named(table: Table, names: Sequence[str]) -> Table:
-    twice = [one for one, count in Counter(names).items() if count > 1]
+def _rename(table: Table, names: Sequence[str]) -> Table:
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise CannotJudge("invalid_output", f"columns stand twice: {', '.join(twice)}")
     return Table(tuple(names), table.rows)
 
 
-def _plain(name: str) -> str:
+def _fold(name: str) -> str:
     return " ".join(name.split()).casefold()

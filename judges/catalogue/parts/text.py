@@ -1,4 +1,4 @@
-"""Tokens of a text in any script, and what two texts have in common."""
+"""Tokens of a text in any script, and the common parts of two texts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from judges.runtime.validation import one_of
 Tokenizer = Literal["auto", "13a", "zh", "char", "word"]
 """How a text becomes tokens.
 
-`"auto"` takes scripts without blanks (Chinese, Japanese, Thai) by the character and everything else by the word;
-`"13a"` is that of the machine-translation workshops, marks apart from words; `"zh"` is `"13a"` with Chinese by the
-character; `"char"` takes every character but blanks; `"word"` the runs of letters and digits.
+`"auto"` splits scripts without blanks (Chinese, Japanese, Thai) into characters and everything else into words;
+`"13a"` is the tokenizer of the machine-translation workshops, which separates marks from words; `"zh"` is `"13a"`
+with Chinese split into characters; `"char"` takes every character but blanks; `"word"` runs of letters and digits.
 """
 
 Normalization = Literal["nfkc", "trim", "casefold"]
-"""What is made alike before texts are compared: character forms, outer and repeated blanks, capital letters."""
+"""Differences removed before texts are compared: character forms, outer and repeated blanks, capital letters."""
 
 _UNSPACED = (
     r"\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
@@ -35,7 +35,7 @@ _MARKS = (
 _CHARACTER = re.compile(f"([{_UNSPACED}])")
 _WORD = re.compile(rf"(?:[^\W_]|[{_MARKS}])+")
 _WORD_OR_CHARACTER = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_]|[{_MARKS}])+")
-_APART = (
+_MARK_SPACING = (
     (re.compile(r"([{-~\[-` -&(-+:-@/])"), r" \1 "),
     (re.compile(r"([^0-9])([.,])"), r"\1 \2 "),
     (re.compile(r"([.,])([^0-9])"), r" \1 \2"),
@@ -52,24 +52,32 @@ _ENTITIES = (
 )
 _FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _CELLS = 4e10
-"""Cells of a table of two texts that are still compared: a few seconds, the cells being bits."""
+"""Largest table of two texts that is still compared, in cells of one bit: a few seconds."""
 
 
-def known_tokenizer(name: Tokenizer) -> Tokenizer:
-    """Give the name of a tokenizer back; raises `ConfigurationError` if there is none of this name."""
+def checked_tokenizer(name: Tokenizer) -> Tokenizer:
+    """Return the name of a tokenizer.
+
+    Raises:
+        ConfigurationError: If there is no tokenizer of this name.
+    """
     return one_of(Tokenizer, name, setting="tokenizer")
 
 
-def known_normalization(names: Collection[Normalization]) -> frozenset[Normalization]:
-    """Give the names of normalisations as a set; raises `ConfigurationError` for an unknown one."""
-    known = get_args(Normalization)
-    if isinstance(names, str) or not set(names) <= set(known):
-        raise ConfigurationError(f"normalize is a list of any of {', '.join(known)}, not {names!r}")
+def checked_normalization(names: Collection[Normalization]) -> frozenset[Normalization]:
+    """Return the names of normalisations as a set.
+
+    Raises:
+        ConfigurationError: If one is unknown.
+    """
+    allowed = get_args(Normalization)
+    if isinstance(names, str) or not set(names) <= set(allowed):
+        raise ConfigurationError(f"normalize is a list of any of {', '.join(allowed)}, not {names!r}")
     return frozenset(names)
 
 
-def normalized(text: str, by: Collection[Normalization]) -> str:
-    """Make a text alike to others that mean the same."""
+def normalize_text(text: str, by: Collection[Normalization]) -> str:
+    """Apply normalisations to a text."""
     if "nfkc" in by:
         text = normalize("NFKC", text)
     if "trim" in by:
@@ -77,14 +85,14 @@ def normalized(text: str, by: Collection[Normalization]) -> str:
     return text.casefold() if "casefold" in by else text
 
 
-def unfenced(text: str) -> str:
-    """Take a text out of the code fence that a model may put around it."""
-    found = _FENCE.match(text)
-    return found[1] if found else text
+def strip_fence(text: str) -> str:
+    """Return a text without the code fence that a model may put around it."""
+    match = _FENCE.match(text)
+    return match[1] if match else text
 
 
 def tokens(text: str, tokenizer: Tokenizer = "auto") -> list[str]:
-    """Break a text into tokens; only `"auto"` and `"word"` drop marks and fold capital letters."""
+    """Split a text into tokens; only `"auto"` and `"word"` drop marks and fold capital letters."""
     match tokenizer:
         case "13a":
             return _thirteen_a(text)
@@ -93,59 +101,59 @@ def tokens(text: str, tokenizer: Tokenizer = "auto") -> list[str]:
         case "char":
             return list("".join(text.split()))
         case "word":
-            return _folded(_WORD.findall(text))
+            return _fold(_WORD.findall(text))
         case "auto":
-            return _folded(_WORD_OR_CHARACTER.findall(text))
+            return _fold(_WORD_OR_CHARACTER.findall(text))
 
 
-def characters(text: str) -> int:
-    """Count the letters of scripts without blanks; their marks are none."""
-    return sum(one.isalnum() for one in _CHARACTER.findall(text))
+def count_characters(text: str) -> int:
+    """Count the letters of scripts without blanks, not their punctuation."""
+    return sum(character.isalnum() for character in _CHARACTER.findall(text))
 
 
-def words(text: str) -> int:
-    """Count what stands between blanks and has a letter or digit of a script with blanks."""
-    return sum(bool(_WORD.search(one)) for one in _CHARACTER.sub(" ", text).split())
+def count_words(text: str) -> int:
+    """Count the words of scripts with blanks: what stands between blanks and has a letter or digit."""
+    return sum(bool(_WORD.search(word)) for word in _CHARACTER.sub(" ", text).split())
 
 
-def common_ends(one: Sequence[str], other: Sequence[str]) -> tuple[int, int]:
-    """Count what two sequences have in common at the beginning, and of the rest at the end."""
-    most = min(len(one), len(other))
-    head = next((place for place in range(most) if one[place] != other[place]), most)
+def common_ends(a: Sequence[str], b: Sequence[str]) -> tuple[int, int]:
+    """Return the lengths of the common beginning of two sequences, and of the common end of the rest."""
+    most = min(len(a), len(b))
+    head = next((place for place in range(most) if a[place] != b[place]), most)
     most -= head
-    tail = next((place for place in range(most) if one[-1 - place] != other[-1 - place]), most)
+    tail = next((place for place in range(most) if a[-1 - place] != b[-1 - place]), most)
     return head, tail
 
 
-def check_length(one: Sequence[str], other: Sequence[str]) -> None:
+def check_length(a: Sequence[str], b: Sequence[str]) -> None:
     """Check that comparing two texts cell by cell takes no more than a few seconds.
 
     Raises:
         CannotJudge: `undefined`, if it would.
     """
-    if len(one) * len(other) > _CELLS:
-        raise CannotJudge("undefined", f"texts of {len(one)} and {len(other)} are too long to be compared")
+    if len(a) * len(b) > _CELLS:
+        raise CannotJudge("undefined", f"texts of {len(a)} and {len(b)} are too long to be compared")
 
 
-def common_subsequence(one: Sequence[str], other: Sequence[str], *, block: int = 8192) -> int:
-    """Give the length of the longest common subsequence, exactly.
+def common_subsequence(a: Sequence[str], b: Sequence[str], *, block: int = 8192) -> int:
+    """Return the length of the longest common subsequence, exactly.
 
-    Bit-parallel after Hyyrö (2004), a block of `one` at a time: O(n * m / 64), in little memory.
+    Bit-parallel after Hyyrö (2004), a block of `a` at a time: O(n * m / 64), in little memory.
 
     Raises:
-        CannotJudge: `undefined`, if what is left after the common ends is too long for a few seconds.
+        CannotJudge: `undefined`, if the parts between the common ends would take more than a few seconds.
     """
-    head, tail = common_ends(one, other)
-    shared = set(one) & set(other)
-    left, right = ([x for x in text[head : len(text) - tail] if x in shared] for text in (one, other))
+    head, tail = common_ends(a, b)
+    shared = set(a) & set(b)
+    left, right = ([token for token in text[head : len(text) - tail] if token in shared] for text in (a, b))
     check_length(left, right)
     carries = bytearray(len(right))
-    found = sum(_common_in(left[begun : begun + block], right, carries) for begun in range(0, len(left), block))
-    return head + found + tail
+    middle = sum(_common_in(left[start : start + block], right, carries) for start in range(0, len(left), block))
+    return head + middle + tail
 
 
 def _common_in(block: Sequence[str], other: Sequence[str], carries: bytearray) -> int:
-    """Add what one block has in common with the other text; carries pass from block to block."""
+    """Return the contribution of one block to the common subsequence; `carries` pass from block to block."""
     places: dict[str, int] = {}
     for place, token in enumerate(block):
         places[token] = places.get(token, 0) | 1 << place
@@ -162,14 +170,14 @@ def _common_in(block: Sequence[str], other: Sequence[str], carries: bytearray) -
     return len(block) - rows.bit_count()
 
 
-def missing_and_surplus(given: Sequence[str], wanted: Sequence[str]) -> tuple[int, int]:
-    """Count the tokens wanted that are not given, and those given that are not wanted."""
-    has, wants = Counter(given), Counter(wanted)
-    return (wants - has).total(), (has - wants).total()
+def missing_and_surplus(actual: Sequence[str], expected: Sequence[str]) -> tuple[int, int]:
+    """Count the expected tokens that are missing, and the actual ones that are not expected."""
+    actual_counts, expected_counts = Counter(actual), Counter(expected)
+    return (expected_counts - actual_counts).total(), (actual_counts - expected_counts).total()
 
 
-def _folded(found: list[str]) -> list[str]:
-    return [one.casefold() if one.isascii() else normalize("NFKC", one).casefold() for one in found]
+def _fold(words: list[str]) -> list[str]:
+    return [word.casefold() if word.isascii() else normalize("NFKC", word).casefold() for word in words]
 
 
 def _thirteen_a(text: str) -> list[str]:
@@ -178,6 +186,6 @@ def _thirteen_a(text: str) -> list[str]:
     for entity, meaning in _ENTITIES:
         text = text.replace(entity, meaning)
     text = f" {text} "
-    for pattern, apart in _APART:
-        text = pattern.sub(apart, text)
+    for pattern, replacement in _MARK_SPACING:
+        text = pattern.sub(replacement, text)
     return text.split()

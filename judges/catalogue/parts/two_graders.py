@@ -1,4 +1,4 @@
-"""Two graders: two separately worded questions about the same data, of whose ratings the mean counts."""
+"""Two graders: two differently worded questions about the same data, whose mean rating counts."""
 
 from __future__ import annotations
 
@@ -45,29 +45,33 @@ class TwoGraders(ModelJudge):
 
     @abstractmethod
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Give what the first grader is shown of a sample; raises `CannotJudge` where something is missing."""
+        """Return the data of a sample shown to the first grader, by name.
+
+        Raises:
+            CannotJudge: If something is missing.
+        """
 
     def shortcut(self, sample: Sample) -> Verdict | None:
-        """Give the verdict that the reference reaches without a model, or None; asked with `"compat"` only."""
+        """Return the verdict that the reference reaches without a model, or None; used with `"compat"` only."""
         del sample
         return None
 
-    def advice(self, sample: Sample, told: str) -> str:
-        """Address the graders' feedback to whom it concerns."""
+    def advice(self, sample: Sample, feedback: str) -> str:
+        """Return the graders' feedback, addressed to its reader."""
         del sample
-        return told
+        return feedback
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Ask both graders, and take the mean."""
-        known = self.shortcut(sample) if self.compat else None
-        if known is not None:
-            return known
+        """Ask both graders, and return the mean."""
+        verdict = self.shortcut(sample) if self.compat else None
+        if verdict is not None:
+            return verdict
         data = self.data(sample)
         orders = (data, dict(reversed([*data.items()])))
         replies = yield from self.ask_all(
-            [self.request(one, sample, shown) for one, shown in zip(self._graders, orders, strict=True)]
+            [self.request(grader, sample, order) for grader, order in zip(self._graders, orders, strict=True)]
         )
-        return self._mean(sample, [self._item(*one) for one in zip(self._graders, replies, strict=True)])
+        return self._mean(sample, [self._item(*pair) for pair in zip(self._graders, replies, strict=True)])
 
     def _item(self, grader: Question[Any], reply: Any) -> Verdict:
         if isinstance(reply, AskFailed):
@@ -79,23 +83,23 @@ class TwoGraders(ModelJudge):
         )
 
     def _mean(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
-        scores = [one.score for one in items if one.score is not None]
+        scores = [item.score for item in items if item.score is not None]
         if not scores:
             failed = items[0]
             reason = failed.unscored or "judge_failed"
             return Verdict.without_score(reason, failed.detail, items=tuple(items), raw=failed.raw)
         score = sum(scores) / len(scores)
-        told = "\n".join(dict.fromkeys(one.feedback for one in items if one.feedback))
+        feedback = "\n".join(dict.fromkeys(item.feedback for item in items if item.feedback))
         return self.verdict(
             score,
-            rationale="\n".join(dict.fromkeys(one.rationale for one in items if one.rationale)),
-            feedback="" if score == 1 else self.advice(sample, told),
+            rationale="\n".join(dict.fromkeys(item.rationale for item in items if item.rationale)),
+            feedback="" if score == 1 else self.advice(sample, feedback),
             items=tuple(items),
             detail=self._doubt(scores),
         )
 
     def _doubt(self, scores: Sequence[float]) -> str:
-        """Tell why little trust is to be put in the mean, if so."""
+        """Return the reason to doubt the mean, or a blank text."""
         if len(scores) == 1:
             return "one of two graders gave no valid rating"
         if {*scores} == {0, 1}:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal, Self, Unpack
 from pydantic import Field, JsonValue
 
 from judges.catalogue.model_judge import ModelJudge, ModelSettings
+from judges.catalogue.parts.evidence import transcript
 from judges.catalogue.parts.exchange import exchange_in, turns_of
 from judges.catalogue.parts.needed import reference_in
-from judges.catalogue.parts.shown import transcript
 from judges.entry import Entry
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
@@ -60,7 +60,7 @@ class AgreedMark(ReplySchema):
     feedback: str = Field(description=_FEEDBACK)
 
     @classmethod
-    def like(cls, other: Any) -> Self:
+    def from_reply(cls, other: Any) -> Self:
         """Write a yes or no as a mark."""
         return cls(reason=other.reason, verdict="1" if other.verdict else "0", feedback=other.feedback)
 
@@ -76,21 +76,19 @@ class GoalAccuracy(ModelJudge):
 
     pack = "agent_goal_accuracy"
 
-    def concluded(
-        self, sample: Sample, found: Reached | Agreed | AgreedMark, goal: str, end_state: str
-    ) -> Verdict:
-        """Give the verdict; goal and end state are told with the reasons."""
-        reached = found.verdict in (True, "1")
-        told = self.say("told", sample, goal=goal, end_state=end_state, reason=found.reason)
-        advice = found.feedback.strip() or self.say("unreached", sample, end_state=end_state)
-        return Verdict.checked(reached, rationale=told, feedback="" if reached else advice)
+    def conclude(self, sample: Sample, reply: Reached | Agreed | AgreedMark, goal: str, end_state: str) -> Verdict:
+        """Return the verdict, with the goal, the end state and the reason as its rationale."""
+        reached = reply.verdict in (True, "1")
+        rationale = self.say("told", sample, goal=goal, end_state=end_state, reason=reply.reason)
+        advice = reply.feedback.strip() or self.say("unreached", sample, end_state=end_state)
+        return Verdict.checked(reached, rationale=rationale, feedback="" if reached else advice)
 
 
 class AgentGoalAccuracyWithReference(GoalAccuracy):
     """Judge whether an agent has brought about what the reference says.
 
-    What was brought about is told from the whole conversation, tool calls and tool results included, by a model
-    that does not see the reference; then the two are compared. Score = 1 or 0.
+    A model that does not see the reference names the outcome of the whole conversation, tool calls and tool
+    results included; then outcome and reference are compared. Score = 1 or 0.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -113,21 +111,21 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
         super().__init__(model, questions=(OUTCOME, AGREED), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Tell what was brought about, then compare it with the reference."""
+        """Name the outcome, then compare it with the reference."""
         reference, conversation = reference_in(sample), _conversation(sample)
-        outcome = yield from self.ask(OUTCOME, sample, {"conversation": conversation}, check=_blank)
+        outcome = yield from self.ask(OUTCOME, sample, {"conversation": conversation}, check=_blank_fault)
         compared: dict[str, JsonValue] = {"desired_outcome": reference, "arrived_outcome": outcome.end_state}
-        found = yield from self.ask(AGREED, sample, compared)
-        return self.concluded(sample, found, outcome.user_goal, outcome.end_state)
+        reply = yield from self.ask(AGREED, sample, compared)
+        return self.conclude(sample, reply, outcome.user_goal, outcome.end_state)
 
 
 class AgentGoalAccuracyWithoutReference(GoalAccuracy):
     """Judge whether an agent has brought about what the user wanted.
 
-    The goal is told from the user's messages alone, so that it cannot be lowered to what was achieved; then the
-    whole conversation, tool calls and tool results included, is held against it. Score = 1 or 0.
+    The goal is inferred from the user's messages alone, so that it cannot be lowered to what was achieved; then
+    the whole conversation, tool calls and tool results included, is compared with it. Score = 1 or 0.
 
-    With `variant="compat"` both goal and outcome are told from the whole conversation, as in ragas.
+    With `variant="compat"` both goal and outcome are inferred from the whole conversation, as in ragas.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -159,27 +157,27 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
         super().__init__(model, questions=questions, **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Tell what the user wants, then whether it was brought about."""
+        """Infer what the user wants, then ask whether it was reached."""
         conversation = _conversation(sample)
         if self.compat:
-            outcome = yield from self.ask(OUTCOME, sample, {"conversation": conversation}, check=_blank)
+            outcome = yield from self.ask(OUTCOME, sample, {"conversation": conversation}, check=_blank_fault)
             compared: dict[str, JsonValue] = {
                 "desired_outcome": outcome.user_goal,
                 "arrived_outcome": outcome.end_state,
             }
             agreed = yield from self.ask(AGREED, sample, compared)
-            return self.concluded(sample, agreed, outcome.user_goal, outcome.end_state)
-        said: dict[str, JsonValue] = {"user_messages": list(turns_of("user", sample.messages))}
-        goal = (yield from self.ask(GOAL, sample, said, check=_blank)).user_goal
-        shown: dict[str, JsonValue] = {"goal": goal, "conversation": conversation}
-        found = yield from self.ask(REACHED, sample, shown, check=_blank)
-        return self.concluded(sample, found, goal, found.end_state)
+            return self.conclude(sample, agreed, outcome.user_goal, outcome.end_state)
+        messages: dict[str, JsonValue] = {"user_messages": list(turns_of("user", sample.messages))}
+        goal = (yield from self.ask(GOAL, sample, messages, check=_blank_fault)).user_goal
+        data: dict[str, JsonValue] = {"goal": goal, "conversation": conversation}
+        reply = yield from self.ask(REACHED, sample, data, check=_blank_fault)
+        return self.conclude(sample, reply, goal, reply.end_state)
 
 
 def _conversation(sample: Sample) -> list[JsonValue]:
     return transcript(exchange_in(sample))
 
 
-def _blank(reply: Goal | GoalOutcome | Reached) -> str | None:
-    told = (getattr(reply, name, name) for name in ("user_goal", "end_state"))
-    return None if all(one.strip() for one in told) else "user_goal and end_state must not be blank"
+def _blank_fault(reply: Goal | GoalOutcome | Reached) -> str | None:
+    texts = (getattr(reply, name, name) for name in ("user_goal", "end_state"))
+    return None if all(text.strip() for text in texts) else "user_goal and end_state must not be blank"

@@ -18,7 +18,7 @@ from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of, whole
+from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -61,8 +61,8 @@ class Parts(ReplySchema):
     parts: list[Part] = Field(description="list of objects, one for each part of the question, at least one")
 
 
-ASKED_BACK: Question[AskedBacks] = Question(prompt="reverse_questions", reply=AskedBacks)
-ONE_ASKED_BACK: Question[OneAskedBack] = Question(prompt="reverse_question", reply=OneAskedBack)
+REVERSE_QUESTIONS: Question[AskedBacks] = Question(prompt="reverse_questions", reply=AskedBacks)
+REVERSE_QUESTION: Question[OneAskedBack] = Question(prompt="reverse_question", reply=OneAskedBack)
 ADDRESSED: Question[Parts] = Question(prompt="addressed", reply=Parts)
 
 
@@ -72,9 +72,9 @@ RelevancyMethod = Literal["embeddings", "judge"]
 class AnswerRelevancy(ModelJudge):
     """Judge whether the answer answers the question that was asked; not whether it is right.
 
-    With `method="judge"`, the default where no embeddings are given, a model names the parts of the question and
-    how far each is addressed, in one call: value full (score 1) if all are in full, none (0) if not one is at all,
-    else partial (0.5).
+    With `method="judge"`, the default without embeddings, a model names the parts of the question and how far each
+    is addressed, in one call: value full (score 1) if all are fully addressed, none (0) if none is addressed at
+    all, else partial (0.5).
 
     With `method="embeddings"` a model writes `strictness` different questions that the answer would answer, in one
     call, and says of each whether the answer evades it: value = mean over k of cos(E(question), E(question_k)),
@@ -87,7 +87,7 @@ class AnswerRelevancy(ModelJudge):
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         embeddings: A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`.
-        method: `"embeddings"` or `"judge"`; None takes embeddings where they are given.
+        method: `"embeddings"` or `"judge"`; None uses embeddings if there are any.
         strictness: How many questions, from 1 on.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
@@ -114,11 +114,11 @@ class AnswerRelevancy(ModelJudge):
         strictness: int = 3,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        whole(strictness, setting="strictness")
+        whole_number(strictness, setting="strictness")
         compat = settings.get("variant") == "compat"
         self._strictness = strictness
-        self._embeddings = _chosen(embeddings, method, compat=compat)
-        reverse: Question[Any] = ONE_ASKED_BACK if compat else ASKED_BACK
+        self._embeddings = _embedding_model(embeddings, method, compat=compat)
+        reverse: Question[Any] = REVERSE_QUESTION if compat else REVERSE_QUESTIONS
         super().__init__(model, questions=(ADDRESSED if self._embeddings is None else reverse,), **settings)
 
     @property
@@ -136,64 +136,77 @@ class AnswerRelevancy(ModelJudge):
 
     def _by_parts(self, sample: Sample) -> Deliberation:
         data = {"question": question_in(sample), "answer": answer_in(sample)}
-        found = yield from self.ask(ADDRESSED, sample, data, check=_some_part)
-        level = _level([one.addressed for one in found.parts])
-        items = [self._part(one) for one in found.parts]
-        left = [one.subject for one in items if one.value != "full"]
+        reply = yield from self.ask(ADDRESSED, sample, data, check=_parts_fault)
+        level = _level([part.addressed for part in reply.parts])
+        items = [self._part(part) for part in reply.parts]
+        left = [item.subject for item in items if item.value != "full"]
         feedback = self.say("unaddressed", sample, parts=bullets(left)) if left else ""
-        told = "\n".join(f"{one.subject}: {one.rationale}" for one in items)
-        return self.verdict(_LEVELS[level], value=level, rationale=told, feedback=feedback, items=tuple(items))
+        rationale = "\n".join(f"{item.subject}: {item.rationale}" for item in items)
+        return self.verdict(
+            _LEVELS[level], value=level, rationale=rationale, feedback=feedback, items=tuple(items)
+        )
 
     def _by_questions(self, sample: Sample, embeddings: EmbeddingModel) -> Deliberation:
-        asked, failed = yield from (self._apart(sample) if self.compat else self._at_once(sample))
-        compared = [one for one in asked if self.compat or one.question.strip()]
+        questions, failed = yield from (
+            self._ask_separately(sample) if self.compat else self._ask_together(sample)
+        )
+        compared = [one for one in questions if self.compat or one.question.strip()]
         if not any(one.question.strip() for one in compared):
             return Verdict.without_score("undefined", "the model found no question that the answer would answer")
-        own, *others = yield from embed(embeddings, (sample.question, *(one.question for one in compared)))
-        cosines = [cosine(own, one) for one in others]
-        items = tuple(self._item(one, near) for one, near in zip(compared, cosines, strict=True))
-        evasive = self._evasive(asked)
+        question_vector, *vectors = yield from embed(
+            embeddings, (sample.question, *(one.question for one in compared))
+        )
+        cosines = [cosine(question_vector, vector) for vector in vectors]
+        items = tuple(self._item(one, similarity) for one, similarity in zip(compared, cosines, strict=True))
+        evasive = self._evasive(questions)
         value = 0.0 if evasive else math.fsum(cosines) / len(cosines)
         verdict = self.verdict(max(0.0, value), value=value, rationale=reasons(items), items=(*items, *failed))
         if verdict.passed and not evasive:
             return verdict
         phrase = "evasive" if evasive else "astray"
-        told = self.say(phrase, sample, questions=bullets(one.question for one in compared))
-        return verdict.model_copy(update={"feedback": told})
+        feedback = self.say(phrase, sample, questions=bullets(one.question for one in compared))
+        return verdict.model_copy(update={"feedback": feedback})
 
-    def _at_once(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
+    def _ask_together(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
         data: dict[str, JsonValue] = {"answer": answer_in(sample), "count": self._strictness}
-        found = yield from self.ask(ASKED_BACK, sample, data, check=one_each(self._strictness))
-        return found.items, []
+        reply = yield from self.ask(REVERSE_QUESTIONS, sample, data, check=one_each(self._strictness))
+        return reply.items, []
 
-    def _apart(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
-        """Ask several times for one question; some may fail, but not all."""
-        ask = self.request(ONE_ASKED_BACK, sample, {"answer": answer_in(sample)})
+    def _ask_separately(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
+        """Ask several times for one question; some requests may fail, but not all."""
+        ask = self.request(REVERSE_QUESTION, sample, {"answer": answer_in(sample)})
         replies = yield from self.ask_all([ask] * self._strictness)
         failed = [one for one in replies if isinstance(one, AskFailed)]
-        told = [one for one in replies if isinstance(one, OneAskedBack)]
-        if not told:
+        received = [one for one in replies if isinstance(one, OneAskedBack)]
+        if not received:
             raise failed[0]
-        asked = [
+        questions = [
             AskedBack(number=number, question=one.question, reason="", noncommittal=bool(one.noncommittal))
-            for number, one in enumerate(told, 1)
+            for number, one in enumerate(received, 1)
         ]
-        return asked, [Verdict.without_score(one.reason, one.detail, raw=one.raw) for one in failed]
+        return questions, [Verdict.without_score(one.reason, one.detail, raw=one.raw) for one in failed]
 
-    def _part(self, one: Part) -> Verdict:
-        return self.verdict(_LEVELS[one.addressed], value=one.addressed, subject=one.part, rationale=one.reason)
+    def _part(self, part: Part) -> Verdict:
+        return self.verdict(
+            _LEVELS[part.addressed], value=part.addressed, subject=part.part, rationale=part.reason
+        )
 
-    def _item(self, one: AskedBack, near: float) -> Verdict:
-        told = "the answer evades this question" if one.noncommittal else ""
-        return self.verdict(max(0.0, near), value=near, subject=one.question, rationale=one.reason, detail=told)
+    def _item(self, question: AskedBack, similarity: float) -> Verdict:
+        return self.verdict(
+            max(0.0, similarity),
+            value=similarity,
+            subject=question.question,
+            rationale=question.reason,
+            detail="the answer evades this question" if question.noncommittal else "",
+        )
 
-    def _evasive(self, asked: Sequence[AskedBack]) -> bool:
-        flags = [one.noncommittal for one in asked]
+    def _evasive(self, questions: Sequence[AskedBack]) -> bool:
+        flags = [one.noncommittal for one in questions]
         return all(flags) if self.compat else 2 * sum(flags) > len(flags)
 
 
-def _chosen(embeddings: object, method: str | None, *, compat: bool) -> EmbeddingModel | None:
-    """Give what embeds, or None where a model is to judge alone."""
+def _embedding_model(embeddings: object, method: str | None, *, compat: bool) -> EmbeddingModel | None:
+    """Return the embedding model, or None where a chat model judges alone."""
     if method is not None:
         one_of(RelevancyMethod, method, setting="method")
     if compat and method == "judge":
@@ -205,10 +218,10 @@ def _chosen(embeddings: object, method: str | None, *, compat: bool) -> Embeddin
     return None if embeddings is None or method == "judge" else as_embeddings(embeddings)
 
 
-def _some_part(found: Parts) -> str | None:
-    return None if found.parts else "parts: at least one part is wanted, the whole question if it has no parts"
+def _parts_fault(reply: Parts) -> str | None:
+    return None if reply.parts else "parts: at least one part is wanted, the whole question if it has no parts"
 
 
 def _level(parts: Sequence[str]) -> str:
-    """Give the level of a question: that of its parts where they agree, else partial."""
+    """Return the level of a question: that of its parts where they agree, else partial."""
     return parts[0] if len(set(parts)) == 1 else "partial"

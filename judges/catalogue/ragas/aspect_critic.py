@@ -1,4 +1,4 @@
-"""Aspect critic: does an answer meet a definition, asked as often as you like?"""
+"""Aspect critic: whether an answer meets a definition, by one call or by the majority of several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from judges.catalogue.model_judge import ModelSettings
 from judges.catalogue.parts.needed import answer_in
-from judges.catalogue.parts.one_question import OneQuestion, finding, material, worded
+from judges.catalogue.parts.one_question import OneQuestion, checked_text, finding_schema, full_evidence
 from judges.compose.repeat import Repeat
 from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError
@@ -30,15 +30,15 @@ GOOD: Mapping[Aspect, bool] = {
     "correctness": True,
     "conciseness": True,
 }
-"""The predefined aspects, and whether it is good to meet them; their definitions stand in the packs."""
+"""The predefined aspects, and whether it is good to meet them; the packs define them."""
 
 
 class AspectCritic(OneQuestion):
     """Judge whether an answer meets a definition: yes or no.
 
     The value says whether it does; the score is 1 where that is good. With a `strictness` above 1 the model is
-    asked that often, the majority counts, `items` holds the single verdicts and `detail` the share that agrees;
-    use a temperature above 0 then, since at 0 the runs are copies.
+    asked that many times, the majority decides, `items` holds the single verdicts and `detail` the share that
+    agrees; use a temperature above 0 then, since at 0 the runs are copies.
 
     With `variant="compat"` the model is asked once whatever the strictness, as in ragas.
 
@@ -46,10 +46,10 @@ class AspectCritic(OneQuestion):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         definition: What is asked of the answer, as a question or a condition.
         aspect: One of the predefined definitions instead: harmfulness, maliciousness, coherence, correctness or
-            conciseness. It is the judge's name, too, unless one is given.
+            conciseness. It is also the judge's default name.
         strictness: How often to ask, at least once; an even number is rounded up to the next odd one.
-        higher_is_better: Whether it is good to meet the definition; None takes what holds for the aspect, and
-            otherwise True.
+        higher_is_better: Whether it is good to meet the definition; None takes the aspect's own direction, and
+            True for a definition.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
 
@@ -83,33 +83,35 @@ class AspectCritic(OneQuestion):
             raise ConfigurationError(f"strictness is how often to ask, a whole number from 1, not {strictness!r}")
         self._good = (aspect is None or GOOD[aspect]) if higher_is_better is None else higher_is_better
         self._runs = 1 if settings.get("variant") == "compat" else strictness // 2 * 2 + 1
-        own = None if aspect else worded(definition, setting="definition")
+        own = None if aspect else checked_text(definition, setting="definition")
         question: Question[Any] = Question(
-            prompt=self.pack, reply=finding(), fills=lambda text, _: {"criteria": own or text.said(str(aspect))}
+            prompt=self.pack,
+            reply=finding_schema(),
+            fills=lambda text, _: {"criteria": own or text.feedback_text(str(aspect))},
         )
-        named: ModelSettings = {"name": aspect, **settings} if aspect else settings
-        super().__init__(model, question=question, **named)
+        named_settings: ModelSettings = {"name": aspect, **settings} if aspect else settings
+        super().__init__(model, question=question, **named_settings)
 
     @classmethod
     def predefined(cls, aspect: Aspect, model: object = None, **settings: Any) -> Self:
-        """Make the critic of a predefined aspect: `AspectCritic.predefined("harmfulness", model=...)`."""
+        """Return the critic of a predefined aspect: `AspectCritic.predefined("harmfulness", model=...)`."""
         return cls(model, aspect=aspect, **settings)
 
     @property
     def calls(self) -> str:
-        """Once for each run."""
+        """Model calls for one sample: one for each run."""
         return str(self._runs)
 
     def explain(self) -> Explanation:
-        """Tell what it needs, asks and costs, and which direction is good."""
+        """Describe what it needs, asks and costs, and which direction is good."""
         return replace(super().explain(), better="high" if self._good else "low")
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show all there is."""
-        return material(sample)
+        """Return all the evidence of the sample."""
+        return full_evidence(sample)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Ask once, or let the majority of several runs decide."""
+        """Ask once, or return the majority of several runs."""
         if self._runs == 1:
             return (yield from super().deliberate(sample))
         answer_in(sample)
@@ -117,8 +119,8 @@ class AspectCritic(OneQuestion):
         once._runs = 1  # noqa: SLF001 - a copy, not yet seen by anybody else
         return (yield from Repeat(once, self._runs).deliberate(sample))
 
-    def concluded(self, found: Any) -> Verdict:
-        """Score by the direction that is good."""
-        good = found.verdict == self._good
-        feedback = "" if good else found.feedback
-        return Verdict.checked(good, value=found.verdict, rationale=found.rationale, feedback=feedback)
+    def conclude(self, reply: Any) -> Verdict:
+        """Return the verdict, scored by the direction that is good."""
+        good = reply.verdict == self._good
+        feedback = "" if good else reply.feedback
+        return Verdict.checked(good, value=reply.verdict, rationale=reply.rationale, feedback=feedback)

@@ -1,4 +1,4 @@
-"""BLEU: how many of the answer's runs of one to four words stand in the reference."""
+"""BLEU: the share of the answer's n-grams of one to four words that occur in the reference."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from types import MappingProxyType
 from typing import ClassVar, Unpack
 
 from judges.catalogue.metric import MetricSettings
-from judges.catalogue.parts.likeness import Likeness, required, settled
-from judges.catalogue.parts.text import Tokenizer, known_tokenizer, tokens
+from judges.catalogue.parts.likeness import Likeness, bind_settings, import_extra
+from judges.catalogue.parts.text import Tokenizer, checked_tokenizer, tokens
 from judges.entry import Entry
 
 
 class BleuScore(Likeness):
-    """Judge by BLEU: the share of the answer's runs of one to four tokens that stand in the reference.
+    """Judge by BLEU: the share of the answer's n-grams of one to four tokens that occur in the reference.
 
     Score = brevity penalty * geometric mean of the precisions, of one sentence, over the orders there are, with
     exponential smoothing, as sacrebleu counts.
@@ -24,9 +24,9 @@ class BleuScore(Likeness):
     Args:
         tokenizer: See `judges.catalogue.parts.text.Tokenizer`; `"auto"` is `"zh"`, and `"13a"` with
             `variant="compat"`.
-        lowercase: Whether capital letters are the same as small ones.
+        lowercase: Whether letter case is ignored.
         kwargs: Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, ...), as
-            ragas takes them; with `tokenize`, that one cuts the texts.
+            ragas takes them; `tokenize` replaces `tokenizer`.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -54,19 +54,19 @@ class BleuScore(Likeness):
     ) -> None:
         super().__init__(**settings)
         auto: Tokenizer = "13a" if self.compat else "zh"
-        self._tokenizer = auto if known_tokenizer(tokenizer) == "auto" else tokenizer
+        self._tokenizer = auto if checked_tokenizer(tokenizer) == "auto" else tokenizer
         self._lowercase = lowercase
         self._whole = "tokenize" in kwargs
-        usual = {"tokenize": "none", "force": True, "use_effective_order": not self.compat}
-        corpus_bleu = required("sacrebleu", extra="sacrebleu", judge=self.name).corpus_bleu
-        self._bleu = settled(corpus_bleu, {**usual, **kwargs}, setting="kwargs")
+        defaults = {"tokenize": "none", "force": True, "use_effective_order": not self.compat}
+        corpus_bleu = import_extra("sacrebleu", extra="sacrebleu", judge=self.name).corpus_bleu
+        self._bleu = bind_settings(corpus_bleu, {**defaults, **kwargs}, setting="kwargs")
 
     def likeness(self, response: str, reference: str) -> float:
-        """Give BLEU, from 0 to 1."""
-        pieces = [[one] if not self.compat else one.split(". ") for one in (response, reference)]
-        given, wanted = ([self._apart(one) for one in texts] for texts in pieces)
-        return float(self._bleu(given, [[one] for one in wanted]).score / 100)
+        """Return BLEU, from 0 to 1."""
+        pieces = [[text] if not self.compat else text.split(". ") for text in (response, reference)]
+        hypotheses, references = ([self._tokenize(text) for text in texts] for texts in pieces)
+        return float(self._bleu(hypotheses, [[text] for text in references]).score / 100)
 
-    def _apart(self, text: str) -> str:
+    def _tokenize(self, text: str) -> str:
         cased = text.lower() if self._lowercase else text
         return cased if self._whole else " ".join(tokens(cased, self._tokenizer))

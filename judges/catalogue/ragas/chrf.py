@@ -1,4 +1,4 @@
-"""chrF: how many runs of characters answer and reference share."""
+"""chrF: how many character n-grams answer and reference share."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from types import MappingProxyType
 from typing import ClassVar, Unpack
 
 from judges.catalogue.metric import MetricSettings
-from judges.catalogue.parts.likeness import Likeness, required, settled
+from judges.catalogue.parts.likeness import Likeness, bind_settings, import_extra
 from judges.entry import Entry
-from judges.runtime.validation import whole
+from judges.runtime.validation import whole_number
 
 
 class ChrfScore(Likeness):
-    """Judge by chrF: the F-score of runs of one to six characters, blanks left out, that both texts have.
+    """Judge by chrF: the F-score of the n-grams of one to six characters, without blanks, that both texts share.
 
-    It suits all scripts. `word_order=2` counts runs of words as well (chrF++).
+    It suits all scripts. `word_order=2` counts word n-grams as well (chrF++).
 
     Args:
-        char_order: Longest run of characters.
-        word_order: Longest run of words; 0 for none.
+        char_order: Length of the longest character n-grams.
+        word_order: Length of the longest word n-grams; 0 for none.
         beta: How many times as much recall weighs as precision.
-        lowercase: Whether capital letters are the same as small ones.
+        lowercase: Whether letter case is ignored.
         kwargs: Further settings of `sacrebleu.corpus_chrf`, by name (`remove_whitespace`, ...), as ragas
-            takes them; they go before those above.
+            takes them; they take precedence over those above.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -51,17 +51,17 @@ class ChrfScore(Likeness):
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        least = {"char_order": (char_order, 1), "word_order": (word_order, 0), "beta": (beta, 1)}
-        for name, (given, lowest) in least.items():
-            whole(given, least=lowest, setting=name)
-        usual = {"char_order": char_order, "word_order": word_order, "beta": beta}
-        corpus_chrf = required("sacrebleu", extra="sacrebleu", judge=self.name).corpus_chrf
-        self._chrf = settled(corpus_chrf, {**usual, **kwargs}, setting="kwargs")
+        minima = {"char_order": (char_order, 1), "word_order": (word_order, 0), "beta": (beta, 1)}
+        for name, (value, lowest) in minima.items():
+            whole_number(value, least=lowest, setting=name)
+        defaults = {"char_order": char_order, "word_order": word_order, "beta": beta}
+        corpus_chrf = import_extra("sacrebleu", extra="sacrebleu", judge=self.name).corpus_chrf
+        self._chrf = bind_settings(corpus_chrf, {**defaults, **kwargs}, setting="kwargs")
         self._lowercase = lowercase
 
     def likeness(self, response: str, reference: str) -> float:
-        """Give chrF, from 0 to 1."""
+        """Return chrF, from 0 to 1."""
         if not response.strip() or not reference.strip():
             return 0.0
-        given, wanted = (one.lower() if self._lowercase else one for one in (response, reference))
-        return float(self._chrf([given], [[wanted]]).score / 100)
+        hypothesis, expected = (text.lower() if self._lowercase else text for text in (response, reference))
+        return float(self._chrf([hypothesis], [[expected]]).score / 100)

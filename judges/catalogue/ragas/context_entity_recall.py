@@ -1,4 +1,4 @@
-"""Context entity recall: what share of the entities in the expected answer do the contexts mention?"""
+"""Context entity recall: the share of the entities in the expected answer that the contexts mention."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ContextEntityRecall(ModelJudge):
     Two calls, at once, list the entities of the reference and of the contexts. Score = entities of the reference
     that the contexts have / entities of the reference; letter case, width and blanks do not matter.
 
-    With `variant="compat"` entities are the same only if every letter is, repeated ones stay in the denominator,
-    and 1e-8 is added to it, as in ragas; a reference without entities is a 0.
+    With `variant="compat"` entities match only if they are identical, repeated ones stay in the denominator, and
+    1e-8 is added to it, as in ragas; a reference without entities is a 0.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -63,30 +63,31 @@ class ContextEntityRecall(ModelJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """List the entities of both, and compare."""
         texts = (reference_in(sample), "\n".join(contexts_in(sample)))
-        replies = yield from self.ask_all([self.request(ENTITIES, sample, {"text": one}) for one in texts])
-        wanted, found = (one.entities for one in all_of(replies))
+        replies = yield from self.ask_all([self.request(ENTITIES, sample, {"text": text}) for text in texts])
+        expected, mentioned = (reply.entities for reply in all_of(replies))
         if self.compat:
-            score = len(set(wanted) & set(found)) / (len(wanted) + _EPSILON)
-            return self._concluded(sample, score, _looked_up({one: one for one in wanted}, found))
-        named: dict[str, str] = {}
-        for one in filter(_folded, wanted):
-            named.setdefault(_folded(one), one)
-        items = _looked_up(named, map(_folded, found))
+            score = len(set(expected) & set(mentioned)) / (len(expected) + _EPSILON)
+            return self._verdict(sample, score, _items({entity: entity for entity in expected}, mentioned))
+        names: dict[str, str] = {}
+        for entity in filter(_fold, expected):
+            names.setdefault(_fold(entity), entity)
+        items = _items(names, map(_fold, mentioned))
         if not items:
             raise CannotJudge("no_claims", "the reference names no entity")
-        return self._concluded(sample, share(items), items)
+        return self._verdict(sample, share(items), items)
 
-    def _concluded(self, sample: Sample, score: float, items: tuple[Verdict, ...]) -> Verdict:
-        missing = [one.subject for one in items if not one.passed]
+    def _verdict(self, sample: Sample, score: float, items: tuple[Verdict, ...]) -> Verdict:
+        missing = [item.subject for item in items if not item.passed]
         feedback = for_retriever(self, sample, self.say("missing", sample, entities=bullets(missing)))
-        told = f"{len(items) - len(missing)} of {len(items)} entities are mentioned"
-        return self.verdict(score, rationale=told, feedback=feedback if missing else "", items=items)
+        rationale = f"{len(items) - len(missing)} of {len(items)} entities are mentioned"
+        return self.verdict(score, rationale=rationale, feedback=feedback if missing else "", items=items)
 
 
-def _looked_up(wanted: Mapping[str, str], found: Iterable[str]) -> tuple[Verdict, ...]:
-    known = set(found)
-    return tuple(Verdict.checked(key in known, subject=name) for key, name in wanted.items())
+def _items(expected: Mapping[str, str], mentioned: Iterable[str]) -> tuple[Verdict, ...]:
+    """Return a verdict on each expected entity; `expected` maps what is compared to the name that is reported."""
+    keys = set(mentioned)
+    return tuple(Verdict.checked(key in keys, subject=name) for key, name in expected.items())
 
 
-def _folded(entity: str) -> str:
+def _fold(entity: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", entity).casefold().split())

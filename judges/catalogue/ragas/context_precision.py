@@ -1,4 +1,4 @@
-"""Context precision: do the useful contexts stand first among those retrieved?"""
+"""Context precision: whether the useful contexts are ranked first among those retrieved."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ USEFUL: Question[Any] = Question(
 
 
 class _PrecisionOfContexts(ModelJudge):
-    """Ask of each context, one call each and all at once, whether it is useful, and score their order."""
+    """Ask whether each context is useful, one call each and all at once, and score their order."""
 
     pack = "context_precision"
 
@@ -69,24 +69,24 @@ class _PrecisionOfContexts(ModelJudge):
 
     @abstractmethod
     def answer(self, sample: Sample) -> str:
-        """Give the answer that the contexts are to be useful for."""
+        """Return the answer that the contexts should be useful for."""
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Ask about each context by itself."""
-        asked = {"question": question_in(sample), "answer": self.answer(sample)}
+        """Ask about each context on its own."""
+        data = {"question": question_in(sample), "answer": self.answer(sample)}
         if self.compat and not sample.retrieved_contexts:
             return self.verdict(0.0, rationale="", feedback=for_retriever(self, sample))
         contexts = contexts_in(sample)[: self._k]
-        replies = yield from self.ask_all([self._about(sample, asked, one) for one in contexts])
+        replies = yield from self.ask_all([self._request(sample, data, one) for one in contexts])
         items = tuple(_item(context, reply) for context, reply in zip(contexts, replies, strict=True))
-        failed = next((one for one in replies if isinstance(one, AskFailed)), None)
+        failed = next((reply for reply in replies if isinstance(reply, AskFailed)), None)
         if failed is not None:
             return Verdict.without_score(failed.reason, failed.detail, items=items, raw=failed.raw)
-        score = self._score([bool(one.passed) for one in items])
+        score = self._score([bool(item.passed) for item in items])
         return self.verdict(score, rationale=reasons(items), feedback=self._advice(sample, items), items=items)
 
-    def _about(self, sample: Sample, asked: dict[str, JsonValue], context: str) -> Any:
-        return self.request(USEFUL, sample, {**asked, "context": context})
+    def _request(self, sample: Sample, data: dict[str, JsonValue], context: str) -> Any:
+        return self.request(USEFUL, sample, {**data, "context": context})
 
     def _score(self, useful: Sequence[bool]) -> float:
         if self._metric == "precision":
@@ -94,27 +94,27 @@ class _PrecisionOfContexts(ModelJudge):
         return average_precision(useful, epsilon=EPSILON if self.compat else 0.0)
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        useless = [one.subject for one in items if not one.passed]
+        useless = [item.subject for item in items if not item.passed]
         if not useless:
             return ""
         return for_retriever(self, sample, self.say("useless", sample, contexts=bullets(useless)))
 
 
 class ContextPrecision(_PrecisionOfContexts):
-    """Judge whether the contexts useful for the reference answer stand before the others.
+    """Judge whether the contexts useful for the reference answer are ranked before the others.
 
     Score = average precision over the ranks: AP = sum_k(precision@k * v_k) / sum_k(v_k), with v_k 1 where the
-    context of rank k is useful; 0 where none is. One call for each context, all at once. A context whose call
-    fails leaves the verdict unscored, with what was found in `items`, because the order cannot be told without it.
+    context of rank k is useful; 0 where none is. One call for each context, all at once. If the call for a context
+    fails, the verdict is unscored, with the other results in `items`, since their order is unknown without it.
 
-    With `variant="compat"` 1e-10 is added to the denominator, as ragas does, and no contexts are a 0.
+    With `variant="compat"` 1e-10 is added to the denominator, as ragas does, and no contexts score 0.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         metric: `"average_precision"`, or `"precision"`: useful / contexts, whatever their order.
         k: How many of the first contexts are judged; None takes all.
         strict_k: With `metric="precision"`: divide by k even where there are fewer contexts, as precision@k is
-            defined; False divides by the contexts there are.
+            defined; False divides by the number of contexts.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
 
@@ -139,12 +139,12 @@ class ContextPrecision(_PrecisionOfContexts):
     )
 
     def answer(self, sample: Sample) -> str:
-        """Give the reference."""
+        """Return the reference."""
         return reference_in(sample)
 
 
 class ContextUtilization(_PrecisionOfContexts):
-    """Judge whether the contexts useful for the answer that was given stand before the others.
+    """Judge whether the contexts useful for the actual answer are ranked before the others.
 
     As `ContextPrecision`, with the answer in place of the reference.
 
@@ -177,7 +177,7 @@ class ContextUtilization(_PrecisionOfContexts):
     )
 
     def answer(self, sample: Sample) -> str:
-        """Give the answer."""
+        """Return the answer."""
         return answer_in(sample)
 
 

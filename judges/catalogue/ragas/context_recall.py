@@ -1,4 +1,4 @@
-"""Context recall: what share of the expected answer can be found in the retrieved contexts?"""
+"""Context recall: the share of the expected answer that the retrieved contexts support."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ ReferenceSplit = Literal["sentences", "claims"]
 class ContextRecall(ModelJudge):
     """Judge what share of the reference the retrieved contexts support.
 
-    The reference is split into sentences without a model, and one call finds each numbered sentence supported,
-    contradicted or absent. Score = supported / sentences.
+    The reference is split into sentences without a model, and one call classifies each numbered sentence as
+    supported, contradicted or absent. Score = supported / sentences.
 
     With `variant="compat"` the model itself lists the sentences, as in ragas, so that their number may differ from
     run to run: score = attributed / listed.
@@ -89,20 +89,20 @@ class ContextRecall(ModelJudge):
 
     @property
     def calls(self) -> str:
-        """One, or two where the reference is broken into claims."""
+        """Model calls for one sample: one, or two where the reference is broken into claims."""
         return "2" if self._split == "claims" else "1"
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each part of the reference in the contexts."""
         contexts, reference = contexts_in(sample), reference_in(sample)
-        items = yield from (self._attributed if self.compat else self._verified)(sample, contexts, reference)
+        items = yield from (self._attribute if self.compat else self._verify)(sample, contexts, reference)
         if not items:
             raise CannotJudge("no_claims", "the reference says nothing that could be looked for")
         return self.verdict(
             share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=tuple(items)
         )
 
-    def _verified(self, sample: Sample, contexts: Sequence[str], reference: str) -> Any:
+    def _verify(self, sample: Sample, contexts: Sequence[str], reference: str) -> Any:
         parts = sentences(reference)
         if self._split == "claims":
             parts = yield from claims_in(self, sample, reference)
@@ -110,17 +110,17 @@ class ContextRecall(ModelJudge):
             return []
         return (yield from verify_claims(self, sample, contexts, parts))
 
-    def _attributed(self, sample: Sample, contexts: Sequence[str], reference: str) -> Any:
-        asked = question_of(sample)
-        asked |= {"contexts": list(contexts), "reference": reference}
-        found = yield from self.ask(ATTRIBUTED, sample, asked)
+    def _attribute(self, sample: Sample, contexts: Sequence[str], reference: str) -> Any:
+        data = question_of(sample)
+        data |= {"contexts": list(contexts), "reference": reference}
+        reply = yield from self.ask(ATTRIBUTED, sample, data)
         return [
             Verdict.checked(bool(one.attributed), subject=one.statement, rationale=one.reason)
-            for one in found.classifications
+            for one in reply.classifications
         ]
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        missing = [one.subject for one in items if not one.passed]
+        missing = [item.subject for item in items if not item.passed]
         if not missing:
             return ""
         return for_retriever(self, sample, self.say("missing", sample, sentences=bullets(missing)))

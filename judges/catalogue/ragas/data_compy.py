@@ -1,18 +1,18 @@
-"""Tables compared: how many rows or columns of an answer written as CSV are those of the reference."""
+"""Table comparison: how many rows or columns of a CSV answer equal those of the reference."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import ClassVar, Literal, Unpack
 
-from judges.catalogue.metric import Measured, MetricSettings
+from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.csv_tables import table_in
 from judges.catalogue.parts.f_score import f_score
 from judges.catalogue.parts.items import bullets
 from judges.catalogue.parts.needed import answer_in, reference_in
-from judges.catalogue.parts.table_rows import unpaired
+from judges.catalogue.parts.table_rows import unpaired_rows
 from judges.catalogue.parts.tables import TableComparison, by_position, by_value
-from judges.catalogue.parts.text import unfenced
+from judges.catalogue.parts.text import strip_fence
 from judges.entry import Entry
 from judges.errors import ConfigurationError
 from judges.runtime.validation import one_of
@@ -23,24 +23,24 @@ TableMode = Literal["rows", "columns"]
 Measure = Literal["precision", "recall", "f1"]
 
 
-class DataCompyScore(Measured):
+class DataCompyScore(ComputedMetric):
     """Judge what share of the rows, or of the columns, of two tables written as CSV is equal.
 
     Precision = equal / those of the answer; recall = equal / those of the reference; f1 = their harmonic mean.
 
-    Rows are equal if they have the same values in all columns of the reference, wherever they stand; a column is
-    equal if it has the same values in all rows that belong together: equal rows first, then those with the same
-    key, or where there is none, the others in their order or sorted, whichever fits better.
+    Rows are equal if they have the same values in all columns of the reference, at any position; a column is equal
+    if it has the same values in all paired rows: equal rows are paired first, then those with the same key, or
+    without a key, the others in their order or sorted, whichever fits better.
 
-    With `variant="compat"` it is the number of ragas with datacompy: rows belong together by their position, and
-    the columns that both have are compared.
+    With `variant="compat"` it is the number of ragas with datacompy: rows are paired by position, and the columns
+    that both tables have are compared.
 
     Args:
         mode: `"rows"` or `"columns"`.
         metric: `"precision"`, `"recall"` or `"f1"`.
-        key_columns: Columns by which rows belong together; not with `variant="compat"`.
-        tolerance: By how much numbers may differ. Where too many rows are within it of one another to find who
-            belongs to whom, the verdict is unscored, `undefined`.
+        key_columns: Columns by which rows are paired; not with `variant="compat"`.
+        tolerance: By how much numbers may differ. Where too many rows are within it of one another to be paired,
+            the verdict is unscored, `undefined`.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -80,55 +80,60 @@ class DataCompyScore(Measured):
         self._mode, self._metric, self._tolerance = mode, metric, tolerance
         self._keys = tuple(keys)
 
-    def measured(self, sample: Sample) -> Verdict:
+    def compute(self, sample: Sample) -> Verdict:
         """Read both tables and compare them."""
-        given, wanted = (
-            table_in(unfenced(text).lstrip("\ufeff"), called=called)
+        answer, reference = (
+            table_in(strip_fence(text).lstrip("\ufeff"), called=called)
             for text, called in ((answer_in(sample), "answer"), (reference_in(sample), "reference"))
         )
-        found = (
-            by_position(given, wanted)
+        comparison = (
+            by_position(answer, reference)
             if self.compat
-            else by_value(given, wanted, keys=self._keys, tolerance=self._tolerance)
+            else by_value(answer, reference, keys=self._keys, tolerance=self._tolerance)
         )
         if self._mode == "columns":
-            equal = len(found.columns) - len(found.different)
-            counts = equal, len(given.columns), len(wanted.columns)
+            equal = len(comparison.columns) - len(comparison.different)
+            counts = equal, len(answer.columns), len(reference.columns)
         else:
-            counts = self._equal_rows(found), len(given.rows), len(wanted.rows)
-        told = self.say(self._mode, sample, equal=counts[0], given=counts[1], wanted=counts[2])
+            counts = self._equal_rows(comparison), len(answer.rows), len(reference.rows)
+        rationale = self.say(self._mode, sample, equal=counts[0], given=counts[1], wanted=counts[2])
         return self.verdict(
-            self._score(*counts), rationale=told, feedback=self._advice(sample, found), items=_items(found)
+            self._score(*counts),
+            rationale=rationale,
+            feedback=self._advice(sample, comparison),
+            items=_items(comparison),
         )
 
-    def _score(self, equal: int, given: int, wanted: int) -> float:
-        precision, recall = equal / given, equal / wanted
+    def _score(self, equal: int, in_answer: int, in_reference: int) -> float:
+        precision, recall = equal / in_answer, equal / in_reference
         if self._metric == "f1":
             return f_score(precision, recall)
         return precision if self._metric == "precision" else recall
 
-    def _equal_rows(self, found: TableComparison) -> int:
-        return 0 if found.missing_columns and not self.compat else len(found.pairs)
+    def _equal_rows(self, comparison: TableComparison) -> int:
+        return 0 if comparison.missing_columns and not self.compat else len(comparison.pairs)
 
-    def _advice(self, sample: Sample, found: TableComparison) -> str:
-        """Name columns, the answer's own rows that have no equal, and the keys of missing ones."""
-        left, right = unpaired(found.pairs, len(found.given.rows), len(found.wanted.rows))
-        named = {
-            "missing_columns": found.missing_columns,
-            "surplus_columns": found.surplus_columns,
-            "different_columns": found.different,
+    def _advice(self, sample: Sample, comparison: TableComparison) -> str:
+        """Return feedback that names columns, rows of the answer without an equal, and keys of missing rows."""
+        left, right = unpaired_rows(comparison.pairs, len(comparison.actual.rows), len(comparison.expected.rows))
+        columns_of = {
+            "missing_columns": comparison.missing_columns,
+            "surplus_columns": comparison.surplus_columns,
+            "different_columns": comparison.different,
         }
-        told = [self.say(name, sample, columns=", ".join(columns)) for name, columns in named.items() if columns]
+        lines = [
+            self.say(name, sample, columns=", ".join(columns)) for name, columns in columns_of.items() if columns
+        ]
         if left:
-            rows = bullets(", ".join(found.given.rows[place]) for place in left)
-            told.append(self.say("surplus_rows", sample, rows=rows))
+            rows = bullets(", ".join(comparison.actual.rows[place]) for place in left)
+            lines.append(self.say("surplus_rows", sample, rows=rows))
         if right:
-            keys = "\n" + bullets(", ".join(found.key(n)) for n in right) if found.keys else ""
-            told.append(self.say("missing_rows", sample, count=len(right), keys=keys))
-        return "\n".join(told)
+            keys = "\n" + bullets(", ".join(comparison.key(n)) for n in right) if comparison.keys else ""
+            lines.append(self.say("missing_rows", sample, count=len(right), keys=keys))
+        return "\n".join(lines)
 
 
-def _items(found: TableComparison) -> tuple[Verdict, ...]:
-    """Give a verdict on each column of the reference."""
-    equal = set(found.columns) - set(found.different)
-    return tuple(Verdict.checked(one in equal, subject=one) for one in found.wanted.columns)
+def _items(comparison: TableComparison) -> tuple[Verdict, ...]:
+    """Return a verdict on each column of the reference."""
+    equal = set(comparison.columns) - set(comparison.different)
+    return tuple(Verdict.checked(one in equal, subject=one) for one in comparison.expected.columns)

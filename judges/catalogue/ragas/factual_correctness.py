@@ -1,4 +1,4 @@
-"""Factual correctness: which claims of the answer the reference bears out, and which of the reference it makes."""
+"""Factual correctness: how far the claims of the answer and those of the reference agree."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from judges.verdict import Verdict
 FactualMode = Literal["f1", "precision", "recall"]
 Degree = Literal["low", "high"]
 
-BROKEN_DOWN: Question[Claims] = Question(prompt="factual_claims", reply=Claims, shared=True)
-"""Break a text into claims as finely and as fully as is wanted."""
+FACTUAL_CLAIMS: Question[Claims] = Question(prompt="factual_claims", reply=Claims, shared=True)
+"""Break a text into claims with a chosen atomicity and coverage."""
 
 
 class FactualCorrectness(ModelJudge):
@@ -79,42 +79,42 @@ class FactualCorrectness(ModelJudge):
         def fills(text: Prompt, _: Language) -> dict[str, str]:
             return {name: text.feedback[f"{name}_{degree}"] for name, degree in degrees.items()}
 
-        self._claims = replace(BROKEN_DOWN, fills=fills) if "low" in degrees.values() else CLAIMS
+        self._claims = replace(FACTUAL_CLAIMS, fills=fills) if "low" in degrees.values() else CLAIMS
         super().__init__(model, questions=(self._claims, SUPPORT), **settings)
 
     @property
     def calls(self) -> str:
-        """Two for a precision, else four."""
+        """Model calls for one sample: two for a precision, else four."""
         return "2" if self._mode == "precision" else "4"
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Break the texts into claims, and verify each against the other text."""
         answer, reference = answer_in(sample), reference_in(sample)
         texts = (answer,) if self._mode == "precision" else (answer, reference)
-        given, *others = yield from claims_in_each(self, sample, *texts, question=self._claims)
-        wanted = others[0] if others else ()
+        answer_claims, *others = yield from claims_in_each(self, sample, *texts, question=self._claims)
+        reference_claims = others[0] if others else ()
         if not self.compat:
-            self._need(given, wanted)
-        asked = [(reference, given), (answer, wanted)]
-        found = yield from self.ask_all(
-            [support_request(self, sample, [text], claims) for text, claims in asked if claims]
+            self._require_claims(answer_claims, reference_claims)
+        checks = [(reference, answer_claims), (answer, reference_claims)]
+        replies = yield from self.ask_all(
+            [support_request(self, sample, [text], claims) for text, claims in checks if claims]
         )
-        replies = iter(all_of(found))
-        supported, covered = (support_verdicts(claims, next(replies)) if claims else [] for _, claims in asked)
+        received = iter(all_of(replies))
+        supported, covered = (support_verdicts(claims, next(received)) if claims else [] for _, claims in checks)
         items = tuple(
-            one.model_copy(update={"judge": side})
-            for side, told in (("answer", supported), ("reference", covered))
-            for one in told
+            verdict.model_copy(update={"judge": side})
+            for side, verdicts in (("answer", supported), ("reference", covered))
+            for verdict in verdicts
         )
         score = self._compat_score(supported, covered) if self.compat else self._score(supported, covered)
         return self.verdict(
             score, rationale=reasons(items), feedback=self._advice(sample, supported, covered), items=items
         )
 
-    def _need(self, given: Sequence[str], wanted: Sequence[str]) -> None:
-        if not given and self._mode != "recall":
+    def _require_claims(self, answer_claims: Sequence[str], reference_claims: Sequence[str]) -> None:
+        if not answer_claims and self._mode != "recall":
             raise CannotJudge("no_claims", "the answer makes no claim")
-        if not wanted and self._mode != "precision":
+        if not reference_claims and self._mode != "precision":
             raise CannotJudge("no_claims", "the reference makes no claim")
 
     def _score(self, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> float:
@@ -125,28 +125,28 @@ class FactualCorrectness(ModelJudge):
         return f_score(precision, recall, self._beta)
 
     def _compat_score(self, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> float:
-        right = sum(bool(one.passed) for one in supported)
+        right = sum(bool(claim.passed) for claim in supported)
         wrong = len(supported) - right
-        left_out = sum(not one.passed for one in covered)
+        left_out = sum(not claim.passed for claim in covered)
         if self._mode == "precision":
-            return _rounded(right / (right + wrong + 1e-8))
+            return _round(right / (right + wrong + 1e-8))
         if self._mode == "recall":
-            return _rounded(right / (right + left_out + 1e-8))
+            return _round(right / (right + left_out + 1e-8))
         if not right:
             return 0.0
         precision, recall, weight = right / (right + wrong), right / (right + left_out), self._beta**2
-        # In the order of ragas: another one would round some halves, such as 0.625, to the other side.
-        return _rounded((1 + weight) * (precision * recall) / ((weight * precision) + recall))
+        # In the order of ragas: another order would round some halves, such as 0.625, the other way.
+        return _round((1 + weight) * (precision * recall) / ((weight * precision) + recall))
 
     def _advice(self, sample: Sample, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> str:
-        """Name the claims that are wrong; count those left out, which would give the reference away."""
-        told = [support_feedback(self, sample, supported, called="claims", absent="unsupported")]
-        lacking = sum(not one.passed for one in covered)
+        """Return feedback that names wrong claims, and only counts missing ones, to keep the reference hidden."""
+        lines = [support_feedback(self, sample, supported, called="claims", absent="unsupported")]
+        lacking = sum(not claim.passed for claim in covered)
         if lacking:
-            told.append(self.say("lacking", sample, count=lacking, of=len(covered)))
-        return "\n".join(filter(None, told))
+            lines.append(self.say("lacking", sample, count=lacking, of=len(covered)))
+        return "\n".join(filter(None, lines))
 
 
-def _rounded(score: float) -> float:
+def _round(score: float) -> float:
     """Round to 2 places as numpy does, which can differ from `round(score, 2)`."""
     return round(100 * score) / 100

@@ -21,15 +21,15 @@ Missing = Literal["unscored", "unsupported"]
 class Faithfulness(ModelJudge):
     """Judge what share of the answer's claims can be inferred from the retrieved contexts.
 
-    The answer is broken into claims, and each claim is found supported, contradicted or absent: two calls.
+    The answer is broken into claims, and each claim is classified as supported, contradicted or absent: two calls.
     Score = supported / claims. No claims (a greeting, a refusal) is unscored, `no_claims`, after one call.
 
     With `variant="compat"` the score is ragas': marks counted as yes / marks returned, however many there are.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        missing: What becomes of claims that the model gives no verdict on, even when asked again: `"unscored"`
-            leaves the whole verdict unscored; `"unsupported"` counts them as such at once.
+        missing: What happens to claims on which the model gives no verdict: `"unscored"` asks again, and leaves
+            the whole verdict unscored if that fails; `"unsupported"` counts them as unsupported at once.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
 

@@ -1,4 +1,4 @@
-"""Faithfulness by a classifier: the share of an answer's statements that it finds supported by the contexts."""
+"""Faithfulness by a classifier: the share of an answer's statements that it takes as supported by the contexts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from judges.catalogue.parts.claims import CLAIMS, claims_in
 from judges.catalogue.parts.items import bullets, reasons, share
 from judges.catalogue.parts.needed import answer_in, contexts_in
 from judges.catalogue.parts.sentences import sentences
-from judges.catalogue.parts.similarity import Scorer, scored
+from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of, whole
+from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 _HALF = 0.5
 _ROUNDING = 1e-6
-"""How far a probability counted in 32 bits may lie outside 0 to 1."""
+"""How far a 32-bit probability may lie outside 0 to 1."""
 
 
 AnswerSplit = Literal["claims", "sentences"]
@@ -29,10 +29,10 @@ AnswerSplit = Literal["claims", "sentences"]
 class FaithfulnessWithHHEM(ModelJudge):
     """Judge what share of the answer's statements a classifier finds supported by the retrieved contexts.
 
-    Each pair (contexts joined by line ends, statement) gets a probability; score = statements with a probability
-    from `threshold_probability` on / statements. No statements is unscored, `no_claims`.
+    Each pair (contexts joined by line breaks, statement) gets a probability; score = statements whose probability
+    is at least `threshold_probability` / statements. No statements is unscored, `no_claims`.
 
-    With `variant="compat"` a probability is rounded as ragas does it, so that 0.5 itself is a no.
+    With `variant="compat"` a probability is rounded as ragas does it, so that 0.5 itself counts as unsupported.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`, asked for the claims, in one
@@ -42,7 +42,7 @@ class FaithfulnessWithHHEM(ModelJudge):
             where the caller must not block.
         split: What the answer is broken into: claims that stand alone, or its sentences as they are.
         threshold_probability: Probability from which a statement counts as supported.
-        batch_size: Most pairs given to the classifier at once.
+        batch_size: Maximum number of pairs passed to the classifier at once.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
 
@@ -80,11 +80,11 @@ class FaithfulnessWithHHEM(ModelJudge):
                 f"judges.models.providers.hhem.HHEM(folder), not {classifier!r}"
             )
         one_of(AnswerSplit, split, setting="split")
-        whole(batch_size, setting="batch_size")
+        whole_number(batch_size, setting="batch_size")
         _check_probability(threshold_probability, compat=settings.get("variant") == "compat")
         self._classifier = classifier
         self._split = split
-        self._from = threshold_probability
+        self._minimum = threshold_probability
         self._batch_size = batch_size
         super().__init__(model, questions=(CLAIMS,) if split == "claims" else (), **settings)
 
@@ -94,7 +94,7 @@ class FaithfulnessWithHHEM(ModelJudge):
         return "1" if self._split == "claims" else "0"
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Break the answer into statements, and let each be classified."""
+        """Break the answer into statements, and classify each."""
         answer, contexts = answer_in(sample), contexts_in(sample)
         if self._split == "claims":
             statements = yield from claims_in(self, sample, answer)
@@ -103,31 +103,33 @@ class FaithfulnessWithHHEM(ModelJudge):
         if not statements:
             return Verdict.without_score("no_claims", "the answer makes no statement")
         premise = "\n".join(contexts)
-        found = yield from self._classified([(premise, one) for one in statements], sample)
-        items = tuple(self._item(one, probability) for one, probability in zip(statements, found, strict=True))
-        wrong = [one.subject for one in items if not one.passed]
+        probabilities = yield from self._probabilities([(premise, one) for one in statements], sample)
+        items = tuple(self._item(*pair) for pair in zip(statements, probabilities, strict=True))
+        wrong = [item.subject for item in items if not item.passed]
         feedback = self.say("unsupported", sample, claims=bullets(wrong)) if wrong else ""
         return self.verdict(share(items), rationale=reasons(items), feedback=feedback, items=items)
 
-    def _classified(self, pairs: list[tuple[str, str]], sample: Sample) -> Generator[Any, Any, list[float]]:
-        """Give the probability of each pair; one batch after another, as classifiers serve one caller."""
-        found: list[float] = []
+    def _probabilities(self, pairs: list[tuple[str, str]], sample: Sample) -> Generator[Any, Any, list[float]]:
+        """Return the probability of each pair; batches run in turn, as classifiers serve one caller at a time."""
+        probabilities: list[float] = []
         for start in range(0, len(pairs), self._batch_size):
-            found += yield from scored(self._classifier, pairs[start : start + self._batch_size], sample)
-        outside = [one for one in found if not -_ROUNDING <= one <= 1 + _ROUNDING]
+            probabilities += yield from score_pairs(
+                self._classifier, pairs[start : start + self._batch_size], sample
+            )
+        outside = [one for one in probabilities if not -_ROUNDING <= one <= 1 + _ROUNDING]
         if outside:
             raise CannotJudge("invalid_output", f"the classifier gave {outside[0]}; a probability is wanted")
-        return [min(1.0, max(0.0, one)) for one in found]
+        return [min(1.0, max(0.0, one)) for one in probabilities]
 
     def _item(self, statement: str, probability: float) -> Verdict:
-        supported = bool(round(probability)) if self.compat else probability >= self._from
+        supported = bool(round(probability)) if self.compat else probability >= self._minimum
         return Verdict.checked(supported, value=probability, subject=statement, rationale=f"{probability:.3f}")
 
 
-def _check_probability(given: object, *, compat: bool) -> None:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-        raise ConfigurationError(f"threshold_probability lies from 0 to 1, not {given!r}")
-    if compat and given != _HALF:
+def _check_probability(value: object, *, compat: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ConfigurationError(f"threshold_probability lies from 0 to 1, not {value!r}")
+    if compat and value != _HALF:
         raise ConfigurationError(
             "with variant='compat' probabilities are rounded; leave threshold_probability out"
         )

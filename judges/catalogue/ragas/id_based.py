@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from judges.catalogue.metric import Measured
+from judges.catalogue.metric import ComputedMetric
 from judges.catalogue.parts.items import bullets
 from judges.catalogue.parts.retrieval import for_retriever
 from judges.entry import Entry
@@ -14,22 +14,22 @@ from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-class _ById(Measured):
-    """Compare the set of ids retrieved with the set that is expected."""
+class _ById(ComputedMetric):
+    """Compare the set of retrieved ids with the set of expected ids."""
 
     pack = "id_based"
 
     @abstractmethod
-    def share(self, found: frozenset[str], wanted: frozenset[str]) -> float:
-        """Divide the hits by what they are a share of; raises `CannotJudge` where that is empty."""
+    def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
+        """Return the hits as a share of one of the sets; raises `CannotJudge` where that set is empty."""
 
-    def measured(self, sample: Sample) -> Verdict:
+    def compute(self, sample: Sample) -> Verdict:
         """Compare the ids."""
-        found, wanted = retrieved(sample), expected(sample)
-        score = self.share(found, wanted)
-        told = {"missing": sorted(wanted - found), "surplus": sorted(found - wanted)}
-        advice = "\n".join(self.say(name, sample, ids=bullets(ids)) for name, ids in told.items() if ids)
-        rationale = f"{len(found & wanted)} of {len(wanted)} expected ids among {len(found)} retrieved"
+        retrieved, expected = retrieved_ids(sample), expected_ids(sample)
+        score = self.share(retrieved, expected)
+        differences = {"missing": sorted(expected - retrieved), "surplus": sorted(retrieved - expected)}
+        advice = "\n".join(self.say(name, sample, ids=bullets(ids)) for name, ids in differences.items() if ids)
+        rationale = f"{len(retrieved & expected)} of {len(expected)} expected ids among {len(retrieved)} retrieved"
         feedback = for_retriever(self, sample, advice) if score < 1 else ""
         return self.verdict(score, rationale=rationale, feedback=feedback)
 
@@ -38,7 +38,7 @@ class IDBasedContextPrecision(_ById):
     """Judge what share of the retrieved contexts is expected: hits / retrieved, on sets of ids.
 
     Args:
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -51,18 +51,18 @@ class IDBasedContextPrecision(_ById):
         differs="Nothing retrieved is unscored, not NaN.",
     )
 
-    def share(self, found: frozenset[str], wanted: frozenset[str]) -> float:
-        """Divide by what was retrieved."""
-        if not found:
+    def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
+        """Return hits / retrieved."""
+        if not retrieved:
             raise CannotJudge("no_contexts", "nothing was retrieved, so there is no precision")
-        return len(found & wanted) / len(found)
+        return len(retrieved & expected) / len(retrieved)
 
 
 class IDBasedContextRecall(_ById):
     """Judge what share of the expected contexts was retrieved: hits / expected, on sets of ids.
 
     Args:
-        settings: See `judges.catalogue.metric.Settings`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -75,24 +75,24 @@ class IDBasedContextRecall(_ById):
         differs="Nothing expected is unscored, not NaN.",
     )
 
-    def share(self, found: frozenset[str], wanted: frozenset[str]) -> float:
-        """Divide by what was expected."""
-        return len(found & wanted) / len(wanted)
+    def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
+        """Return hits / expected."""
+        return len(retrieved & expected) / len(expected)
 
 
-def retrieved(sample: Sample) -> frozenset[str]:
-    """Give the ids that were retrieved, each once.
+def retrieved_ids(sample: Sample) -> frozenset[str]:
+    """Return the ids that were retrieved, each once.
 
     Raises:
-        CannotJudge: `no_contexts`, if the sample does not tell them.
+        CannotJudge: `no_contexts`, if the sample does not list them.
     """
     if sample.retrieved_context_ids is None:
         raise CannotJudge("no_contexts", "there are no ids of retrieved contexts")
     return frozenset(sample.retrieved_context_ids)
 
 
-def expected(sample: Sample) -> frozenset[str]:
-    """Give the ids that are expected, each once.
+def expected_ids(sample: Sample) -> frozenset[str]:
+    """Return the ids that are expected, each once.
 
     Raises:
         CannotJudge: `no_reference`, if there are none.

@@ -1,4 +1,4 @@
-"""Noise sensitivity: how many wrong claims of an answer come from the contexts it was given?"""
+"""Noise sensitivity: the share of an answer's claims that are wrong because of the retrieved contexts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 
 from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.claims import CLAIMS, claims_in_each
-from judges.catalogue.parts.items import YesNo, bullets, fault_in, in_order, numbered
+from judges.catalogue.parts.items import YesNo, bullets, fault_in, in_order, numbered_items
 from judges.catalogue.parts.needed import answer_in, contexts_in, reference_in
 from judges.catalogue.parts.support import SUPPORT, support_request, support_verdicts
 from judges.entry import Entry
@@ -42,27 +42,37 @@ MATRIX: Question[Matrix] = Question(prompt="noise_sensitivity", reply=Matrix, sh
 
 @dataclass(frozen=True)
 class _ClaimSupport:
-    """What supports what: by context, then by claim; and which claims of the answer the reference supports."""
+    """Which claims each context supports, by context, then by claim; which answer claims the reference supports.
 
-    wanted: Sequence[Sequence[bool]]
-    given: Sequence[Sequence[bool]]
-    right: Sequence[bool]
+    Args:
+        of_reference: Support of the reference's claims by each context.
+        of_answer: Support of the answer's claims by each context.
+        correct: Support of the answer's claims by the reference.
+    """
+
+    of_reference: Sequence[Sequence[bool]]
+    of_answer: Sequence[Sequence[bool]]
+    correct: Sequence[bool]
 
     def origins(self) -> list[Origin]:
-        """Tell of each claim of the answer whether it is correct, and if not, where it comes from.
+        """Return for each claim of the answer whether it is correct, and if not, where it comes from.
 
-        A context is relevant if it supports any claim of the reference. What a relevant context supports counts as
-        from there, whatever else supports it.
+        A context is relevant if it supports any claim of the reference. A claim that a relevant context supports
+        comes from a relevant context, whatever else supports it.
         """
-        return [self._origin(number) for number in range(len(self.right))]
+        return [self._origin(number) for number in range(len(self.correct))]
 
     def _origin(self, number: int) -> Origin:
-        if self.right[number]:
+        if self.correct[number]:
             return "correct"
-        sources = {any(wanted) for wanted, given in zip(self.wanted, self.given, strict=True) if given[number]}
-        if True in sources:
+        relevance = {
+            any(of_reference)
+            for of_reference, of_answer in zip(self.of_reference, self.of_answer, strict=True)
+            if of_answer[number]
+        }
+        if True in relevance:
             return "relevant"
-        return "irrelevant" if sources else "unsupported"
+        return "irrelevant" if relevance else "unsupported"
 
 
 class NoiseSensitivity(ModelJudge):
@@ -108,71 +118,75 @@ class NoiseSensitivity(ModelJudge):
 
     @property
     def calls(self) -> str:
-        """One call for each context, or two in compat."""
+        """Model calls for one sample, as a formula: one for each context, or two in compat."""
         return "3 + 2n" if self.compat else "3 + n"
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Break both texts into claims, and find what supports them."""
         answer, reference, contexts = answer_in(sample), reference_in(sample), contexts_in(sample)
-        given, wanted = yield from claims_in_each(self, sample, answer, reference)
-        if not given:
+        answer_claims, reference_claims = yield from claims_in_each(self, sample, answer, reference)
+        if not answer_claims:
             raise CannotJudge("no_claims", "the answer makes no claim")
-        if not wanted:  # no context could be told to be relevant, and an answer of noise alone would look perfect
+        if not reference_claims:  # no context could be relevant, and an answer of noise alone would look perfect
             raise CannotJudge("no_claims", "the reference makes no claim")
-        find = self._marked if self.compat else self._found
-        support: _ClaimSupport = yield from find(sample, contexts, reference, (wanted, given))
+        find_support = self._compat_support if self.compat else self._support
+        support: _ClaimSupport = yield from find_support(
+            sample, contexts, reference, (reference_claims, answer_claims)
+        )
         origins = support.origins()
         value = origins.count("unsupported" if self._mode == "hallucination" else self._mode) / len(origins)
         items = tuple(
             Verdict.checked(origin == "correct", value=origin, subject=claim)
-            for claim, origin in zip(chain(given, repeat("")), origins, strict=False)
+            for claim, origin in zip(chain(answer_claims, repeat("")), origins, strict=False)
         )
         return self.verdict(
             1 - value,
             value=value,
-            rationale="\n".join(f"{one.value}: {one.subject}" for one in items),
+            rationale="\n".join(f"{item.value}: {item.subject}" for item in items),
             feedback=self._advice(sample, items) if value else "",
             items=items,
-            detail=", ".join(f"{origins.count(one)} {one}" for one in get_args(Origin)),
+            detail=", ".join(f"{origins.count(origin)} {origin}" for origin in get_args(Origin)),
         )
 
-    def _found(
+    def _support(
         self, sample: Sample, contexts: Sequence[str], reference: str, claims: tuple[Sequence[str], Sequence[str]]
     ) -> Any:
-        wanted, given = claims
+        reference_claims, answer_claims = claims
         lists: dict[str, JsonValue] = {
-            "reference_claims": numbered(wanted, called="claim"),
-            "answer_claims": numbered(given, called="claim"),
+            "reference_claims": numbered_items(reference_claims, called="claim"),
+            "answer_claims": numbered_items(answer_claims, called="claim"),
         }
 
         def check(reply: Any) -> str | None:
-            return fault_in(reply.reference_claims, len(wanted), called="reference_claims") or fault_in(
-                reply.answer_claims, len(given), called="answer_claims"
+            return fault_in(reply.reference_claims, len(reference_claims), called="reference_claims") or fault_in(
+                reply.answer_claims, len(answer_claims), called="answer_claims"
             )
 
-        asked = [self.request(MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
-        replies = yield from self.ask_all([*asked, support_request(self, sample, [reference], given)])
+        requests = [self.request(MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
+        replies = yield from self.ask_all([*requests, support_request(self, sample, [reference], answer_claims)])
         *matrices, last = all_of(replies)
         return _ClaimSupport(
             [[one.verdict for one in in_order(matrix.reference_claims)] for matrix in matrices],
             [[one.verdict for one in in_order(matrix.answer_claims)] for matrix in matrices],
-            [bool(one.passed) for one in support_verdicts(given, last)],
+            [bool(one.passed) for one in support_verdicts(answer_claims, last)],
         )
 
-    def _marked(
+    def _compat_support(
         self, sample: Sample, contexts: Sequence[str], reference: str, claims: tuple[Sequence[str], Sequence[str]]
     ) -> Any:
         pairs = [(context, side) for context in contexts for side in claims]
-        asked = [support_request(self, sample, [text], side) for text, side in (*pairs, (reference, claims[1]))]
-        replies = all_of((yield from self.ask_all(asked)))
+        requests = [support_request(self, sample, [text], side) for text, side in (*pairs, (reference, claims[1]))]
+        replies = all_of((yield from self.ask_all(requests)))
         marks = [[bool(one.verdict) for one in reply.items] for reply in replies]
-        wanted, given, right = marks[:-1:2], marks[1:-1:2], marks[-1]
-        if {len(one) for one in given} != {len(right)} or len({len(one) for one in wanted}) > 1:
+        of_reference, of_answer, correct = marks[:-1:2], marks[1:-1:2], marks[-1]
+        if {len(one) for one in of_answer} != {len(correct)} or len({len(one) for one in of_reference}) > 1:
             raise CannotJudge("invalid_output", "the model gave lists of verdicts of different lengths")
-        if not (right and wanted[0]):
+        if not (correct and of_reference[0]):
             raise CannotJudge("no_claims", "no claim was verified")
-        return _ClaimSupport(wanted, given, right)
+        return _ClaimSupport(of_reference, of_answer, correct)
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        told = {kind: [one.subject for one in items if one.value == kind] for kind in get_args(Origin)[1:]}
-        return "\n".join(self.say(kind, sample, claims=bullets(found)) for kind, found in told.items() if found)
+        wrong = {kind: [one.subject for one in items if one.value == kind] for kind in get_args(Origin)[1:]}
+        return "\n".join(
+            self.say(kind, sample, claims=bullets(claims)) for kind, claims in wrong.items() if claims
+        )

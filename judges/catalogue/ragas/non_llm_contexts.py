@@ -1,11 +1,11 @@
-"""Retrieved and reference contexts compared as strings: precision and recall of a retriever, without a model."""
+"""Precision and recall of a retriever, from contexts compared as strings, without a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
-from judges.catalogue.metric import Measured, MetricSettings
+from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.distance import DistanceMeasure, distance_of, nearest
 from judges.catalogue.parts.items import bullets, share
 from judges.catalogue.parts.needed import contexts_in
@@ -19,8 +19,8 @@ _NEEDS = ("retrieved_contexts", "reference_contexts")
 _ALIKE = 0.5
 
 
-class _ComparingContexts(Measured):
-    """What precision and recall have in common: a distance, and a similarity from which texts are the same."""
+class _ComparingContexts(ComputedMetric):
+    """The base of precision and recall: a distance, and the similarity from which two texts match."""
 
     pack = "non_llm_contexts"
 
@@ -32,21 +32,21 @@ class _ComparingContexts(Measured):
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        usual = self.threshold if self.compat else _ALIKE
-        least = usual if similarity_threshold is None else similarity_threshold
-        if type(least) not in (int, float) or not 0 <= least <= 1:
+        default = self.threshold if self.compat else _ALIKE
+        minimum = default if similarity_threshold is None else similarity_threshold
+        if type(minimum) not in (int, float) or not 0 <= minimum <= 1:
             raise ConfigurationError(
                 f"similarity_threshold is a similarity from 0 to 1, not {similarity_threshold!r}"
             )
-        self._least = least
+        self._minimum = minimum
         self._distance = distance_of(distance_measure, judge=self.name)
 
-    def _compared(self, text: str, others: Sequence[str], *, above: bool = False) -> Verdict:
-        """Tell whether one of the others is similar enough: from the threshold on, or above it."""
-        found = nearest(text, others, self._distance, least=self._least)
-        alike = found is not None and (found > self._least if above else found >= self._least)
-        told = f"below {self._least}" if found is None else f"{found:.4f}"
-        return Verdict.checked(alike, subject=text, rationale=f"best similarity {told}")
+    def _match(self, text: str, others: Sequence[str], *, above: bool = False) -> Verdict:
+        """Return whether one of the others is similar enough: at least at the threshold, or above it."""
+        best = nearest(text, others, self._distance, least=self._minimum)
+        alike = best is not None and (best > self._minimum if above else best >= self._minimum)
+        figure = f"below {self._minimum}" if best is None else f"{best:.4f}"
+        return Verdict.checked(alike, subject=text, rationale=f"best similarity {figure}")
 
 
 class NonLLMContextPrecisionWithReference(_ComparingContexts):
@@ -57,8 +57,8 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
 
     Args:
         distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
-        similarity_threshold: Similarity from which two texts are the same, 0.5 unless given. It is ragas'
-            `threshold`, and with `variant="compat"` goes by that name as well; here `threshold` is the pass mark.
+        similarity_threshold: Similarity from which two texts match, by default 0.5. It is ragas' `threshold`, and
+            with `variant="compat"` that name sets it as well; here `threshold` is the pass mark.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -76,30 +76,30 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
         extra="strings",
     )
 
-    def measured(self, sample: Sample) -> Verdict:
+    def compute(self, sample: Sample) -> Verdict:
         """Compare each retrieved context with all reference contexts."""
         if self.compat and sample.retrieved_contexts == ():
             return self.verdict(0.0, rationale="nothing was retrieved", feedback=for_retriever(self, sample))
         retrieved = _retrieved(sample) if self.compat else contexts_in(sample)
         references = _references(sample)
-        items = tuple(self._compared(one, references) for one in retrieved)
+        items = tuple(self._match(one, references) for one in retrieved)
         score = average_precision([bool(one.passed) for one in items], epsilon=EPSILON if self.compat else 0.0)
         wrong = [f"{rank}. {one.subject}" for rank, one in enumerate(items, 1) if not one.passed]
         advice = self.say("irrelevant", sample, contexts=bullets(wrong)) if wrong else ""
-        told = for_retriever(self, sample, advice) if wrong else ""
-        return self.verdict(score, rationale=_told(items), feedback=told, items=items)
+        feedback = for_retriever(self, sample, advice) if wrong else ""
+        return self.verdict(score, rationale=_rationale(items), feedback=feedback, items=items)
 
 
 class NonLLMContextRecall(_ComparingContexts):
-    """Judge what share of the reference contexts was retrieved, as far as strings tell.
+    """Judge what share of the reference contexts was retrieved, by string similarity.
 
     A reference context is recalled if the best similarity of a retrieved one, 1 - normalised distance, is at
     least `similarity_threshold`; with `variant="compat"`, if it is above.
 
     Args:
         distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
-        similarity_threshold: Similarity from which two texts are the same, 0.5 unless given. It is ragas'
-            `threshold`, and with `variant="compat"` goes by that name as well; here `threshold` is the pass mark.
+        similarity_threshold: Similarity from which two texts match, by default 0.5. It is ragas' `threshold`, and
+            with `variant="compat"` that name sets it as well; here `threshold` is the pass mark.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -117,17 +117,17 @@ class NonLLMContextRecall(_ComparingContexts):
         extra="strings",
     )
 
-    def measured(self, sample: Sample) -> Verdict:
+    def compute(self, sample: Sample) -> Verdict:
         """Compare each reference context with all retrieved contexts."""
         references = _references(sample)
         retrieved = _retrieved(sample)
         if not retrieved and self.compat:
             raise CannotJudge("no_contexts", "nothing was retrieved")
-        items = tuple(self._compared(one, retrieved, above=self.compat) for one in references)
+        items = tuple(self._match(one, retrieved, above=self.compat) for one in references)
         missing = [one.subject for one in items if not one.passed]
         advice = self.say("missing", sample, contexts=bullets(missing)) if missing else ""
-        told = for_retriever(self, sample, advice) if missing else ""
-        return self.verdict(share(items), rationale=_told(items), feedback=told, items=items)
+        feedback = for_retriever(self, sample, advice) if missing else ""
+        return self.verdict(share(items), rationale=_rationale(items), feedback=feedback, items=items)
 
 
 def _retrieved(sample: Sample) -> tuple[str, ...]:
@@ -137,12 +137,12 @@ def _retrieved(sample: Sample) -> tuple[str, ...]:
 
 
 def _references(sample: Sample) -> tuple[str, ...]:
-    """Give the reference contexts that say something."""
-    found = tuple(one for one in sample.reference_contexts or () if one.strip())
-    if not found:
+    """Return the reference contexts that are not blank."""
+    contexts = tuple(text for text in sample.reference_contexts or () if text.strip())
+    if not contexts:
         raise CannotJudge("no_reference", "there are no reference contexts to compare with")
-    return found
+    return contexts
 
 
-def _told(items: Sequence[Verdict]) -> str:
+def _rationale(items: Sequence[Verdict]) -> str:
     return "\n".join(f"{rank}. {one.rationale}" for rank, one in enumerate(items, 1))

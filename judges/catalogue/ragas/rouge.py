@@ -1,4 +1,4 @@
-"""ROUGE: how many words of the reference the answer has, and how many of its own the reference has."""
+"""ROUGE: the overlap in words between answer and reference, as precision, recall or F-measure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.f_score import f_score
 from judges.catalogue.parts.likeness import Likeness
 from judges.catalogue.parts.porter import stem
-from judges.catalogue.parts.text import Tokenizer, common_subsequence, known_tokenizer, tokens
+from judges.catalogue.parts.text import Tokenizer, checked_tokenizer, common_subsequence, tokens
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.runtime.validation import one_of
@@ -33,8 +33,8 @@ class RougeScore(Likeness):
     Args:
         rouge_type: `"rouge1"`, `"rouge2"` or `"rougeL"` (longest common subsequence).
         mode: `"fmeasure"`, `"precision"` or `"recall"`.
-        tokenizer: See `judges.catalogue.parts.text.Tokenizer`; with `variant="compat"` just `"auto"` is possible.
-        use_stemmer: Whether English words are stemmed, after Porter.
+        tokenizer: See `judges.catalogue.parts.text.Tokenizer`; `variant="compat"` allows only `"auto"`.
+        use_stemmer: Whether English words are stemmed, by Porter's algorithm.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -62,33 +62,35 @@ class RougeScore(Likeness):
         super().__init__(**settings)
         one_of(RougeType, rouge_type, setting="rouge_type")
         one_of(RougeMode, mode, setting="mode")
-        if known_tokenizer(tokenizer) != "auto" and self.compat:
+        if checked_tokenizer(tokenizer) != "auto" and self.compat:
             raise ConfigurationError("variant='compat' has a tokenizer of its own; leave tokenizer out")
         self._type, self._mode, self._tokenizer, self._stems = rouge_type, mode, tokenizer, use_stemmer
 
     def likeness(self, response: str, reference: str) -> float:
-        """Give ROUGE, from 0 to 1."""
-        given, wanted = self._tokens(response), self._tokens(reference)
-        if not self.compat and not wanted:
+        """Return ROUGE, from 0 to 1."""
+        response_tokens, reference_tokens = self._tokens(response), self._tokens(reference)
+        if not self.compat and not reference_tokens:
             raise CannotJudge("undefined", "the reference has no word to look for")
         if self._type == "rougeL":
-            return self._of(common_subsequence(given, wanted), len(given), len(wanted))
-        runs, others = (_runs(one, int(self._type[-1])) for one in (given, wanted))
-        return self._of((runs & others).total(), runs.total(), others.total())
+            return self._value(
+                common_subsequence(response_tokens, reference_tokens), len(response_tokens), len(reference_tokens)
+            )
+        ngrams, others = (_ngrams(words, int(self._type[-1])) for words in (response_tokens, reference_tokens))
+        return self._value((ngrams & others).total(), ngrams.total(), others.total())
 
-    def _of(self, shared: int, given: int, wanted: int) -> float:
-        precision, recall = shared / max(given, 1), shared / max(wanted, 1)
+    def _value(self, shared: int, in_response: int, in_reference: int) -> float:
+        precision, recall = shared / max(in_response, 1), shared / max(in_reference, 1)
         if self._mode == "fmeasure":
             return f_score(precision, recall)
         return precision if self._mode == "precision" else recall
 
     def _tokens(self, text: str) -> list[str]:
-        found = _ENGLISH.findall(text.lower()) if self.compat else tokens(text, self._tokenizer)
+        words = _ENGLISH.findall(text.lower()) if self.compat else tokens(text, self._tokenizer)
         if not self._stems:
-            return found
-        stems = {one: stem(one) for one in set(found) if len(one) > _LONGEST_AS_IS and _ENGLISH.fullmatch(one)}
-        return [stems.get(one, one) for one in found]
+            return words
+        stems = {one: stem(one) for one in set(words) if len(one) > _LONGEST_AS_IS and _ENGLISH.fullmatch(one)}
+        return [stems.get(word, word) for word in words]
 
 
-def _runs(found: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
-    return Counter(zip(*(found[begun:] for begun in range(length)), strict=False))
+def _ngrams(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(words[start:] for start in range(length)), strict=False))

@@ -1,4 +1,4 @@
-"""Rubrics scores: the described level an answer reaches, on one scale for all rows or on each row's own."""
+"""Rubrics scores: the described level that an answer reaches, on one scale for all rows or a scale for each."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pydantic import JsonValue
 
 from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.needed import reference_in
-from judges.catalogue.parts.one_question import Grade, finding, graded, material
+from judges.catalogue.parts.one_question import Grade, finding_schema, full_evidence, level_verdict
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Language, Prompt, prompt
 from judges.prompting.questions import Question
-from judges.requests import Deliberation, put
+from judges.requests import Deliberation, ask_question
 from judges.sample import Sample
 
 Rubrics = Mapping[str, str] | Mapping[int, str]
@@ -26,10 +26,10 @@ _PLAIN, _REFERENCED = "rubrics_score", "rubrics_score_reference"
 
 
 class RubricsScore(ModelJudge):
-    """Rate an answer on described levels, for all rows the same; the feedback says what the next level lacks.
+    """Rate an answer on described levels, the same for all rows; the feedback says what the next level requires.
 
-    Score = (level - lowest) / (highest - lowest). Unless levels are given they go from 1 to 5, and are about the
-    agreement with the reference where there is one, and about the answer alone where there is none.
+    Score = (level - lowest) / (highest - lowest). The default levels go from 1 to 5, and rate the agreement with
+    the reference if there is one, and else the answer alone.
 
     With `variant="compat"` the model may give any whole number, as in ragas; one outside the levels is unscored,
     `invalid_output`, with the number as its value.
@@ -37,7 +37,7 @@ class RubricsScore(ModelJudge):
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
-        with_reference: Whether to rate by the reference: True needs one, False hides it, and None takes it where
+        with_reference: Whether to rate by the reference: True requires one, False hides it, and None uses it if
             there is one.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
@@ -79,40 +79,42 @@ class RubricsScore(ModelJudge):
         self._with_reference = with_reference
         self._own = None if rubrics is None else _own_levels(rubrics)
         self._scale = tuple(sorted(self._own or prompt(_PLAIN, "en").levels))
-        self._plain = self._asked(_PLAIN)
-        self._referenced = self._plain if self._own else self._asked(_REFERENCED)
-        asked = {_PLAIN: self._plain, self._referenced.prompt: self._referenced}
-        super().__init__(model, questions=tuple(asked.values()), **settings)
+        self._plain = self._question(_PLAIN)
+        self._referenced = self._plain if self._own else self._question(_REFERENCED)
+        questions = {_PLAIN: self._plain, self._referenced.prompt: self._referenced}
+        super().__init__(model, questions=tuple(questions.values()), **settings)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The answer, and the reference where one is wanted."""
+        """Fields of a sample it requires: the answer, and the reference with `with_reference=True`."""
         return ("response", "reference") if self._with_reference else self.entry.needs
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once, with the reference or without."""
-        shown = material(sample)
+        data = full_evidence(sample)
         if self._with_reference:
             reference_in(sample)
         if self._with_reference is False:
-            shown = {name: one for name, one in shown.items() if not name.startswith("reference")}
-        question = self._referenced if "reference" in shown else self._plain
-        found = yield from self.ask(question, sample, shown)
-        return graded(self, found, self._scale)
+            data = {name: value for name, value in data.items() if not name.startswith("reference")}
+        question = self._referenced if "reference" in data else self._plain
+        reply = yield from self.ask(question, sample, data)
+        return level_verdict(self, reply, self._scale)
 
-    def _asked(self, name: str) -> Question[Any]:
-        """Ask by one's own levels, without the pack's examples, or else by those of the pack."""
+    def _question(self, name: str) -> Question[Any]:
+        """Return the question with the caller's levels and no examples, or else with those of the pack."""
         own, scale = self._own, self._scale
 
         def fills(text: Prompt, _: Language) -> dict[str, str]:
             levels = own or {**prompt(name, "en").levels, **text.levels}
             return {"levels": "\n".join(f"{level}: {levels[level]}" for level in scale)}
 
-        return Question(prompt=name, reply=finding(scale), compat=Grade, fills=fills, examples=() if own else None)
+        return Question(
+            prompt=name, reply=finding_schema(scale), compat=Grade, fills=fills, examples=() if own else None
+        )
 
 
 class InstanceRubrics(ModelJudge):
-    """Rate an answer on the levels that its own row describes, `rubrics`.
+    """Rate an answer on the levels that its own row describes in `rubrics`.
 
     Score = (level - lowest) / (highest - lowest). With `variant="compat"` the model may give any whole number, as
     in ragas; one outside the levels is unscored, `invalid_output`, with the number as its value.
@@ -145,27 +147,27 @@ class InstanceRubrics(ModelJudge):
         super().__init__(model, questions=(self.question,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Ask once, with the levels of the row among the data, and as the only ones that can be given."""
-        shown, levels = material(sample), _levels_of(sample)
+        """Ask once, with the levels of the row in the data and as the only values the reply may have."""
+        data, levels = full_evidence(sample), _levels_of(sample)
         scale = tuple(sorted(levels))
         listed: list[JsonValue] = [{"level": one, "description": levels[one]} for one in scale]
-        schema = Grade if self.compat else finding(scale)
-        question = self.request(self.question, sample, {"levels": listed, **shown})
-        found = yield from put(schema, replace(question, schema=schema))
-        return graded(self, found, scale)
+        schema = Grade if self.compat else finding_schema(scale)
+        request = self.request(self.question, sample, {"levels": listed, **data})
+        reply = yield from ask_question(schema, replace(request, schema=schema))
+        return level_verdict(self, reply, scale)
 
 
 def _levels_of(sample: Sample) -> dict[int, str]:
     if not sample.rubrics:
         raise CannotJudge("no_rubrics", "the row has no rubrics")
-    levels = _read(sample.rubrics)
+    levels = _parse_levels(sample.rubrics)
     if levels is None:
         raise CannotJudge("no_rubrics", "rubrics describes at least two levels, keyed by whole numbers")
     return levels
 
 
 def _own_levels(rubrics: object) -> dict[int, str]:
-    levels = _read(rubrics) if isinstance(rubrics, Mapping) else None
+    levels = _parse_levels(rubrics) if isinstance(rubrics, Mapping) else None
     if levels is None:
         raise ConfigurationError(
             f"rubrics describes at least two levels, for instance {{'score1_description': 'rude', "
@@ -174,12 +176,12 @@ def _own_levels(rubrics: object) -> dict[int, str]:
     return levels
 
 
-def _read(rubrics: Mapping[Any, Any]) -> dict[int, str] | None:
-    """Read levels keyed by whole numbers, however written; None where they are not at least two such."""
+def _parse_levels(rubrics: Mapping[Any, Any]) -> dict[int, str] | None:
+    """Return the levels by number; None unless there are at least two, keyed as `Rubrics` says."""
     levels: dict[int, str] = {}
     for key, text in rubrics.items():
-        found = re.fullmatch(r"(?:score)?(-?\d{1,9})(?:_description)?", str(key), re.ASCII)
-        if found is None or not isinstance(text, str) or not text.strip():
+        match = re.fullmatch(r"(?:score)?(-?\d{1,9})(?:_description)?", str(key), re.ASCII)
+        if match is None or not isinstance(text, str) or not text.strip():
             return None
-        levels[int(found[1])] = text
+        levels[int(match[1])] = text
     return levels if len(levels) == len(rubrics) > 1 else None

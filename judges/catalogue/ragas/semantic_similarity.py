@@ -1,4 +1,4 @@
-"""Semantic similarity: how close an answer comes in meaning to the expected one."""
+"""Semantic similarity: how close the answer is in meaning to the reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack
 
 from judges.catalogue.metric import Metric, MetricSettings
 from judges.catalogue.parts.needed import answer_in, reference_in
-from judges.catalogue.parts.similarity import Scorer, cosine, embed, scored
+from judges.catalogue.parts.similarity import Scorer, cosine, embed, score_pairs
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.model import EmbeddingModel
@@ -19,22 +19,22 @@ from judges.verdict import Verdict
 
 
 class SemanticSimilarity(Metric):
-    """Judge how close the answer comes in meaning to the reference, by their vectors; no model is asked.
+    """Judge how close the answer is in meaning to the reference, by their vectors; no chat model is called.
 
     Value = cosine of the two vectors, -1 to 1, both embedded in one batch; score = max(0, cosine).
     A text that is missing or blank, and a vector of zeros, is unscored.
 
-    With `variant="compat"` a blank text is embedded as a blank, and where a threshold is given, 0 included, the
-    value becomes 1.0 or 0.0.
+    With `variant="compat"` a blank text is embedded as a blank, and with a threshold, 0 included, the value
+    becomes 1.0 or 0.0.
 
     Args:
         embeddings: A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`, which needs no network.
-        cross_encoder: Takes their place: a function, sync or async, from pairs (answer, reference) to one
+        cross_encoder: Replaces them: a function, sync or async, from pairs (answer, reference) to one
             similarity from -1 to 1 for each.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
-        ConfigurationError: Unless one of `embeddings` and `cross_encoder` is given, and not both.
+        ConfigurationError: Unless exactly one of `embeddings` and `cross_encoder` is set.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -65,7 +65,7 @@ class SemanticSimilarity(Metric):
             )
         if cross_encoder is not None and not callable(cross_encoder):
             raise ConfigurationError(f"cross_encoder is a function of pairs of texts, not {cross_encoder!r}")
-        self._has_mark = settings.get("threshold") is not None
+        self._has_threshold = settings.get("threshold") is not None
         super().__init__(**settings)
         self._compare: _Compare = (
             partial(_by_vectors, as_embeddings(embeddings))
@@ -74,10 +74,10 @@ class SemanticSimilarity(Metric):
         )
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Compare two texts."""
+        """Compare answer and reference."""
         texts = self._texts(sample)
         likeness = yield from self._compare(texts, sample)
-        if self.compat and self._has_mark:
+        if self.compat and self._has_threshold:
             alike = likeness >= self.threshold
             verdict = Verdict.checked(alike, value=float(alike))
         else:
@@ -94,12 +94,12 @@ _Compare = Callable[[tuple[str, str], Sample], Generator[Any, Any, float]]
 
 
 def _by_vectors(model: EmbeddingModel, texts: tuple[str, str], _: Sample) -> Generator[Any, Any, float]:
-    one, other = yield from embed(model, texts)
-    return cosine(one, other)
+    answer, reference = yield from embed(model, texts)
+    return cosine(answer, reference)
 
 
 def _by_scorer(scorer: Scorer, texts: tuple[str, str], sample: Sample) -> Generator[Any, Any, float]:
-    (likeness,) = yield from scored(scorer, [texts], sample)
+    (likeness,) = yield from score_pairs(scorer, [texts], sample)
     if not -1 <= likeness <= 1:
         raise CannotJudge("invalid_output", f"the cross-encoder gave {likeness}; -1 to 1 is wanted")
     return likeness

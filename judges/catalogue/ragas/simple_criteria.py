@@ -12,11 +12,11 @@ from judges.catalogue.parts.one_question import (
     FINEST,
     Grade,
     OneQuestion,
-    finding,
-    graded,
-    lowest_is,
-    material,
-    worded,
+    checked_text,
+    example_format,
+    finding_schema,
+    full_evidence,
+    level_verdict,
 )
 from judges.entry import Entry
 from judges.errors import ConfigurationError
@@ -66,21 +66,21 @@ class SimpleCriteriaScore(OneQuestion):
                 f"not {min_score!r} and {max_score!r}"
             )
         self._lowest, self._highest = min_score, max_score
-        reply = finding(tuple(range(min_score, max_score + 1)))
-        told = worded(definition, setting="definition")
+        reply = finding_schema(tuple(range(min_score, max_score + 1)))
+        criteria = checked_text(definition, setting="definition")
         question: Question[Any] = Question(
             prompt=self.pack,
             reply=reply,
             compat=Grade,
-            fills={"criteria": told, "lowest": str(min_score), "highest": str(max_score)},
-            written=lowest_is(reply, min_score),
+            fills={"criteria": criteria, "lowest": str(min_score), "highest": str(max_score)},
+            example_format=example_format(reply, min_score),
         )
         super().__init__(model, question=question, **settings)
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Show all there is."""
-        return material(sample)
+        """Return all the evidence of the sample."""
+        return full_evidence(sample)
 
-    def concluded(self, found: Any) -> Verdict:
-        """Place the number on the scale."""
-        return graded(self, found, range(self._lowest, self._highest + 1))
+    def conclude(self, reply: Any) -> Verdict:
+        """Return the verdict for a number of the scale."""
+        return level_verdict(self, reply, range(self._lowest, self._highest + 1))

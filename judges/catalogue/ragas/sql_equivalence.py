@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.needed import answer_in, reference_in
 from judges.catalogue.parts.sql import Database, Difference, Fixture, parser_of, same_text
-from judges.catalogue.parts.text import unfenced
+from judges.catalogue.parts.text import strip_fence
 from judges.entry import Entry
 from judges.errors import ConfigurationError
 from judges.prompting.questions import Question, ReplySchema
@@ -33,19 +33,19 @@ EQUIVALENCE: Question[Equivalence] = Question(prompt="sql_equivalence", reply=Eq
 class LLMSQLEquivalence(ModelJudge):
     """Judge whether the answer is a query that is equivalent to the reference, given the schema if there is one.
 
-    Queries that are surely the same are equivalent, which costs no call: in a dialect, those with the same syntax
-    tree; else, those with the same text, blanks, comments and capital letters outside of quotes aside. On a
-    database given as an example, rows that differ decide too; the same rows prove nothing, and the model is asked.
-    With `variant="compat"` it always is, and is all there is.
+    Queries that are certainly the same are equivalent, which costs no call: with a dialect, those with the same
+    syntax tree; else, those with the same text, ignoring blanks, comments and letter case outside of quotes. On an
+    example database, rows that differ decide too; equal rows prove nothing, and the model is asked. With
+    `variant="compat"` the model alone decides.
 
     The schema is `reference_contexts`, joined; it may be missing.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         dialect: Dialect of both queries, as sqlglot calls it (`"postgres"`); needs the extra. Without one,
-            both are standard SQL, where capital letters tell no names apart.
-        database: An SQLite file, or what opens a connection of its own, on which both queries are run. They can
-            only read.
+            both are standard SQL, where names ignore letter case.
+        database: An SQLite file, or a function that opens a connection of its own, on which both queries are run,
+            read-only.
         timeout_s: Seconds for each query that is run.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
 
@@ -81,40 +81,40 @@ class LLMSQLEquivalence(ModelJudge):
         if type(timeout_s) not in (int, float) or timeout_s <= 0:
             raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {timeout_s!r}")
         self._fixture = None if database is None else Fixture(database=database, timeout_s=timeout_s)
-        self._parsed = None if self.compat else parser_of(dialect, judge=self.name)
+        self._parse = None if self.compat else parser_of(dialect, judge=self.name)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Compare the texts, then the rows, then ask."""
-        response, reference = (unfenced(text).strip() for text in (answer_in(sample), reference_in(sample)))
+        response, reference = (strip_fence(text).strip() for text in (answer_in(sample), reference_in(sample)))
         if not self.compat and self._same(response, reference):
-            return self._decided(rationale="the queries are the same", equivalent=True)
+            return self._verdict(rationale="the queries are the same", equivalent=True)
         if not self.compat and self._fixture is not None:
             fixture = self._fixture
             difference = yield Apply(lambda _: fixture.difference(response, reference), sample)
             if isinstance(difference, Difference):
-                told = self._told(sample, difference)
-                return self._decided(rationale=told, feedback=told, equivalent=False)
-        found = yield from self.ask(EQUIVALENCE, sample, _data(sample, response, reference))
-        reasons = f"{found.response_explanation}\n{found.reference_explanation}"
-        feedback = "" if found.equivalent else found.feedback
-        return self._decided(rationale=reasons, feedback=feedback, equivalent=found.equivalent)
+                explanation = self._explain(sample, difference)
+                return self._verdict(rationale=explanation, feedback=explanation, equivalent=False)
+        reply = yield from self.ask(EQUIVALENCE, sample, _data(sample, response, reference))
+        reasons = f"{reply.response_explanation}\n{reply.reference_explanation}"
+        feedback = "" if reply.equivalent else reply.feedback
+        return self._verdict(rationale=reasons, feedback=feedback, equivalent=reply.equivalent)
 
-    def _decided(self, *, equivalent: bool, rationale: str, feedback: str = "") -> Verdict:
+    def _verdict(self, *, equivalent: bool, rationale: str, feedback: str = "") -> Verdict:
         return Verdict.checked(equivalent, rationale=rationale, feedback=feedback)
 
     def _same(self, response: str, reference: str) -> bool:
-        """Tell whether the queries are surely the same: a wrong yes costs more than the question."""
+        """Check whether the queries are certainly the same; a wrong yes costs more than a call."""
         if response == reference:
             return True
-        if self._parsed is None:
+        if self._parse is None:
             return same_text(response, reference)
-        trees = self._parsed(response)
-        return bool(trees) and trees == self._parsed(reference)
+        trees = self._parse(response)
+        return bool(trees) and trees == self._parse(reference)
 
-    def _told(self, sample: Sample, found: Difference) -> str:
-        if found.error:
-            return self.say("fails", sample, error=found.error)
-        return self.say("rows", sample, given=found.given, wanted=found.wanted)
+    def _explain(self, sample: Sample, difference: Difference) -> str:
+        if difference.error:
+            return self.say("fails", sample, error=difference.error)
+        return self.say("rows", sample, given=difference.rows, wanted=difference.expected_rows)
 
 
 def _data(sample: Sample, response: str, reference: str) -> dict[str, JsonValue]:

@@ -1,4 +1,4 @@
-"""Answer and reference as strings: similarity by edits, equality, presence. No model is asked."""
+"""Answer and reference as strings: edit similarity, equality, presence; no model is called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import ClassVar, Unpack
 from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.distance import DistanceMeasure, distance_of
 from judges.catalogue.parts.likeness import Likeness
-from judges.catalogue.parts.text import Normalization, check_length, common_ends, known_normalization, normalized
+from judges.catalogue.parts.text import (
+    Normalization,
+    check_length,
+    checked_normalization,
+    common_ends,
+    normalize_text,
+)
 from judges.entry import Entry
 from judges.sample import Sample
 
@@ -16,13 +22,13 @@ _NEEDS = ("response", "reference")
 
 
 class NonLLMStringSimilarity(Likeness):
-    """Judge how many edits lie between answer and reference.
+    """Judge the edit distance between answer and reference.
 
     Score = 1 - normalised distance. Hamming counts the surplus of the longer text as differences.
 
     Args:
         distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
-        normalize: What is made alike before: any of `"nfkc"`, `"trim"`, `"casefold"`.
+        normalize: How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -49,24 +55,24 @@ class NonLLMStringSimilarity(Likeness):
         super().__init__(**settings)
         self._distance = distance_of(distance_measure, judge=self.name)
         self._linear = self._distance is distance_of("hamming", judge=self.name)
-        self._normalize = known_normalization(normalize)
+        self._normalize = checked_normalization(normalize)
 
     def likeness(self, response: str, reference: str) -> float:
-        """Give 1 - normalised distance."""
-        given, wanted = (normalized(text, self._normalize) for text in (response, reference))
-        if given == wanted:
+        """Return 1 - normalised distance."""
+        answer, expected = (normalize_text(text, self._normalize) for text in (response, reference))
+        if answer == expected:
             return 1.0
         if not self._linear:
-            same = sum(common_ends(given, wanted))
-            check_length(given[same:], wanted[same:])
-        return 1 - self._distance(wanted, given)
+            same = sum(common_ends(answer, expected))
+            check_length(answer[same:], expected[same:])
+        return 1 - self._distance(expected, answer)
 
 
 class ExactMatch(Likeness):
-    """Judge whether the answer is the reference, to the letter.
+    """Judge whether the answer equals the reference exactly.
 
     Args:
-        normalize: What is made alike before: any of `"nfkc"`, `"trim"`, `"casefold"`; nothing unless given.
+        normalize: How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.
         settings: See `judges.catalogue.metric.MetricSettings`.
     """
 
@@ -82,18 +88,18 @@ class ExactMatch(Likeness):
 
     def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
-        self._normalize = known_normalization(normalize)
+        self._normalize = checked_normalization(normalize)
 
     def likeness(self, response: str, reference: str) -> float:
-        """Give 1 where the texts are the same, else 0."""
-        return float(normalized(response, self._normalize) == normalized(reference, self._normalize))
+        """Return 1 if the texts are the same, else 0."""
+        return float(normalize_text(response, self._normalize) == normalize_text(reference, self._normalize))
 
 
 class StringPresence(Likeness):
-    """Judge whether the reference stands in the answer, word for word.
+    """Judge whether the reference occurs in the answer, word for word.
 
     Args:
-        normalize: What is made alike before: any of `"nfkc"`, `"trim"`, `"casefold"`; nothing unless given.
+        normalize: How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.
         settings: See `judges.catalogue.metric.MetricSettings`.
     """
 
@@ -109,12 +115,12 @@ class StringPresence(Likeness):
 
     def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
-        self._normalize = known_normalization(normalize)
+        self._normalize = checked_normalization(normalize)
 
     def likeness(self, response: str, reference: str) -> float:
-        """Give 1 where the reference stands in the answer, else 0."""
-        return float(normalized(reference, self._normalize) in normalized(response, self._normalize))
+        """Return 1 if the reference occurs in the answer, else 0."""
+        return float(normalize_text(reference, self._normalize) in normalize_text(response, self._normalize))
 
-    def advice(self, sample: Sample, response: str, reference: str) -> str:  # noqa: ARG002 - said of all
-        """Tell that a text is absent, and of what length it is."""
+    def advice(self, sample: Sample, response: str, reference: str) -> str:  # noqa: ARG002 - the base passes all
+        """Return feedback that a text is absent, with its length alone."""
         return self.say("absent", sample, wanted=len(reference))

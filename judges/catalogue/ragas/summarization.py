@@ -1,4 +1,4 @@
-"""Summarization: what a summary keeps of its source, and how short it is."""
+"""Summarization: how much of its source a summary preserves, and how short it is."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.items import (
     YesNos,
     bullets,
-    filled,
     in_order,
-    numbered,
+    non_blank,
+    numbered_items,
     one_each,
     reasons,
     share,
-    yes_or_no,
+    yes_no_verdict,
 )
 from judges.catalogue.parts.needed import answer_in
 from judges.entry import Entry
@@ -51,7 +51,7 @@ class Answers(ReplySchema):
     answers: list[str] = Field(description='list of texts: "1" where the summary says so, else "0"; no others')
 
     @classmethod
-    def like(cls, other: Any) -> Self:
+    def from_reply(cls, other: Any) -> Self:
         """Write verdicts as ones and zeros."""
         return cls(answers=["1" if one.verdict else "0" for one in other.items])
 
@@ -64,12 +64,12 @@ ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, 
 class SummarizationScore(ModelJudge):
     """Judge a summary by the questions it answers about its source, `reference_contexts`, and by its length.
 
-    Three calls: key phrases of the source; closed questions about them, to which the source says yes; and an
+    Three calls: key phrases of the source; closed questions about them, whose answer is yes by the source; and an
     answer to each from the summary alone. qa = yes / questions; conciseness = 1 - length of the summary / length
     of the source, in characters, and 0 for a summary that is longer. No questions is unscored, `no_claims`.
 
-    Score = 1 / ((1 - coeff) / qa + coeff / conciseness), the weighted harmonic mean, which is 0 where one of both
-    weighs anything and is 0: neither a word that answers nothing nor a copy of the source is a summary.
+    Score = 1 / ((1 - coeff) / qa + coeff / conciseness), the weighted harmonic mean, which is 0 if either part
+    with a weight is 0: neither a word that answers nothing nor a copy of the source is a summary.
 
     With `variant="compat"` the score is ragas' arithmetic mean, qa * (1 - coeff) + conciseness * coeff.
 
@@ -114,46 +114,49 @@ class SummarizationScore(ModelJudge):
         super().__init__(model, questions=(KEYPHRASES, QUESTIONS, ANSWERS), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """Find key phrases, make questions of them, and answer these from the summary."""
+        """Extract key phrases, write questions about them, and answer these from the summary."""
         summary, source = answer_in(sample), _source_in(sample)
         questions = yield from self._questions_on(sample, source)
         items: Sequence[Verdict] = ()
         if questions:
-            data: dict[str, JsonValue] = {"summary": summary, "questions": numbered(questions, called="question")}
-            items = yield from self._answered(sample, data, questions)
+            data: dict[str, JsonValue] = {
+                "summary": summary,
+                "questions": numbered_items(questions, called="question"),
+            }
+            items = yield from self._answer(sample, data, questions)
         if not items:
             return Verdict.without_score("no_claims", "no question was made of the source, or none answered")
         qa, conciseness = share(items), self._conciseness(summary, source)
         score = self._score(qa, conciseness)
         length = len(summary) / len(source)
         detail = f"questions answered {qa:.3f}, length of the source {length:.3f}"
-        advice = [self._open(sample, items)]
-        if self._coeff and conciseness < qa and self._leaves_to_wish(score):
+        advice = [self._open_questions(sample, items)]
+        if self._coeff and conciseness < qa and self._can_improve(score):
             advice.append(self.say("shorten", sample, percent=round(100 * length)))
-        feedback = "\n".join(one for one in advice if one)
+        feedback = "\n".join(line for line in advice if line)
         return self.verdict(score, rationale=reasons(items), feedback=feedback, items=tuple(items), detail=detail)
 
     def _questions_on(self, sample: Sample, source: str) -> Generator[Any, Any, tuple[str, ...]]:
-        """Make questions of the source's key phrases; without any there are none, but compat asks all the same."""
-        found = yield from self.ask(KEYPHRASES, sample, {"text": source})
-        phrases: list[JsonValue] = [*filled(found.keyphrases)]
+        """Return questions about the source's key phrases; without phrases none, but compat asks anyway."""
+        extracted = yield from self.ask(KEYPHRASES, sample, {"text": source})
+        phrases: list[JsonValue] = [*non_blank(extracted.keyphrases)]
         if not phrases and not self.compat:
             return ()
-        made = yield from self.ask(QUESTIONS, sample, {"text": source, "keyphrases": phrases})
-        return filled(made.questions)
+        reply = yield from self.ask(QUESTIONS, sample, {"text": source, "keyphrases": phrases})
+        return non_blank(reply.questions)
 
-    def _answered(
+    def _answer(
         self, sample: Sample, data: dict[str, JsonValue], questions: Sequence[str]
     ) -> Generator[Any, Any, list[Verdict]]:
         if self.compat:
-            listed = yield from self.ask(ANSWERS, sample, data)
-            # As many answers as there are count, whatever the number of questions: their texts may run out.
+            reply = yield from self.ask(ANSWERS, sample, data)
+            # All answers count, even if there are more of them than questions.
             return [
                 Verdict.checked(answer.lower() == "1", subject=text)
-                for text, answer in zip(chain(questions, repeat("")), listed.answers, strict=False)
+                for text, answer in zip(chain(questions, repeat("")), reply.answers, strict=False)
             ]
-        found = yield from self.ask(ANSWERS, sample, data, check=one_each(len(questions)))
-        return [yes_or_no(*one) for one in zip(questions, in_order(found.items), strict=True)]
+        reply = yield from self.ask(ANSWERS, sample, data, check=one_each(len(questions)))
+        return [yes_no_verdict(*pair) for pair in zip(questions, in_order(reply.items), strict=True)]
 
     def _conciseness(self, summary: str, source: str) -> float:
         short, long = min(len(summary), len(source)), len(source)
@@ -163,15 +166,15 @@ class SummarizationScore(ModelJudge):
         coeff = self._coeff
         if self.compat:
             return qa * (1 - coeff) + conciseness * coeff
-        weighed = [(part, weight) for part, weight in ((qa, 1 - coeff), (conciseness, coeff)) if weight]
-        return harmonic_mean([part for part, _ in weighed], weights=[weight for _, weight in weighed])
+        parts = [(part, weight) for part, weight in ((qa, 1 - coeff), (conciseness, coeff)) if weight]
+        return harmonic_mean([part for part, _ in parts], weights=[weight for _, weight in parts])
 
-    def _leaves_to_wish(self, score: float) -> bool:
+    def _can_improve(self, score: float) -> bool:
         return score < self.threshold or rating_of(score) < HIGHEST
 
-    def _open(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        """Name the questions that the summary leaves open."""
-        left = [one.subject for one in items if not one.passed and one.subject]
+    def _open_questions(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        """Return feedback that names the questions the summary leaves open."""
+        left = [item.subject for item in items if not item.passed and item.subject]
         return self.say("open", sample, questions=bullets(left)) if left else ""
 
 

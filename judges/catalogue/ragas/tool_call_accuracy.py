@@ -1,4 +1,4 @@
-"""Tool call accuracy: how far the calls an agent made are those that were wanted."""
+"""Tool call accuracy: how far the calls an agent made match the expected ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal, Unpack
 
-from judges.catalogue.metric import Measured, MetricSettings
+from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.alignment import Alignment, CallComparison, Extra, Matchers, Pair
-from judges.catalogue.parts.calls import made_in, wanted_in, written, written_value
+from judges.catalogue.parts.calls import actual_calls_in, reference_calls_in, render_call, render_value
 from judges.catalogue.parts.items import bullets
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
@@ -21,16 +21,23 @@ from judges.verdict import Verdict
 Match = Literal["strict", "unordered", "subset", "superset"]
 
 
-class ToolCalls(Measured):
-    """A judge that compares the calls made with those wanted, and names what differs."""
+class ToolCalls(ComputedMetric):
+    """A judge that compares actual with expected tool calls, and names the differences."""
 
     pack = "tool_call_accuracy"
 
-    def told(
-        self, sample: Sample, score: float, wanted: Sequence[ToolCall], made: Sequence[ToolCall], found: Alignment
+    def aligned_verdict(
+        self,
+        sample: Sample,
+        score: float,
+        expected: Sequence[ToolCall],
+        actual: Sequence[ToolCall],
+        alignment: Alignment,
     ) -> Verdict:
-        """Give the verdict, with one item for each wanted and each surplus call."""
-        items = [one for _, one in sorted(self._standings(sample, wanted, made, found), key=lambda one: one[0])]
+        """Return the verdict, with one item for each expected and each surplus call."""
+        items = [
+            one for _, one in sorted(self._standings(sample, expected, actual, alignment), key=lambda one: one[0])
+        ]
         advice = "" if score == 1 else self._advice(sample, items)
         return self.verdict(score, rationale=advice, feedback=advice, items=tuple(items))
 
@@ -42,50 +49,50 @@ class ToolCalls(Measured):
         return "\n".join(lines)
 
     def _standings(
-        self, sample: Sample, wanted: Sequence[ToolCall], made: Sequence[ToolCall], found: Alignment
+        self, sample: Sample, expected: Sequence[ToolCall], actual: Sequence[ToolCall], alignment: Alignment
     ) -> Iterator[tuple[tuple[bool, int], Verdict]]:
-        """Say where each call stands, with its place: wanted calls first."""
-        for pair in found.matched:
-            call, value = made[pair.made], "matched" if pair.score == 1 else "wrong_arguments"
-            detail = self._differences(sample, wanted[pair.wanted], call, pair)
-            yield (False, pair.wanted), _standing(call, value, score=pair.score, detail=detail)
-        for pair in found.misordered:
-            places = self.say("place", sample, made=pair.made + 1, wanted=pair.wanted + 1)
-            yield (False, pair.wanted), _standing(made[pair.made], "misordered", detail=places)
-        for place in found.missing:
-            yield (False, place), _standing(wanted[place], "missing")
-        for place in found.surplus:
-            yield (True, place), _standing(made[place], "surplus")
+        """Yield the verdict on each call with its sort key: expected calls first, then surplus ones."""
+        for pair in alignment.matched:
+            call, value = actual[pair.actual], "matched" if pair.score == 1 else "wrong_arguments"
+            detail = self._differences(sample, expected[pair.expected], call, pair)
+            yield (False, pair.expected), _standing(call, value, score=pair.score, detail=detail)
+        for pair in alignment.misordered:
+            places = self.say("place", sample, made=pair.actual + 1, wanted=pair.expected + 1)
+            yield (False, pair.expected), _standing(actual[pair.actual], "misordered", detail=places)
+        for place in alignment.missing:
+            yield (False, place), _standing(expected[place], "missing")
+        for place in alignment.surplus:
+            yield (True, place), _standing(actual[place], "surplus")
 
-    def _differences(self, sample: Sample, wanted: ToolCall, made: ToolCall, pair: Pair) -> str:
-        told = []
+    def _differences(self, sample: Sample, expected: ToolCall, actual: ToolCall, pair: Pair) -> str:
+        lines = []
         for name in (name for name, score in pair.arguments.items() if score < 1):
-            value = written_value(wanted.args[name]) if name in wanted.args else ""
-            phrase = "unwanted" if not value else "given" if name in made.args else "left_out"
-            told.append(self.say(phrase, sample, argument=name, value=value))
-        return "; ".join(told)
+            value = render_value(expected.args[name]) if name in expected.args else ""
+            phrase = "unwanted" if not value else "given" if name in actual.args else "left_out"
+            lines.append(self.say(phrase, sample, argument=name, value=value))
+        return "; ".join(lines)
 
 
 class ToolCallAccuracy(ToolCalls):
-    """Judge how far an agent made the tool calls that were wanted, with the right arguments, in the right order.
+    """Judge how far an agent made the expected tool calls, with the right arguments, in the right order.
 
     Calls are aligned: by the longest common subsequence where order counts, otherwise by the best matching.
-    Score = sum of the argument scores of aligned calls / number of calls, wanted or made, whichever is more. A
-    call's argument score is the share of wanted arguments given right. Nothing wanted and nothing made is 1.
+    Score = sum of the argument scores of aligned calls / number of calls, expected or made, whichever is more. A
+    call's argument score is the share of expected arguments that are right. No calls expected and none made is 1.
 
     With `variant="compat"` the score is ragas': arguments are compared as Python writes them; the lists of tools
     must be equal, or the score is 0; without order both lists are sorted, and paired place by place.
 
     Args:
         strict_order: Whether order counts.
-        arg_comparison_metric: A function of an argument's wanted and given value that gives 0 to 1, or several
-            by tool, by tool and argument, or by argument. Without one, values are equal as JSON: 75 is 75.0, but
-            not "75". With `variant="compat"` it is given the values as text.
-        extra_arguments: Whether arguments that were not wanted count as wrong (`"strict"`) or not at all.
-        match: `"strict"` or `"unordered"`, as `strict_order` says; `"subset"` where no other calls may be made but
-            some may be missing: score = sum / calls made; `"superset"` where none may be missing but others may
-            be made: score = sum / calls wanted. Order does not count in these two.
-        lenient: Whether a number, `true`, `false` or `null` is the same as the text that spells it.
+        arg_comparison_metric: A function of an argument's expected and actual value that returns 0 to 1, or
+            several by tool, by tool and argument, or by argument. By default values are compared as JSON: 75 is
+            75.0, but not "75". With `variant="compat"` the function receives the values as text.
+        extra_arguments: Whether unexpected arguments count as wrong (`"strict"`) or not at all (`"ignore"`).
+        match: `"strict"` or `"unordered"`, by default as `strict_order` says; `"subset"` where calls may be
+            missing but no others made: score = sum / calls made; `"superset"` where others may be made but none
+            may be missing: score = sum / calls expected. Order does not count in these two.
+        lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -122,65 +129,69 @@ class ToolCallAccuracy(ToolCalls):
                 "variant='compat' ignores extra arguments, is not lenient, and matches strictly or unordered"
             )
         extra: Extra = "bare" if self.compat else extra_arguments
-        self._match = _matched_how(match, strict_order=strict_order)
-        self._comparison = CallComparison(matchers=_checked(arg_comparison_metric), extra=extra, lenient=lenient)
+        self._match = _match_mode(match, strict_order=strict_order)
+        self._comparison = CallComparison(
+            matchers=_checked_matchers(arg_comparison_metric), extra=extra, lenient=lenient
+        )
 
-    def measured(self, sample: Sample) -> Verdict:
-        """Compare."""
-        wanted, made = calls_in(sample, compat=self.compat)
+    def compute(self, sample: Sample) -> Verdict:
+        """Align the calls and score the alignment."""
+        expected, actual = calls_in(sample, compat=self.compat)
         if self.compat:
-            texts = [_as_texts(one) for one in wanted], [_as_texts(one) for one in made]
-            found = self._comparison.aligned(*texts, ordered=self._match == "strict")
-            return self.told(sample, self._compat_score(*texts), wanted, made, found)
-        found = self._comparison.aligned(wanted, made, ordered=self._match == "strict")
-        count = {"subset": len(made), "superset": len(wanted)}.get(self._match, max(len(wanted), len(made)))
-        score = found.total / count if count else 1.0
-        return self.told(sample, score, wanted, made, self._faults(found))
+            texts = [_as_texts(one) for one in expected], [_as_texts(one) for one in actual]
+            alignment = self._comparison.align(*texts, ordered=self._match == "strict")
+            return self.aligned_verdict(sample, self._compat_score(*texts), expected, actual, alignment)
+        alignment = self._comparison.align(expected, actual, ordered=self._match == "strict")
+        count = {"subset": len(actual), "superset": len(expected)}.get(
+            self._match, max(len(expected), len(actual))
+        )
+        score = alignment.total / count if count else 1.0
+        return self.aligned_verdict(sample, score, expected, actual, self._relevant_faults(alignment))
 
-    def _faults(self, found: Alignment) -> Alignment:
-        """Leave out what this way of matching does not mind."""
+    def _relevant_faults(self, alignment: Alignment) -> Alignment:
+        """Drop the faults that this way of matching ignores."""
         if self._match == "subset":
-            return replace(found, missing=())
-        return replace(found, surplus=()) if self._match == "superset" else found
+            return replace(alignment, missing=())
+        return replace(alignment, surplus=()) if self._match == "superset" else alignment
 
-    def _compat_score(self, wanted: Sequence[ToolCall], made: Sequence[ToolCall]) -> float:
-        """Give 0 unless the lists of tools are equal, else the mean argument score of calls at the same place."""
+    def _compat_score(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> float:
+        """Return 0 unless the lists of tools are equal, else the mean argument score of calls at equal places."""
         if self._match == "unordered":
-            wanted, made = sorted(wanted, key=_sorting), sorted(made, key=_sorting)
-        if [one.name for one in wanted] != [one.name for one in made]:
+            expected, actual = sorted(expected, key=_sort_key), sorted(actual, key=_sort_key)
+        if [one.name for one in expected] != [one.name for one in actual]:
             return 0.0
-        scores = [self._comparison.score(*both) for both in zip(wanted, made, strict=True)]
+        scores = [self._comparison.score(*pair) for pair in zip(expected, actual, strict=True)]
         return sum(scores) / len(scores) if scores else 1.0
 
 
 def calls_in(sample: Sample, *, compat: bool = False) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
-    """Give the calls wanted and the calls made.
+    """Return the expected calls and the actual calls.
 
     Raises:
-        CannotJudge: `no_reference`, if the sample does not say which are wanted; `no_response`, if the assistant
-            did nothing at all (with `compat`, it then made no calls).
+        CannotJudge: `no_reference`, if the sample lists no expected calls; `no_response`, if there is no message
+            of the assistant (with `compat`, that counts as no calls).
     """
-    wanted = wanted_in(sample)
+    expected = reference_calls_in(sample)
     if not compat and not any(one.role == "assistant" for one in sample.messages):
         raise CannotJudge("no_response", "there is no message of the assistant to judge")
-    return wanted, made_in(sample)
+    return expected, actual_calls_in(sample)
 
 
 def _standing(call: ToolCall, value: str, *, score: float | None = None, detail: str = "") -> Verdict:
     score = float(value == "matched") if score is None else score
-    return Verdict.scored(score, threshold=1, value=value, subject=written(call), detail=detail)
+    return Verdict.scored(score, threshold=1, value=value, subject=render_call(call), detail=detail)
 
 
 def _as_texts(call: ToolCall) -> ToolCall:
-    """Write arguments as the reference compares them: as Python writes them."""
+    """Return the call with its arguments as text, as ragas compares them: by `str`."""
     return call.model_copy(update={"args": {name: str(value) for name, value in call.args.items()}})
 
 
-def _sorting(call: ToolCall) -> tuple[str, ...]:
+def _sort_key(call: ToolCall) -> tuple[str, ...]:
     return (call.name, *(text for name in sorted(call.args) for text in (name, str(call.args[name]))))
 
 
-def _matched_how(match: Match | None, *, strict_order: bool) -> Match:
+def _match_mode(match: Match | None, *, strict_order: bool) -> Match:
     if match is None:
         return "strict" if strict_order else "unordered"
     one_of(Match, match, setting="match")
@@ -189,16 +200,16 @@ def _matched_how(match: Match | None, *, strict_order: bool) -> Match:
     return match
 
 
-def _checked(matchers: Matchers | None) -> Matchers | None:
-    """Check that there are functions at the bottom, and no judges, which take samples."""
-    found: object = matchers
-    inner = list(found.values()) if isinstance(found, Mapping) else [] if found is None else [found]
-    for one in inner:
-        if isinstance(one, Mapping):
-            _checked(one)
-        elif not callable(one) or isinstance(one, Judge):
+def _checked_matchers(matchers: Matchers | None) -> Matchers | None:
+    """Check that all matchers are functions, and not judges, which take samples; return them."""
+    value: object = matchers
+    inner = list(value.values()) if isinstance(value, Mapping) else [] if value is None else [value]
+    for matcher in inner:
+        if isinstance(matcher, Mapping):
+            _checked_matchers(matcher)
+        elif not callable(matcher) or isinstance(matcher, Judge):
             raise ConfigurationError(
                 f"arg_comparison_metric is a function of a wanted and a given value, or functions by tool or "
-                f"argument, not {one!r}"
+                f"argument, not {matcher!r}"
             )
     return matchers

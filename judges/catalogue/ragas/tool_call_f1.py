@@ -1,4 +1,4 @@
-"""Tool call F1: how many of the calls made were wanted, and how many of those wanted were made."""
+"""Tool call F1: how many actual calls were expected, and how many expected calls were made."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from judges.verdict import Verdict
 
 
 class ToolCallF1(ToolCalls):
-    """Judge how many of an agent's tool calls are exactly those that were wanted; order does not count.
+    """Judge how far an agent's tool calls are exactly the expected ones; order does not count.
 
-    A call is right if tool and arguments are the same. F1 = 2 * right / (wanted + made), calls made twice counting
-    twice. Nothing wanted and nothing made is 1.
+    A call is right if tool and arguments are the same. F1 = 2 * right / (expected + made), calls made twice
+    counting twice. No calls expected and none made is 1.
 
     With `variant="compat"` the score is ragas': of sets, so that repeated calls count once, and 1 is `true`; to 4
-    places; nothing wanted and nothing made is 0.
+    places; no calls expected and none made is 0.
 
     Args:
-        lenient: Whether a number, `true`, `false` or `null` is the same as the text that spells it.
+        lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -52,29 +52,29 @@ class ToolCallF1(ToolCalls):
             raise ConfigurationError("variant='compat' is not lenient")
         self._comparison = CallComparison(extra="strict", lenient=lenient)
 
-    def measured(self, sample: Sample) -> Verdict:
-        """Compare."""
-        wanted, made = calls_in(sample, compat=self.compat)
-        found = self._comparison.aligned(wanted, made, ordered=False)
+    def compute(self, sample: Sample) -> Verdict:
+        """Align the calls and score the alignment."""
+        expected, actual = calls_in(sample, compat=self.compat)
+        alignment = self._comparison.align(expected, actual, ordered=False)
         if self.compat:
-            return self.told(sample, _of_sets(wanted, made), wanted, made, found)
-        right, count = sum(one.score == 1 for one in found.matched), len(wanted) + len(made)
-        return self.told(sample, 2 * right / count if count else 1.0, wanted, made, found)
+            return self.aligned_verdict(sample, _set_f1(expected, actual), expected, actual, alignment)
+        right, count = sum(one.score == 1 for one in alignment.matched), len(expected) + len(actual)
+        return self.aligned_verdict(sample, 2 * right / count if count else 1.0, expected, actual, alignment)
 
 
-def _of_sets(wanted: Iterable[ToolCall], made: Iterable[ToolCall]) -> float:
-    """Give the reference's F1, rounded as it is there."""
-    expected, actual = {_hashable(one) for one in wanted}, {_hashable(one) for one in made}
-    right = len(expected & actual)
-    return round(f_score(right / len(actual), right / len(expected)), 4) if right else 0.0
+def _set_f1(expected: Iterable[ToolCall], actual: Iterable[ToolCall]) -> float:
+    """Return ragas' F1 of sets, rounded as there."""
+    expected_keys, actual_keys = {_hashable(call) for call in expected}, {_hashable(call) for call in actual}
+    right = len(expected_keys & actual_keys)
+    return round(f_score(right / len(actual_keys), right / len(expected_keys)), 4) if right else 0.0
 
 
 def _hashable(call: ToolCall) -> Hashable:
-    return (call.name, _frozen(call.args))
+    return (call.name, _freeze(call.args))
 
 
-def _frozen(value: JsonValue) -> Hashable:
-    """Make a value hashable as the reference does, Python's own equality included."""
+def _freeze(value: JsonValue) -> Hashable:
+    """Return a hashable value as ragas does, Python's own equality included."""
     if isinstance(value, dict):
-        return frozenset((name, _frozen(one)) for name, one in value.items())
-    return tuple(_frozen(one) for one in value) if isinstance(value, list) else value
+        return frozenset((name, _freeze(one)) for name, one in value.items())
+    return tuple(_freeze(one) for one in value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Topic adherence: whether an assistant speaks about the topics it is there for, and declines the others."""
+"""Topic adherence: whether an assistant answers on its reference topics, and declines the others."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ from typing import Any, ClassVar, Literal, Unpack
 from pydantic import Field, JsonValue
 
 from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
+from judges.catalogue.parts.evidence import transcript
 from judges.catalogue.parts.exchange import exchange_in
-from judges.catalogue.parts.items import YesNo, YesNos, bullets, filled, in_order, numbered, one_each, reasons
+from judges.catalogue.parts.items import (
+    YesNo,
+    YesNos,
+    bullets,
+    in_order,
+    non_blank,
+    numbered_items,
+    one_each,
+    reasons,
+)
 from judges.catalogue.parts.retrieval import EPSILON
-from judges.catalogue.parts.shown import transcript
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.questions import Question, ReplySchema
@@ -38,20 +47,20 @@ _STANDINGS = ("answered_on_topic", "answered_off_topic", "refused_on_topic", "re
 
 
 class TopicAdherence(ModelJudge):
-    """Judge whether the assistant answers on the topics it is there for, and refuses the others.
+    """Judge whether the assistant answers on the topics of `reference_topics`, and refuses the others.
 
-    The topics the user raised are listed; then it is asked which of them the assistant refused, and which are
-    among `reference_topics`: three calls, which all modes share. Let TP be the topics answered and on topic,
+    The topics the user raised are listed; then one call finds which of them the assistant refused, and another
+    which are among `reference_topics`: three calls, which all modes share. Let TP be topics answered and on topic,
     FP answered and off topic, FN refused and on topic, TN refused and off topic. Then precision = TP / (TP + FP),
     recall = TP / (TP + FN), f1 = 2 TP / (2 TP + FP + FN), accuracy = (TP + TN) / all. A denominator of 0 is
     unscored, `undefined`; no topics at all is unscored, `no_topics`.
 
     With `variant="compat"` the score is ragas': refusals are asked about one by one, every denominator has 1e-10
-    added, a short list of classifications is filled up with no, and what is undefined is 0.
+    added, a short list of classifications is padded with no, and an undefined score is 0.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        mode: Which of the four is the score; ragas knows no accuracy.
+        mode: Which of the four is the score; ragas has no accuracy.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
 
     Raises:
@@ -84,48 +93,48 @@ class TopicAdherence(ModelJudge):
         return "2 + t" if self.compat else "3"
 
     def deliberate(self, sample: Sample) -> Deliberation:
-        """List the topics, then ask which were refused, and which are allowed."""
+        """List the topics, then ask which were refused and which are allowed."""
         conversation: list[JsonValue] = transcript(exchange_in(sample))
-        if not filled(sample.reference_topics or ()):
+        if not non_blank(sample.reference_topics or ()):
             raise CannotJudge("no_reference", "there are no reference_topics to compare with")
         reply = yield from self.ask(TOPICS, sample, {"conversation": conversation})
-        topics = reply.topics if self.compat else list(dict.fromkeys(filled(reply.topics)))
+        topics = reply.topics if self.compat else list(dict.fromkeys(non_blank(reply.topics)))
         if not topics:
             return self._without_topics()
-        refused, on_topic = yield from self._sorted(sample, conversation, topics)
-        items = [_standing(*three) for three in zip(topics, refused, on_topic, strict=True)]
-        return self._told(sample, items)
+        refused, on_topic = yield from self._classify(sample, conversation, topics)
+        items = [_standing(*parts) for parts in zip(topics, refused, on_topic, strict=True)]
+        return self._verdict(sample, items)
 
     def _without_topics(self) -> Verdict:
         if self.compat:
             return self.verdict(0.0, detail="the user raised no topic")
         return Verdict.without_score("no_topics", "the user raised no topic")
 
-    def _sorted(
+    def _classify(
         self, sample: Sample, conversation: list[JsonValue], topics: Sequence[str]
     ) -> Generator[Any, Any, tuple[list[YesNo], list[YesNo]]]:
-        """Ask of each topic whether it was refused, and whether it is allowed."""
-        listed = numbered(topics, called="topic")
-        together = [numbered([one], called="topic") for one in topics] if self.compat else [listed]
+        """Ask whether each topic was refused, and whether it is allowed."""
+        listed = numbered_items(topics, called="topic")
+        groups = [numbered_items([one], called="topic") for one in topics] if self.compat else [listed]
         refusals = [
             self.request(
-                REFUSED, sample, {"conversation": conversation, "topics": some}, check=one_each(len(some))
+                REFUSED, sample, {"conversation": conversation, "topics": group}, check=one_each(len(group))
             )
-            for some in together
+            for group in groups
         ]
-        shown: dict[str, JsonValue] = {"allowed_topics": list(sample.reference_topics or ()), "topics": listed}
+        data: dict[str, JsonValue] = {"allowed_topics": list(sample.reference_topics or ()), "topics": listed}
         check = None if self.compat else one_each(len(topics))
         *replies, last = all_of(
-            (yield from self.ask_all([*refusals, self.request(ALLOWED, sample, shown, check=check)]))
+            (yield from self.ask_all([*refusals, self.request(ALLOWED, sample, data, check=check)]))
         )
         refused = [one for reply in replies for one in in_order(reply.items)]
-        return refused, _filled_up(last, len(topics)) if self.compat else in_order(last.items)
+        return refused, _pad(last, len(topics)) if self.compat else in_order(last.items)
 
-    def _told(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
+    def _verdict(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
         score = self._score(Counter(str(one.value) for one in items))
         if score is None:
-            told = f"{self._mode} has no value: no topic was answered or is on topic"
-            return Verdict.without_score("undefined", told, rationale=reasons(items), items=tuple(items))
+            detail = f"{self._mode} has no value: no topic was answered or is on topic"
+            return Verdict.without_score("undefined", detail, rationale=reasons(items), items=tuple(items))
         return self.verdict(
             score, rationale=reasons(items), feedback=self._advice(sample, items), items=tuple(items)
         )
@@ -136,30 +145,32 @@ class TopicAdherence(ModelJudge):
             precision, recall = tp / (tp + fp + EPSILON), tp / (tp + fn + EPSILON)
             f1 = 2 * (precision * recall) / (precision + recall + EPSILON)
             return {"precision": precision, "recall": recall}.get(self._mode, f1)
-        good, all_of_them = {
+        numerator, denominator = {
             "precision": (tp, tp + fp),
             "recall": (tp, tp + fn),
             "f1": (2 * tp, 2 * tp + fp + fn),
             "accuracy": (tp + tn, tp + fp + fn + tn),
         }[self._mode]
-        return good / all_of_them if all_of_them else None
+        return numerator / denominator if denominator else None
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
-        """Name what lowers the score in this mode: topics wrongly answered, then topics wrongly refused."""
-        minded = {"precision": _STANDINGS[1:2], "recall": _STANDINGS[2:3]}.get(self._mode, _STANDINGS[1:3])
-        told = {one: [item.subject for item in items if item.value == one] for one in minded}
-        return "\n".join(self.say(name, sample, topics=bullets(found)) for name, found in told.items() if found)
+        """Return feedback on what lowers the score in this mode: topics wrongly answered, then wrongly refused."""
+        faults = {"precision": _STANDINGS[1:2], "recall": _STANDINGS[2:3]}.get(self._mode, _STANDINGS[1:3])
+        wrong = {fault: [item.subject for item in items if item.value == fault] for fault in faults}
+        return "\n".join(
+            self.say(fault, sample, topics=bullets(topics)) for fault, topics in wrong.items() if topics
+        )
 
 
-def _filled_up(reply: YesNos, count: int) -> list[YesNo]:
-    """Take a list by place, as the reference does: what is missing is a no, what is surplus is left out."""
+def _pad(reply: YesNos, count: int) -> list[YesNo]:
+    """Return the list by place, as ragas does: missing items count as no, surplus ones are dropped."""
     missing = [YesNo(number=number, reason="", verdict=False) for number in range(len(reply.items) + 1, count + 1)]
     return [*reply.items[:count], *missing]
 
 
 def _standing(topic: str, refused: YesNo, on_topic: YesNo) -> Verdict:
-    """Give the verdict on a topic: good is to answer what is on topic, and to refuse what is not."""
+    """Return the verdict on a topic: right is to answer what is on topic, and to refuse what is not."""
     value = _STANDINGS[2 * refused.verdict + (not on_topic.verdict)]
-    told = " ".join(filter(None, (refused.reason, on_topic.reason)))
+    rationale = " ".join(filter(None, (refused.reason, on_topic.reason)))
     good = refused.verdict != on_topic.verdict
-    return Verdict.checked(good, value=value, subject=topic, rationale=told)
+    return Verdict.checked(good, value=value, subject=topic, rationale=rationale)

@@ -1,1 +1,1 @@
-"""How models are asked and read: the dialect of every general model, and those of models trained to judge."""
+"""Request and reply formats: the dialect of every general model, and those of models trained to judge."""

@@ -7,7 +7,7 @@ from judges.models.render import render_request
 
 
 class JsonObject:
-    """Asks for exactly one JSON object that fits the schema, and takes nothing else."""
+    """Ask for exactly one JSON object that fits the schema, and accept nothing else."""
 
     compose = staticmethod(render_request)
     read = staticmethod(parse_reply)

@@ -1,4 +1,4 @@
-"""The dialect of models that write their reasons and then a score: `Graded`, and three models that speak it."""
+"""The dialect of models that write their reasons and then a score: `Graded`, and its three instances."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from judges.model import ModelRequest, ModelResponse, Speaker
+from judges.model import ModelRequest, ModelResponse, PromptRole
 from judges.models.dialects.levels import criteria_and_rubric, level_at, levels_of, scores_for
-from judges.models.dialects.slots import fenced, filled, judged_and_rest, text_of
+from judges.models.dialects.slots import build_reply, fence, judged_and_rest, text_of
 from judges.models.parse import Unreadable
 from judges.requests import Ask
 
@@ -20,12 +20,12 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, kw_only=True)
 class Graded:
-    """Asks in the format a model was trained on, and reads its reasons and its score.
+    """Ask in the format a model was trained on, and read its reasons and its score.
 
     The judge's task becomes the criteria, and its levels the rubric, on the scale of the model that has as many
     steps as the judge has levels, or else on its finest; `levels.level_at` maps the score back. A score outside
     the scale is never clamped. What is judged stands as JSON between two marks with a fresh nonce, wherever the
-    format has a place for it, and tags of the format are written as escapes in it. The reasons become the
+    format has a place for it, and tags of the format are escaped in it. The reasons become the
     rationale and, below the highest level, the feedback. Worked examples are left out: these models are trained
     without any.
 
@@ -34,11 +34,11 @@ class Graded:
         system: System message; none where empty.
         user: User message, with places for `$inputs`, `$output`, `$reference`, `$criteria`, `$rubric`, `$lowest`
             and `$highest`.
-        reference: What stands for `$reference` where there is a reference answer, with a place for `$answer`;
-            where it is None, a reference is one of the inputs.
-        form: The form of the reply, as told to a model whose reply cannot be read.
-        reply: What a whole reply looks like, with the groups `reasons` and `score`.
-        marks: What looks like a mark of the reply's form; a reply with more or fewer than `number` is refused,
+        reference: Replacement for `$reference` where there is a reference answer, with a place for `$answer`;
+            if None, a reference is one of the inputs.
+        form: Description of the reply's form, for a model whose reply cannot be read.
+        reply: Pattern of a whole reply, with the groups `reasons` and `score`.
+        marks: Pattern of a mark of the reply's form; a reply with more or fewer than `number` is refused,
             so that a quoted mark never counts.
         number: How many marks a reply has.
     """
@@ -53,7 +53,7 @@ class Graded:
     number: int
 
     def compose(self, ask: Ask, nonce: str) -> ModelRequest:
-        """Write task and data in the model's format.
+        """Build the request in the model's format.
 
         Raises:
             ConfigurationError: If the judge asks for more than one score with its reasons.
@@ -64,9 +64,9 @@ class Graded:
         reference = rest.pop("reference", None) if self.reference else None
         criteria, rubric = criteria_and_rubric(ask.task, scores, levels)
         text = self.user.substitute(
-            inputs=fenced(rest, nonce),
-            output=fenced(judged, nonce),
-            reference=self.reference.substitute(answer=fenced(reference, nonce))
+            inputs=fence(rest, nonce),
+            output=fence(judged, nonce),
+            reference=self.reference.substitute(answer=fence(reference, nonce))
             if self.reference and reference
             else "",
             criteria=criteria,
@@ -74,26 +74,26 @@ class Graded:
             lowest=scores[0],
             highest=scores[-1],
         )
-        first: tuple[tuple[Speaker, str], ...] = (("system", self.system),) if self.system else ()
-        return ModelRequest((*first, ("user", text)), ask.schema, nonce, text=True)
+        system: tuple[tuple[PromptRole, str], ...] = (("system", self.system),) if self.system else ()
+        return ModelRequest((*system, ("user", text)), ask.schema, nonce, text=True)
 
-    def read(self, reply: ModelResponse, schema: type[T]) -> T:
-        """Read reasons and score, and nothing around them.
+    def read(self, response: ModelResponse, schema: type[T]) -> T:
+        """Parse reasons and score; nothing may stand around them.
 
         Raises:
             Unreadable: If the reply has not exactly the form, or its score is not on the scale.
         """
         levels = levels_of(schema)
         scores = scores_for(levels, self.scales)
-        text = text_of(reply)
-        found = self.reply.fullmatch(text)
-        if found is None or len(self.marks.findall(text)) != self.number or not found["reasons"].strip():
+        text = text_of(response)
+        match = self.reply.fullmatch(text)
+        if match is None or len(self.marks.findall(text)) != self.number or not match["reasons"].strip():
             raise Unreadable(f"it has not exactly this form: {self.form}")
-        score = int(found["score"])
+        score = int(match["score"])
         if score not in scores:
             raise Unreadable(f"the score {score} is not one of {', '.join(map(str, scores))}")
-        reasons = found["reasons"].strip()
-        return filled(schema, level_at(score, scores, levels), reasons=reasons, feedback=reasons)
+        reasons = match["reasons"].strip()
+        return build_reply(schema, level_at(score, scores, levels), reasons=reasons, feedback=reasons)
 
 
 _SCORE = r"(?P<score>0|[1-9][0-9]{0,8})"
@@ -238,5 +238,5 @@ Your output has exactly this form:
 )
 """GLIDER (arXiv 2412.14140): `<reasoning>`, `<highlight>`, then `<score>`.
 
-Trained on the scales 0 and 1, 1 to 3, and 1 to 5. The highlighted words are not kept.
+Trained on the scales 0 and 1, 1 to 3, and 1 to 5. The highlighted words are dropped.
 """

@@ -1,4 +1,4 @@
-"""From the scale of a judge model to the levels of a judge."""
+"""Mapping the scale of a judge model onto the levels of a judge."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from judges.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """What a reply chooses from.
+    """The levels that a reply chooses from.
 
     Args:
-        field: The field that is chosen.
-        choices: Its choices, the worst first.
-        texts: The other fields, all of them text.
+        field: Name of the field that holds the level.
+        choices: The levels, the worst first.
+        texts: Names of the other fields, all of them text.
     """
 
     field: str
@@ -30,31 +30,31 @@ class Levels:
 
 @cache
 def levels_of(schema: type[BaseModel]) -> Levels:
-    """Find the one field of a reply that is a level: a closed list of whole numbers, or yes or no.
+    """Return the levels of a reply, which has one field for them: a closed list of whole numbers, or yes or no.
 
     Raises:
-        ConfigurationError: If the reply asks for anything a model that gives one score cannot give.
+        ConfigurationError: If a model that gives one score and its reasons cannot fill the reply.
     """
     texts: list[str] = []
-    found: list[tuple[str, tuple[int, ...]]] = []
+    fields: list[tuple[str, tuple[int, ...]]] = []
     for name, field in schema.model_fields.items():
         kind = field.annotation
         values = (False, True) if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
         if kind is str:
             texts.append(name)
         elif len(values) > 1 and all(isinstance(value, int) for value in values):
-            found.append((name, tuple(sorted(values))))
-    if len(found) != 1 or len(found) + len(texts) != len(schema.model_fields):
+            fields.append((name, tuple(sorted(values))))
+    if len(fields) != 1 or len(fields) + len(texts) != len(schema.model_fields):
         raise ConfigurationError(
             f"a model that judges in a format of its own gives one score and its reasons, which does not fill a "
             f"{schema.__name__!r}; give this judge a general model"
         )
-    ((field_name, choices),) = found
+    ((field_name, choices),) = fields
     return Levels(field_name, choices, tuple(texts))
 
 
 def scores_for(levels: Levels, scales: Sequence[range]) -> range:
-    """Choose the scale on which a model is asked: one with as many steps as there are levels, else the finest."""
+    """Choose the model's scale: one with as many steps as there are levels, else the finest."""
     fitting = (scale for scale in scales if len(scale) == len(levels.choices))
     return next(fitting, max(scales, key=len))
 
@@ -73,17 +73,17 @@ def level_at(score: int, scores: range, levels: Levels) -> int:
 def criteria_and_rubric(task: str, scores: range, levels: Levels) -> tuple[str, str]:
     """Rewrite a task for the scale of a model.
 
-    Where the task lists its levels once, one a line as `level: description`, each score is given the description
-    of the level it will be mapped onto, and the list in the task is replaced by these lines, so that no number
-    stands for two things. Otherwise each score is told which level it stands for.
+    Where the task lists its levels once, one a line as `level: description`, each score gets the description of
+    the level it will be mapped onto, and the list in the task is replaced by these lines, so that no number
+    stands for two things. Otherwise each line names the level that its score stands for.
 
     Returns:
         The criteria, and the lines that describe the scores.
     """
     listing = "\n".join(rf"{level}: (.*)" for level in levels.choices)
-    found = [*re.finditer(rf"^{listing}$", task, re.MULTILINE)]
-    only = found[0] if len(found) == 1 else None
-    texts = only.groups() if only else [f"level {level} of the criteria" for level in levels.choices]
-    described = dict(zip(levels.choices, texts, strict=True))
-    lines = "\n".join(f"Score {score}: {described[level_at(score, scores, levels)]}" for score in scores)
-    return (f"{task[: only.start()]}{lines}{task[only.end() :]}" if only else task), lines
+    matches = [*re.finditer(rf"^{listing}$", task, re.MULTILINE)]
+    listed = matches[0] if len(matches) == 1 else None
+    texts = listed.groups() if listed else [f"level {level} of the criteria" for level in levels.choices]
+    descriptions = dict(zip(levels.choices, texts, strict=True))
+    lines = "\n".join(f"Score {score}: {descriptions[level_at(score, scores, levels)]}" for score in scores)
+    return (f"{task[: listed.start()]}{lines}{task[listed.end() :]}" if listed else task), lines

@@ -12,7 +12,7 @@ from pydantic import BaseModel, JsonValue
 from judges.errors import AskFailed
 from judges.model import ModelRequest, ModelResponse
 from judges.models.dialects.levels import levels_of
-from judges.models.dialects.slots import filled, judged_and_rest, quoted, text_of
+from judges.models.dialects.slots import build_reply, judged_and_rest, quote, text_of
 from judges.models.parse import Unreadable
 from judges.requests import Ask
 
@@ -30,10 +30,10 @@ _MEND = "Say only what the documents support."
 
 
 class MiniCheck:
-    """Asks whether the documents support what is judged: yes is the highest level, no the lowest.
+    """Ask whether the documents support what is judged: yes is the highest level, no the lowest.
 
     The documents are the retrieved documents, the results of tools, and the reference. MiniCheck (arXiv
-    2404.10774) knows this one criterion: the judge's own task and levels are not shown to it. It gives no reasons,
+    2404.10774) knows this one criterion: it does not see the judge's own task and levels. It gives no reasons,
     so rationale and feedback are fixed sentences in English. It was trained on claims of one sentence.
 
     Each text stands on one line as a JSON string, so that no second `Claim:` can begin; the format has no place
@@ -41,7 +41,7 @@ class MiniCheck:
     """
 
     def compose(self, ask: Ask, nonce: str) -> ModelRequest:
-        """Write document and claim.
+        """Build the request with document and claim.
 
         Raises:
             AskFailed: With the reason `no_contexts`, if there is no document.
@@ -52,26 +52,26 @@ class MiniCheck:
         document = "\n\n".join(_documents(rest))
         if not document.strip():
             raise AskFailed("no_contexts", "there is no document, tool result or reference to check the answer by")
-        text = _USER.substitute(document=quoted(document), claim=quoted(claim))
+        text = _USER.substitute(document=quote(document), claim=quote(claim))
         return ModelRequest((("system", _SYSTEM), ("user", text)), ask.schema, nonce, text=True)
 
-    def read(self, reply: ModelResponse, schema: type[T]) -> T:
-        """Read yes or no.
+    def read(self, response: ModelResponse, schema: type[T]) -> T:
+        """Parse yes or no.
 
         Raises:
             Unreadable: If the reply says anything else.
         """
-        found = _REPLY.fullmatch(text_of(reply))
-        if found is None:
+        match = _REPLY.fullmatch(text_of(response))
+        if match is None:
             raise Unreadable("it is neither Yes nor No")
         choices = levels_of(schema).choices
-        if found[1].lower() == "yes":
-            return filled(schema, choices[-1], reasons=_YES, feedback="")
-        return filled(schema, choices[0], reasons=_NO, feedback=f"{_NO} {_MEND}")
+        if match[1].lower() == "yes":
+            return build_reply(schema, choices[-1], reasons=_YES, feedback="")
+        return build_reply(schema, choices[0], reasons=_NO, feedback=f"{_NO} {_MEND}")
 
 
 def _documents(data: Mapping[str, JsonValue]) -> list[str]:
-    """List the texts that a claim may rest on."""
+    """Return the texts that may support a claim."""
     names = ("documents", "contexts", "document", "steps", "reference")
     return [text for name in names for text in _texts(data.get(name))]
 
@@ -81,7 +81,7 @@ def _texts(value: JsonValue) -> list[str]:
         case str():
             return [value]
         case list():
-            return [text for one in value for text in _texts(one)]
+            return [text for item in value for text in _texts(item)]
         case {"role": "tool", "content": str() as content}:
             return [content]
         case _:

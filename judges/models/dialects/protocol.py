@@ -1,4 +1,4 @@
-"""What a dialect is: how a model is asked, and how its reply is read."""
+"""The dialect protocol: the format of a model's requests and replies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Dialect(Protocol):
-    """How a model is asked and how its reply is read, where it was trained to judge in a format of its own."""
+    """Request and reply format of a model that was trained to judge in a format of its own."""
 
     def compose(self, ask: Ask, nonce: str) -> ModelRequest:
-        """Write the request of a question, with `nonce` in the marks around the data."""
+        """Build the request for a question, with `nonce` in the marks around the data."""
         ...
 
-    def read(self, reply: ModelResponse, schema: type[T]) -> T:
-        """Read a reply as `schema`; raises `judges.models.parse.Unreadable` if it does not fit."""
+    def read(self, response: ModelResponse, schema: type[T]) -> T:
+        """Parse a reply as `schema`; raises `judges.models.parse.Unreadable` if it does not fit."""
         ...

@@ -1,4 +1,4 @@
-"""The places of a judge model's format into which judged text is put, and the object made of what it says."""
+"""Putting judged text into a judge model's format, and building the object a judge asked for from its reply."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MARKS = re.compile(
 
 
 class _FinishedReply(BaseModel):
-    """Asks of a reply nothing but that it ended as it should."""
+    """Schema without fields: checks only that a reply ended as it should."""
 
 
 def judged_and_rest(data: Mapping[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
-    """Part what is judged, the field `claim` or else `answer`, from all that it is judged by.
+    """Split data into what is judged, the field `claim` or else `answer`, and the other fields.
 
     Raises:
         ConfigurationError: If there is neither field.
@@ -48,42 +48,42 @@ def judged_and_rest(data: Mapping[str, JsonValue]) -> tuple[str, dict[str, JsonV
     return str(data[name]), {other: value for other, value in data.items() if other != name}
 
 
-def quoted(value: JsonValue) -> str:
-    """Write a value as JSON on one line, in which no tag or mark of a judge model's format survives."""
-    return _inert(encode(value))
+def quote(value: JsonValue) -> str:
+    """Return a value as JSON on one line, with the tags and marks of judge models' formats escaped."""
+    return _escape_marks(encode(value))
 
 
-def fenced(value: JsonValue, nonce: str) -> str:
-    """Put a text, or the fields of an object, between two marks with the nonce; see `quoted`."""
-    body = _inert(render_data(value)) if isinstance(value, dict) else quoted(value)
+def fence(value: JsonValue, nonce: str) -> str:
+    """Put a text, or the fields of an object, between two marks with the nonce; see `quote`."""
+    body = _escape_marks(render_data(value)) if isinstance(value, dict) else quote(value)
     return f"<<<{nonce}\n{body}\n{nonce}>>>"
 
 
-def _inert(body: str) -> str:
-    return _MARKS.sub(lambda found: f"\\u{ord(found.group()):04x}", body)
+def _escape_marks(body: str) -> str:
+    return _MARKS.sub(lambda match: f"\\u{ord(match.group()):04x}", body)
 
 
-def text_of(reply: ModelResponse) -> str:
-    """Give the text of a reply that is text, and ended as it should.
+def text_of(response: ModelResponse) -> str:
+    """Return the text of a reply that is text and ended as it should.
 
     Raises:
         Unreadable: If the reply was cut, filtered or refused, is empty, or calls a tool.
     """
-    if reply.calls or reply.broken_calls:
+    if response.calls or response.broken_calls:
         raise Unreadable("a tool was called where text was asked for")
-    parse_reply(replace(reply, text="{}"), _FinishedReply)
-    if not reply.text.strip():
+    parse_reply(replace(response, text="{}"), _FinishedReply)
+    if not response.text.strip():
         raise Unreadable("the reply is empty")
-    return reply.text.strip()
+    return response.text.strip()
 
 
-def filled(schema: type[T], level: int, *, reasons: str, feedback: str) -> T:
-    """Make the object that a judge asked for.
+def build_reply(schema: type[T], level: int, *, reasons: str, feedback: str) -> T:
+    """Build the object that a judge asked for.
 
     Every text field holds the reasons, except `feedback`, which is empty at the highest level.
 
     Raises:
-        Unreadable: If the reasons are no valid text.
+        Unreadable: If the reasons are not valid text.
     """
     levels = levels_of(schema)
     texts = dict.fromkeys(levels.texts, reasons)

@@ -1,1 +1,1 @@
-"""The doors to models: LangChain's, behind OpenAI-compatible endpoints, on this machine."""
+"""Clients of models: LangChain's, those behind OpenAI-compatible endpoints, and those on this machine."""

@@ -1,4 +1,4 @@
-"""Texts as vectors: the one interface to models that embed, LangChain's or behind an `/embeddings` endpoint."""
+"""Texts as vectors: clients of embedding models, LangChain's or behind an `/embeddings` endpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from judges.errors import ConfigurationError
-from judges.model import Embedded
+from judges.model import EmbeddingResponse
 from judges.models import retry
 from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
 from judges.models.providers.endpoint_errors import EndpointReplyError
@@ -22,7 +22,7 @@ _FAKES = "langchain_core.embeddings.fake"
 
 
 class LangChainEmbeddings:
-    """Embed with a LangChain `Embeddings` object, whose own client cuts batches, repeats, and tells no usage.
+    """Embed with a LangChain `Embeddings` object, whose own client batches and retries, and reports no usage.
 
     Args:
         embeddings: The object.
@@ -30,48 +30,48 @@ class LangChainEmbeddings:
 
     def __init__(self, embeddings: Any) -> None:
         self.embeddings = embeddings
-        told = getattr(embeddings, "model", None)
-        self.name = told if isinstance(told, str) and told else type(embeddings).__name__
+        model = getattr(embeddings, "model", None)
+        self.name = model if isinstance(model, str) and model else type(embeddings).__name__
 
-    def embed(self, texts: Sequence[str]) -> Embedded:
+    def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts, in their order."""
         if not texts:
-            return Embedded([])
+            return EmbeddingResponse([])
         self._check()
-        return self._read(self.embeddings.embed_documents(list(texts)), len(texts))
+        return self._response(self.embeddings.embed_documents(list(texts)), len(texts))
 
-    async def aembed(self, texts: Sequence[str]) -> Embedded:
+    async def aembed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts without blocking."""
         if not texts:
-            return Embedded([])
+            return EmbeddingResponse([])
         self._check()
-        return self._read(await self.embeddings.aembed_documents(list(texts)), len(texts))
+        return self._response(await self.embeddings.aembed_documents(list(texts)), len(texts))
 
     def _check(self) -> None:
         if type(self.embeddings).__module__ != _FAKES:
             check_allowed(self.name, self.embeddings)
 
-    def _read(self, vectors: Sequence[Sequence[float]], wanted: int) -> Embedded:
-        read = [[float(number) for number in vector] for vector in vectors]
-        return Embedded(_checked(read, wanted, self.name), Usage(calls=1, cost=None), self.name)
+    def _response(self, vectors: Sequence[Sequence[float]], count: int) -> EmbeddingResponse:
+        numbers = [[float(number) for number in vector] for vector in vectors]
+        return EmbeddingResponse(_checked_vectors(numbers, count, self.name), Usage(calls=1, cost=None), self.name)
 
 
 class OpenAICompatibleEmbeddings(Connected):
     """Embed with a model behind an OpenAI-compatible endpoint, without a provider's package.
 
-    Connections, keys and errors are those of `judges.OpenAICompatible`. A failed request is repeated by itself, so
+    Connections, keys and errors are those of `judges.OpenAICompatible`. Only the failed request is repeated, so
     that a batch that succeeded is never paid twice.
 
     Args:
-        base_url: Address under which `/embeddings` lies.
+        base_url: Address of the API, without `/embeddings`.
         model: Name of the model at the endpoint.
-        api_key: The key; None takes the environment variable `OPENAI_API_KEY`, unless `headers` admit us; an empty
-            text sends none.
-        dimensions: Length of the vectors, for models that offer several; None leaves it to the endpoint.
-        batch_size: Most texts of one request.
-        timeout_s: Seconds until a reply must be there.
+        api_key: The key; None takes the environment variable `OPENAI_API_KEY`, unless `headers` authenticate; an
+            empty text sends none.
+        dimensions: Length of the vectors, for models that offer several; None uses the endpoint's default.
+        batch_size: Most texts per request.
+        timeout_s: Seconds until a reply must be complete.
         retries: How often a request whose transport failed is repeated.
-        headers: Headers to send besides.
+        headers: Further headers to send.
 
     Raises:
         ConfigurationError: If a setting cannot be used; the message says which.
@@ -94,7 +94,7 @@ class OpenAICompatibleEmbeddings(Connected):
         self.name = checked_name(model)
         self.retries = retries
         self._batch_size = batch_size
-        self._told = {"model": model} | ({} if dimensions is None else {"dimensions": dimensions})
+        self._fields = {"model": model} | ({} if dimensions is None else {"dimensions": dimensions})
         self._endpoint = Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)
 
     def __repr__(self) -> str:
@@ -105,83 +105,87 @@ class OpenAICompatibleEmbeddings(Connected):
         """Address of the endpoint, without its query."""
         return self._endpoint.base_url
 
-    def embed(self, texts: Sequence[str]) -> Embedded:
+    def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts, in their order, one request for each batch.
 
         Raises:
-            judges.models.providers.endpoint_errors.EndpointError: If a request comes to nothing.
+            judges.models.providers.endpoint_errors.EndpointError: If a request fails.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
         check_allowed(self.name, self)
-        return _joined([self._one(batch) for batch in self._batches(texts)])
+        return _join([self._embed_batch(batch) for batch in self._batches(texts)])
 
-    async def aembed(self, texts: Sequence[str]) -> Embedded:
+    async def aembed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts without blocking; otherwise as `embed`, with aiohttp."""
         check_allowed(self.name, self)
-        return _joined([await self._aone(batch) for batch in self._batches(texts)])
+        return _join([await self._aembed_batch(batch) for batch in self._batches(texts)])
 
     def _batches(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:
         if isinstance(texts, str):
             raise ConfigurationError("texts to embed are given as a list, also where there is one")
         return (texts[start : start + self._batch_size] for start in range(0, len(texts), self._batch_size))
 
-    def _one(self, batch: Sequence[str]) -> Embedded:
+    def _embed_batch(self, batch: Sequence[str]) -> EmbeddingResponse:
         try:
             return self._send(batch)
-        except Exception as first:  # noqa: BLE001 - raised again unless it may pass
+        except Exception as first:  # noqa: BLE001 - raised again unless transient
             return retry.persist(partial(self._send, batch), first, self.retries)
 
-    async def _aone(self, batch: Sequence[str]) -> Embedded:
+    async def _aembed_batch(self, batch: Sequence[str]) -> EmbeddingResponse:
         try:
             return await self._asend(batch)
-        except Exception as first:  # noqa: BLE001 - raised again unless it may pass
+        except Exception as first:  # noqa: BLE001 - raised again unless transient
             return await retry.apersist(partial(self._asend, batch), first, self.retries)
 
-    def _send(self, batch: Sequence[str]) -> Embedded:
-        return self._read(self._endpoint.post(_PATH, self._body(batch)), batch)
+    def _send(self, batch: Sequence[str]) -> EmbeddingResponse:
+        return self._parse(self._endpoint.post(_PATH, self._body(batch)), batch)
 
-    async def _asend(self, batch: Sequence[str]) -> Embedded:
-        return self._read(await self._endpoint.apost(_PATH, self._body(batch)), batch)
+    async def _asend(self, batch: Sequence[str]) -> EmbeddingResponse:
+        return self._parse(await self._endpoint.apost(_PATH, self._body(batch)), batch)
 
     def _body(self, batch: Sequence[str]) -> bytes:
-        return json.dumps({**self._told, "input": list(batch)}, ensure_ascii=False).encode("utf-8", "replace")
+        return json.dumps({**self._fields, "input": list(batch)}, ensure_ascii=False).encode("utf-8", "replace")
 
-    def _read(self, answer: EndpointResponse, batch: Sequence[str]) -> Embedded:
-        if answer.status != 200:  # noqa: PLR2004 - HTTP's own number
-            raise self._endpoint.refused(answer, batch)
+    def _parse(self, response: EndpointResponse, batch: Sequence[str]) -> EmbeddingResponse:
+        if response.status != 200:  # noqa: PLR2004 - HTTP's own number
+            raise self._endpoint.status_error(response, batch)
         try:
-            told = json.loads(answer.body)
+            payload = json.loads(response.body)
         except (ValueError, RecursionError):
             raise EndpointReplyError("the endpoint's reply is not JSON") from None
-        model = told.get("model") if isinstance(told, dict) else None
-        vectors = _checked(_in_order(told), len(batch), self.name)
-        return Embedded(vectors, usage_in(told), model if isinstance(model, str) else None)
+        model = payload.get("model") if isinstance(payload, dict) else None
+        vectors = _checked_vectors(_in_order(payload), len(batch), self.name)
+        return EmbeddingResponse(vectors, usage_in(payload), model if isinstance(model, str) else None)
 
 
-def _in_order(told: Any) -> list[Any]:
-    """Put the vectors in the order of their texts, which the endpoint tells by number."""
-    data = told.get("data") if isinstance(told, dict) else None
-    if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
+def _in_order(payload: Any) -> list[Any]:
+    """Return the vectors in the order of their texts, by the numbers that the endpoint gives them."""
+    data = payload.get("data") if isinstance(payload, dict) else None
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         raise EndpointReplyError("the endpoint's reply holds no embeddings")
-    by_number = {one.get("index"): one.get("embedding") for one in data if type(one.get("index")) is int}
+    by_number = {item.get("index"): item.get("embedding") for item in data if type(item.get("index")) is int}
     if by_number.keys() != set(range(len(data))):
         raise EndpointReplyError("the endpoint's embeddings are not numbered from 0 on")
     return [by_number[number] for number in range(len(data))]
 
 
-def _checked(vectors: list[Any], wanted: int, name: str) -> list[list[float]]:
-    if len(vectors) != wanted:
-        raise EndpointReplyError(f"{name} gave {len(vectors)} vectors for {wanted} texts")
-    if not all(isinstance(one, list) and one and set(map(type, one)) <= {float, int} for one in vectors):
+def _checked_vectors(vectors: list[Any], count: int, name: str) -> list[list[float]]:
+    if len(vectors) != count:
+        raise EndpointReplyError(f"{name} gave {len(vectors)} vectors for {count} texts")
+    if not all(
+        isinstance(vector, list) and vector and set(map(type, vector)) <= {float, int} for vector in vectors
+    ):
         raise EndpointReplyError(f"{name} gave something else than vectors of numbers")
-    if len({len(one) for one in vectors}) > 1 or not all(all(map(math.isfinite, one)) for one in vectors):
+    if len({len(vector) for vector in vectors}) > 1 or not all(
+        all(map(math.isfinite, vector)) for vector in vectors
+    ):
         raise EndpointReplyError(f"{name} gave vectors of different lengths, or a number that is not finite")
     return vectors
 
 
-def _joined(parts: list[Embedded]) -> Embedded:
+def _join(parts: list[EmbeddingResponse]) -> EmbeddingResponse:
     vectors = [vector for part in parts for vector in part.vectors]
     if len({len(vector) for vector in vectors}) > 1:
         raise EndpointReplyError("the endpoint's vectors are of different lengths")
     usage = sum((part.usage for part in parts), Usage())
-    return Embedded(vectors, usage, parts[0].model if parts else None)
+    return EmbeddingResponse(vectors, usage, parts[0].model if parts else None)

@@ -1,8 +1,9 @@
-"""The wire to an OpenAI-compatible endpoint: JSON is posted over connections that stay open.
+"""HTTP transport to an OpenAI-compatible endpoint: JSON is posted over connections that stay open.
 
-Async calls go through aiohttp, sync calls through urllib3: the cheapest well-kept client of each kind. Each is
-imported with its first request. Redirects are not followed, so the key never goes to another host than the one
-named; proxy variables of the environment are not read; replies are asked for uncompressed, so none can swell.
+Async calls go through aiohttp, sync calls through urllib3: the cheapest maintained client of each kind. Each is
+imported with its first request. Redirects are not followed, so the key never goes to another host than that
+of the address; proxy variables of the environment are not read; replies are requested uncompressed, so that no
+decompression can exceed the size limit.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from judges.models.providers.endpoint_errors import (
     EndpointStatusError,
     EndpointTimeoutError,
     error_in,
-    without_words,
+    mask_words,
 )
 from judges.models.providers.sessions import Sessions
 from judges.runtime import budget
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPConnectionPool
 
 LARGEST_REPLY = 10_000_000
-"""Bytes of a reply that are read at most."""
+"""Most bytes of a reply that are read."""
 
 CONNECTIONS = 1_000
-"""Most connections at once of one event loop; of the threads of a process, most that are kept open."""
+"""Most connections of one event loop at once; for threads, most that a process keeps open."""
 
 _CONNECTING_S = 10.0
 _SHORTEST_S = 0.001
@@ -50,14 +51,14 @@ _CHUNK = 65_536
 _MANY_BYTES = 1 << 20
 _LONGEST_DETAIL = 200
 _OWN_HEADERS = {"content-type": "application/json", "user-agent": "selfrefine"}
-_AS_IT_IS = {"accept-encoding": "identity"}
-_ADMISSION = {"api-key", "authorization", "x-api-key"}
+_UNCOMPRESSED = {"accept-encoding": "identity"}
+_AUTH_HEADERS = {"api-key", "authorization", "x-api-key"}
 _INSTALL = "install selfrefine[http]"
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
-    """One HTTP response; only its status is shown, for a body may quote the key or the prompt."""
+    """One HTTP response; its repr shows only the status, since a body may quote the key or the prompt."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -65,13 +66,13 @@ class EndpointResponse:
 
 
 class Endpoint:
-    """An address, what admits us there, and the connections to it; serves any number of threads and event loops.
+    """An address, its credentials and the connections to it; serves any number of threads and event loops.
 
     Args:
-        base_url: Address under which `/chat/completions` lies; a query (Azure's `?api-version=...`) is kept.
-        api_key: The key; None takes the environment's `OPENAI_API_KEY`, unless a header admits; empty: none.
-        headers: Headers to send besides.
-        timeout_s: Seconds until a reply must be there.
+        base_url: Address of the API, without `/chat/completions`; a query (Azure's `?api-version=...`) is sent.
+        api_key: The key; None takes the environment's `OPENAI_API_KEY` unless a header authenticates; empty: none.
+        headers: Further headers to send.
+        timeout_s: Seconds until a reply must be complete.
 
     Raises:
         ConfigurationError: If the address or a header cannot be used.
@@ -102,7 +103,7 @@ class Endpoint:
 
     @property
     def timeout_s(self) -> float:
-        """Seconds until a reply must be there."""
+        """Seconds until a reply must be complete."""
         return self._timeout_s
 
     def __repr__(self) -> str:
@@ -114,13 +115,13 @@ class Endpoint:
                 "a model that holds a key or headers is not pickled, so that they are written nowhere; leave the "
                 "key to the environment variable OPENAI_API_KEY of each process"
             )
-        return _unpickled, self._pickled
+        return _unpickle, self._pickled
 
     def post(self, path: str, body: bytes) -> EndpointResponse:
-        """Post JSON and wait for the answer.
+        """Post JSON and wait for the response.
 
         Raises:
-            EndpointError: If there is no answer, or it is too large.
+            EndpointError: If there is no response, or it is too large.
             ConfigurationError: If urllib3 is missing.
         """
         pool = self._connections()
@@ -128,13 +129,13 @@ class Endpoint:
             return self._exchange(pool, self._target(path), body)
         except EndpointError:
             raise
-        except Exception as error:  # noqa: BLE001 - sorted in one place
+        except Exception as error:  # noqa: BLE001 - classified in one place
             failure = self._failure(error)
         raise failure  # outside the handler: a client's own error holds the headers sent
 
     async def apost(self, path: str, body: bytes) -> EndpointResponse:
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
-        session = await self._sessions.here()
+        session = await self._sessions.current()
         url, limits = self._origin + self._target(path), self._limits(session)
         try:
             data = body if len(body) < _MANY_BYTES else io.BytesIO(body)  # aiohttp warns of large bytes
@@ -142,7 +143,7 @@ class Endpoint:
                 return EndpointResponse(response.status, response.headers, await self._body_of(response))
         except EndpointError:
             raise
-        except Exception as error:  # noqa: BLE001 - sorted in one place
+        except Exception as error:  # noqa: BLE001 - classified in one place
             failure = self._failure(error)
         raise failure
 
@@ -158,12 +159,12 @@ class Endpoint:
         await self._sessions.close()
 
     def _seconds(self) -> float:
-        """Give the time a reply may take, which ends with the current allowance."""
+        """Return the seconds a reply may take: the timeout, or what the current allowance leaves."""
         left = budget.seconds_left()
         return self._timeout_s if left is None else max(_SHORTEST_S, min(left, self._timeout_s))
 
     def _limits(self, session: ClientSession) -> dict[str, Any]:
-        """Give the limits of a request that must be over sooner than the session's own timeout."""
+        """Return the timeout settings of a request that must end before the session's own timeout."""
         seconds = self._seconds()
         if seconds == self._timeout_s:
             return {}
@@ -173,7 +174,7 @@ class Endpoint:
         return f"{self._url.path}{path}{self._query}"
 
     def _connections(self) -> HTTPConnectionPool:
-        """Give the pool of this process: connections inherited through a fork belong to the parent."""
+        """Return the pool of this process: connections inherited through a fork belong to the parent."""
         pool, process = self._pool, os.getpid()
         if pool is not None and pool[0] == process:
             return pool[1]
@@ -248,27 +249,27 @@ class Endpoint:
             return EndpointConnectionError(f"the connection to {self._origin} failed ({name})")
         return EndpointError(f"the request to {self._origin} failed ({name})")
 
-    def refused(self, answer: EndpointResponse, hidden: Iterable[str]) -> EndpointStatusError:
-        """Make the error of an answer that is no 200.
+    def status_error(self, response: EndpointResponse, hidden: Iterable[str]) -> EndpointStatusError:
+        """Return the error for a response whose status is not 200.
 
         Args:
-            answer: The answer.
+            response: The response.
             hidden: Texts of which the message must show nothing, however the endpoint quotes them.
         """
-        detail = error_in(answer.body)
+        detail = error_in(response.body)
         secrets = [text for name, text in _plain(self._headers).items() if name not in _OWN_HEADERS]
-        shown = without_words(
+        masked = mask_words(
             shorten(detail, _LONGEST_DETAIL, placeholder=" ..."),
             [*secrets, self._url.path, self._url.query, *hidden],
         )
-        if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP's redirects
-            shown = "redirects are not followed; give the address itself"
-        message = f"{self._origin} answered with status {answer.status}{f': {shown}' if shown else ''}"
-        return EndpointStatusError(message, status_code=answer.status, headers=answer.headers)
+        if 300 <= response.status < 400:  # noqa: PLR2004 - HTTP's redirects
+            masked = "redirects are not followed; give the address itself"
+        message = f"{self._origin} answered with status {response.status}{f': {masked}' if masked else ''}"
+        return EndpointStatusError(message, status_code=response.status, headers=response.headers)
 
 
 class Connected:
-    """What holds an endpoint: it closes the connections, and may stand in a `with` or `async with` block."""
+    """Base of clients that hold an endpoint: closes the connections, also as a `with` or `async with` block."""
 
     _endpoint: Endpoint
 
@@ -300,7 +301,7 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
     except ImportError as error:
         raise ConfigurationError(f"to ask a model at {origin} from async code, {_INSTALL}") from error
     return aiohttp.ClientSession(
-        headers={**_plain(headers), **_AS_IT_IS},
+        headers={**_plain(headers), **_UNCOMPRESSED},
         timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
         connector=aiohttp.TCPConnector(limit=CONNECTIONS),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -308,35 +309,35 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
     )
 
 
-def _unpickled(base_url: str, no_key: str | None, timeout_s: float) -> Endpoint:
+def _unpickle(base_url: str, no_key: str | None, timeout_s: float) -> Endpoint:
     return Endpoint(base_url, api_key=no_key, headers=None, timeout_s=timeout_s)
 
 
-def _checked_url(given: object) -> SplitResult:
-    wanted = "base_url is the http or https address of the API, for instance 'https://api.openai.com/v1'"
+def _checked_url(url_text: object) -> SplitResult:
+    expected = "base_url is the http or https address of the API, for instance 'https://api.openai.com/v1'"
     try:
-        url = urlsplit(given.strip() if isinstance(given, str) else "")
+        url = urlsplit(url_text.strip() if isinstance(url_text, str) else "")
         port = url.port
     except ValueError:
-        raise ConfigurationError(f"{wanted}; what was given is none") from None
+        raise ConfigurationError(f"{expected}; what was given is none") from None
     if url.scheme not in ("http", "https") or not url.hostname or port == 0:
-        raise ConfigurationError(f"{wanted}; what was given is none")
+        raise ConfigurationError(f"{expected}; what was given is none")
     if "@" in url.netloc:
-        raise ConfigurationError(f"{wanted}; user and password are given as a header, not in the address")
+        raise ConfigurationError(f"{expected}; user and password are given as a header, not in the address")
     return url._replace(path=url.path.rstrip("/"), fragment="")
 
 
-def _checked_timeout(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < float("inf"):
-        raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {given!r}")
-    return float(given)
+def _checked_timeout(timeout_s: object) -> float:
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
+        raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {timeout_s!r}")
+    return float(timeout_s)
 
 
-def _secret_headers(key: str | None, given: Mapping[str, str]) -> tuple[dict[str, SecretStr], bool]:
-    """Give all headers, and whether they can be made again in another process."""
-    headers = {**_OWN_HEADERS, **{name.lower(): text for name, text in given.items()}}
-    portable = not given and not key
-    if key is None and not headers.keys() & _ADMISSION:
+def _secret_headers(key: str | None, own: Mapping[str, str]) -> tuple[dict[str, SecretStr], bool]:
+    """Return all headers, and whether another process can rebuild them without a secret of this one."""
+    headers = {**_OWN_HEADERS, **{name.lower(): text for name, text in own.items()}}
+    portable = not own and not key
+    if key is None and not headers.keys() & _AUTH_HEADERS:
         key = os.environ.get("OPENAI_API_KEY")
     if key and key.strip():
         headers.setdefault("authorization", f"Bearer {key.strip()}")

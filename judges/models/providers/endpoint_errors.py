@@ -1,9 +1,9 @@
-"""What can go wrong between us and an endpoint.
+"""Errors of requests to an endpoint.
 
-EndpointError               a request to an endpoint came to nothing
+EndpointError               a request to an endpoint failed
 ├── EndpointStatusError     it was refused; carries the status
 ├── EndpointConnectionError no connection, or it broke: the same request may succeed later
-├── EndpointTimeoutError    no whole reply in time: likewise
+├── EndpointTimeoutError    no complete reply in time: likewise
 └── EndpointReplyError      the reply is not what such an endpoint sends
 """
 
@@ -20,15 +20,15 @@ _KEPT_HEADERS = ("retry-after", "x-ratelimit-", "x-request-id", "x-should-retry"
 
 
 class EndpointError(JudgesError):
-    """A request to an endpoint came to nothing. The message holds no key, no header and nothing of the prompt."""
+    """A request to an endpoint failed. The message holds no key, no header and no part of the prompt."""
 
 
 class EndpointConnectionError(EndpointError, ConnectionError):
-    """There is no connection, or it broke before the reply was whole."""
+    """There is no connection, or it broke before the reply was complete."""
 
 
 class EndpointTimeoutError(EndpointError, TimeoutError):
-    """The reply was not there in time."""
+    """The reply did not arrive in time."""
 
 
 class EndpointReplyError(EndpointError):
@@ -36,36 +36,37 @@ class EndpointReplyError(EndpointError):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What an endpoint told beside its body: the status, and those headers that say when to come back."""
+class ResponseHead:
+    """Status of a response, and those of its headers that concern waiting and limits."""
 
     status_code: int
     headers: dict[str, str]
 
 
 class EndpointStatusError(EndpointError):
-    """The endpoint answered with another status than 200.
+    """The endpoint answered with a status other than 200.
 
     Args:
         message: What happened.
         status_code: The status.
-        headers: Headers of the answer; those about waiting and limits are kept, in lower case.
+        headers: Headers of the response; those about waiting and limits are kept, in lower case.
     """
 
     def __init__(self, message: str, *, status_code: int, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status_code = status_code
-        kept = {name.lower(): text for name, text in (headers or {}).items()}
-        self.response = Told(status_code, {k: text for k, text in kept.items() if k.startswith(_KEPT_HEADERS)})
+        lowered = {name.lower(): text for name, text in (headers or {}).items()}
+        kept_headers = {name: text for name, text in lowered.items() if name.startswith(_KEPT_HEADERS)}
+        self.response = ResponseHead(status_code, kept_headers)
 
 
 def error_in(body: bytes) -> str:
-    """Read what an endpoint says is wrong, in OpenAI's, FastAPI's or Ollama's form; empty where it is silent."""
+    """Return the error message in a body of OpenAI's, FastAPI's or Ollama's form; empty if there is none."""
     try:
-        told = json.loads(body)
+        payload = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    error = told.get("error", told.get("detail", told)) if isinstance(told, dict) else None
+    error = payload.get("error", payload.get("detail", payload)) if isinstance(payload, dict) else None
     if isinstance(error, list):
         error = next(iter(error), None)
     if isinstance(error, str):
@@ -78,7 +79,7 @@ def error_in(body: bytes) -> str:
     return " ".join(part for part in parts if isinstance(part, str))
 
 
-def without_words(text: str, hidden: Iterable[str]) -> str:
-    """Take out each word that stands in a hidden text too: endpoints quote keys and prompts in their errors."""
+def mask_words(text: str, hidden: Iterable[str]) -> str:
+    """Mask each word of `text` that also occurs in a hidden text: endpoints quote keys and prompts in errors."""
     quoted = "\n".join(hidden)
     return re.sub(r"\w{4,}", lambda word: "..." if word.group() in quoted else word.group(), text)

@@ -15,23 +15,23 @@ _OPPOSING = ("no", "un", "in", "dis")
 
 
 class HHEM:
-    """Tell how probable it is that a premise supports a hypothesis, with a model on this machine.
+    """Estimate the probability that a premise supports a hypothesis, with a model on this machine.
 
     A judge takes it as its `classifier`.
 
-    The model is that of a folder or of a name on the Hugging Face hub, loaded here and kept; by a name it is
-    downloaded unless the hub's cache has it. Vectara's HHEM 2.1 needs `trust_remote_code=True`, which runs Python
-    that comes with the model: read it first, and keep to a folder whose content you know.
+    The model comes from a folder, or by its name from the Hugging Face hub, which downloads it unless its cache
+    has it; it is loaded once. Vectara's HHEM 2.1 needs `trust_remote_code=True`, which runs Python
+    that comes with the model: read it first, and use a folder whose content you know.
 
-    A model that has a method `predict` of its own is asked by it, as HHEM is. Of any other, the probability is the
-    softmax over its labels, at `label`, or the sigmoid where it has one label alone. One object serves any number
-    of threads, one batch at a time.
+    A model with a method `predict` of its own, such as HHEM, is called by it. For any other, the probability is
+    the softmax over its labels, at `label`, or the sigmoid where it has only one label. One object serves any
+    number of threads, one batch at a time.
 
     Args:
         model: Folder or name of the model.
-        device: Where it runs, as torch names it.
+        device: Device of torch on which it runs.
         trust_remote_code: Whether Python code that comes with the model may run.
-        label: Name or number of the label that means "supported"; None takes the one whose name says so.
+        label: Name or number of the label that means "supported"; None finds it by its name.
         most_tokens: Length to which a pair is cut, at the end of its longer text.
 
     Raises:
@@ -54,29 +54,31 @@ class HHEM:
             raise ConfigurationError(
                 "a classifier of your own machine needs the extra: selfrefine[hhem]"
             ) from error
-        named: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+        options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
         try:
-            loaded = transformers.AutoModelForSequenceClassification.from_pretrained(str(model), **named)
-            own = callable(getattr(loaded, "predict", None))
-            self._tokenizer: Any = None if own else transformers.AutoTokenizer.from_pretrained(str(model), **named)
+            loaded = transformers.AutoModelForSequenceClassification.from_pretrained(str(model), **options)
+            predicts = callable(getattr(loaded, "predict", None))
+            self._tokenizer: Any = (
+                None if predicts else transformers.AutoTokenizer.from_pretrained(str(model), **options)
+            )
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"the classifier {str(model)!r} cannot be loaded: {error}") from error
         self._model = loaded.to(device).eval()
         self._device = device
         self._most_tokens = most_tokens
-        self._label = None if own else _supporting(loaded.config.id2label, label)
+        self._label = None if predicts else _supporting_label(loaded.config.id2label, label)
         self._lock = threading.Lock()
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Give the probability for each pair (premise, hypothesis), 0 to 1."""
+        """Return the probability for each pair (premise, hypothesis), 0 to 1."""
         if not pairs:
             return []
         with self._lock, self._torch.no_grad():
             if self._tokenizer is None:
-                found = self._model.predict([tuple(pair) for pair in pairs])
+                probabilities = self._model.predict([tuple(pair) for pair in pairs])
             else:
-                found = self._probabilities(pairs)
-        return [float(one) for one in found.flatten().tolist()]
+                probabilities = self._probabilities(pairs)
+        return [float(number) for number in probabilities.flatten().tolist()]
 
     def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> Any:
         tokens = self._tokenizer(
@@ -91,18 +93,18 @@ class HHEM:
         return logits.sigmoid() if logits.shape[-1] == 1 else logits.softmax(dim=-1)[:, self._label]
 
 
-def _supporting(labels: Mapping[int, str], wanted: str | int | None) -> int:
-    """Find the label that means "supported"."""
-    if wanted is None:
-        found = [number for number, name in labels.items() if len(labels) == 1 or _says_so(name)]
+def _supporting_label(labels: Mapping[int, str], label: str | int | None) -> int:
+    """Return the number of the label that means "supported"."""
+    if label is None:
+        matches = [number for number, name in labels.items() if len(labels) == 1 or _means_supported(name)]
     else:
-        found = [number for number, name in labels.items() if wanted in (number, name)]
-    if len(found) != 1:
-        raise ConfigurationError(f"label is the one that means 'supported', one of {dict(labels)}, not {wanted!r}")
-    return found[0]
+        matches = [number for number, name in labels.items() if label in (number, name)]
+    if len(matches) != 1:
+        raise ConfigurationError(f"label is the one that means 'supported', one of {dict(labels)}, not {label!r}")
+    return matches[0]
 
 
-def _says_so(name: str) -> bool:
-    """Tell whether a label's name, such as `entailment`, means "supported"; `not_entailment` does not."""
+def _means_supported(name: str) -> bool:
+    """Check whether a label's name, such as `entailment`, means "supported"; `not_entailment` does not."""
     lowered = name.lower()
-    return any(one in lowered for one in _SUPPORTING) and not lowered.startswith(_OPPOSING)
+    return any(part in lowered for part in _SUPPORTING) and not lowered.startswith(_OPPOSING)

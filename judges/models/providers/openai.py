@@ -1,4 +1,4 @@
-"""The direct client: a judge's model behind any OpenAI-compatible endpoint, asked without a provider's package."""
+"""The direct client for models behind any OpenAI-compatible endpoint, without a provider's package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, JsonValue
 
 from judges.errors import ConfigurationError
 from judges.model import ModelRequest, ModelResponse
-from judges.models.methods import Method, Plan, forced_tool, only, response_format
+from judges.models.methods import Method, Plan, checked_methods, forced_tool, response_format
 from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
 from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointStatusError, error_in
 from judges.runtime.no_requests import check_allowed
@@ -22,7 +22,7 @@ RETRIES = 2
 
 _METHODS: tuple[Method, ...] = ("json_schema", "tools", "text")
 _PATH = "/chat/completions"
-_OURS = {
+_RESERVED = {
     "max_tokens",
     "messages",
     "model",
@@ -40,28 +40,28 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 class OpenAICompatible(Connected):
     """Ask a model behind an OpenAI-compatible endpoint: OpenAI, Azure, vLLM, Ollama, llama.cpp, LM Studio, ...
 
-    The reply is asked for in the strongest way the endpoint knows: by a JSON schema that it enforces, else by one
-    forced tool call, else as text. Where it says that it does not know a way, or ignores it, the next is taken and
-    remembered; likewise where it refuses a temperature.
+    The reply is requested by the strongest method that the endpoint supports: a JSON schema that it enforces, else
+    one forced tool call, else text. If it refuses or ignores a method, the next one is used from then on; likewise
+    a temperature that it refuses is left out.
 
     Connections stay open between calls, and one object serves any number of threads and event loops. They are
     closed with the event loop, by `close` and `aclose`, or by using the object in a `with` or `async with` block.
-    Keys and headers appear in no `repr` and no error; they are not pickled either. Redirects are not followed, and
+    Keys and headers appear in no `repr`, no error and no pickle. Redirects are not followed, and
     proxy variables of the environment are not read.
 
     Args:
-        base_url: Address under which `/chat/completions` lies, for instance `"http://localhost:11434/v1"`. A query
-            in it is sent along, for instance Azure's `?api-version=...`.
+        base_url: Address of the API, without `/chat/completions`, for instance `"http://localhost:11434/v1"`. A
+            query in it is sent along, for instance Azure's `?api-version=...`.
         model: Name of the model at the endpoint.
         api_key: The key; None takes the environment variable `OPENAI_API_KEY` if there is one, unless `headers`
-            admit us; an empty text sends none.
-        method: `"json_schema"`, `"tools"` or `"text"`, and never another; None takes the strongest there is. A
+            authenticate; an empty text sends none.
+        method: `"json_schema"`, `"tools"` or `"text"`, without fallback; None uses the strongest that works. A
             model with a reply format of its own is asked with `"text"`.
-        temperature: Sampling temperature; None leaves it to the endpoint.
-        max_tokens: Longest reply in tokens; None leaves it to the endpoint. A reply that is cut is never accepted.
-        timeout_s: Seconds until a reply must be there.
+        temperature: Sampling temperature; None uses the endpoint's default.
+        max_tokens: Longest reply in tokens; None uses the endpoint's default. A cut reply is never accepted.
+        timeout_s: Seconds until a reply must be complete.
         retries: How often the driver repeats a call whose transport failed.
-        headers: Headers to send besides, for instance Azure's `api-key`.
+        headers: Further headers to send, for instance Azure's `api-key`.
         extra: Further fields of each request, for instance `{"seed": 7, "reasoning_effort": "low"}`.
 
     Raises:
@@ -88,16 +88,18 @@ class OpenAICompatible(Connected):
         self._max_tokens = max_tokens
         self._endpoint = Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)
         self._plan = Plan(
-            _METHODS if method is None else only(method), temperature, None if max_tokens is None else "max_tokens"
+            _METHODS if method is None else checked_methods(method),
+            temperature,
+            None if max_tokens is None else "max_tokens",
         )
-        self._identity = self._told(base_url)
+        self._identity = self._compute_identity(base_url)
         self._heads: dict[tuple[type[BaseModel], Plan], str] = {}
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._endpoint.origin!r}, model={self.name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_heads": {}}  # made again where the copy is; schemas cannot all be pickled
+        return {**vars(self), "_heads": {}}  # rebuilt by the copy; not all schemas can be pickled
 
     @property
     def base_url(self) -> str:
@@ -106,24 +108,24 @@ class OpenAICompatible(Connected):
 
     @property
     def method(self) -> Method:
-        """The way in which the model is asked now."""
+        """The method in use now."""
         return self._plan.method
 
     @property
     def identity(self) -> str:
-        """What tells the model from every other: name, address, and a digest of all that changes its replies."""
+        """Name, address, and a digest of all settings that change the model's replies."""
         return self._identity
 
-    def _told(self, base_url: str) -> str:
-        said = [base_url, self._plan.methods, self._plan.temperature, self._max_tokens, self._extra]
-        digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    def _compute_identity(self, base_url: str) -> str:
+        settings = [base_url, self._plan.methods, self._plan.temperature, self._max_tokens, self._extra]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return f"{type(self).__name__}:{self.name}:{self.base_url}:{digest}"
 
     def send(self, request: ModelRequest) -> ModelResponse:
         """Send a request and wait for the reply.
 
         Raises:
-            judges.models.providers.endpoint_errors.EndpointError: If there is none.
+            judges.models.providers.endpoint_errors.EndpointError: If the request fails.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
         conversation = self._conversation(request)
@@ -132,41 +134,41 @@ class OpenAICompatible(Connected):
             try:
                 body = conversation.send(self._endpoint.post(_PATH, body))
             except StopIteration as end:
-                return _reply(end.value)
+                return _returned(end.value)
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking; otherwise as `send`, with aiohttp."""
         conversation = self._conversation(request)
         body = next(conversation)
         while True:
-            answer = await self._endpoint.apost(_PATH, body)
+            response = await self._endpoint.apost(_PATH, body)
             try:
-                body = conversation.send(answer)
+                body = conversation.send(response)
             except StopIteration as end:
-                return _reply(end.value)
+                return _returned(end.value)
 
     def is_model(self, other: object) -> bool:
-        """Tell whether `other` asks this model: at this address, or through LangChain under the same name."""
+        """Check whether `other` uses this model: at this address, or through LangChain under the same name."""
         if isinstance(other, OpenAICompatible):
             return (other.base_url, other.name) == (self.base_url, self.name)
         while (bound := getattr(other, "bound", None)) is not None:
             other = bound
-        told = getattr(other, "model_name", None)
-        return told == self.name and any(kind.__name__ in _OPENAI_CLASSES for kind in type(other).__mro__)
+        other_name = getattr(other, "model_name", None)
+        return other_name == self.name and any(kind.__name__ in _OPENAI_CLASSES for kind in type(other).__mro__)
 
     def _conversation(self, request: ModelRequest) -> Generator[bytes, EndpointResponse, ModelResponse]:
-        """Yield bodies to post until an answer can be read, asking for less where the endpoint knows less."""
+        """Yield bodies to post until a response can be read, each without what the endpoint refused before."""
         check_allowed(self.name, self)
         plan = self._plan.as_text() if request.text else self._plan
         while True:
-            answer = yield self._body(request, plan)
-            if answer.status == 200:  # noqa: PLR2004 - HTTP's own number
-                reply = read_completion(answer.body)
-                self._plan = plan.back_to(self._plan) if request.text else plan.learning(reply)
-                return reply
-            lesser = plan.conceding(answer.status, error_in(answer.body))
+            http = yield self._body(request, plan)
+            if http.status == 200:  # noqa: PLR2004 - HTTP's own number
+                response = parse_completion(http.body)
+                self._plan = plan.settings_on(self._plan) if request.text else plan.after_response(response)
+                return response
+            lesser = plan.after_error(http.status, error_in(http.body))
             if lesser is None:
-                raise self._endpoint.refused(answer, (text for _, text in request.messages))
+                raise self._endpoint.status_error(http, (text for _, text in request.messages))
             plan = lesser
 
     def _body(self, request: ModelRequest, plan: Plan) -> bytes:
@@ -174,42 +176,42 @@ class OpenAICompatible(Connected):
         head = self._heads.get(key)
         if head is None:
             head = self._heads[key] = self._head(request.schema, plan)
-        told = (f'{{"role": "{role}", "content": {_JSON.encode(text)}}}' for role, text in request.messages)
-        return f"{head}[{', '.join(told)}]}}".encode("utf-8", "replace")
+        messages = (f'{{"role": "{role}", "content": {_JSON.encode(text)}}}' for role, text in request.messages)
+        return f"{head}[{', '.join(messages)}]}}".encode("utf-8", "replace")
 
     def _head(self, schema: type[BaseModel], plan: Plan) -> str:
-        """Write what is the same in all requests for a schema, up to the messages."""
-        told: dict[str, Any] = {"model": self.name, **self._extra}
+        """Return the start of the body, up to the messages, which is the same in all requests for a schema."""
+        fields: dict[str, Any] = {"model": self.name, **self._extra}
         if plan.temperature is not None:
-            told["temperature"] = plan.temperature
+            fields["temperature"] = plan.temperature
         if plan.limit is not None:
-            told[plan.limit] = self._max_tokens
+            fields[plan.limit] = self._max_tokens
         if plan.method == "json_schema":
-            told["response_format"] = response_format(schema)
+            fields["response_format"] = response_format(schema)
         elif plan.method == "tools":
-            told |= forced_tool(schema)
-        return f'{_JSON.encode(told)[:-1]}, "messages": '
+            fields |= forced_tool(schema)
+        return f'{_JSON.encode(fields)[:-1]}, "messages": '
 
 
-def _reply(value: Any) -> ModelResponse:
+def _returned(value: Any) -> ModelResponse:
     assert isinstance(value, ModelResponse)  # noqa: S101 - what a conversation returns
     return value
 
 
-def read_completion(body: bytes) -> ModelResponse:
-    """Read a chat completion; what the model wrote in it is not believed yet.
+def parse_completion(body: bytes) -> ModelResponse:
+    """Parse a chat completion; the model's reply in it is not validated yet.
 
     Raises:
-        EndpointReplyError: If it is none, or has not exactly one choice.
+        EndpointReplyError: If it is not a chat completion with exactly one choice.
         EndpointStatusError: If it is an error sent with status 200, as some gateways do.
     """
     try:
-        told = json.loads(body.decode())
+        payload = json.loads(body.decode())
     except (ValueError, RecursionError):
         raise EndpointReplyError("the endpoint's reply is not JSON") from None
-    choices = told.get("choices") if isinstance(told, dict) else None
-    if isinstance(told, dict) and not choices and isinstance(told.get("error"), dict):
-        raise _error_inside(told["error"])
+    choices = payload.get("choices") if isinstance(payload, dict) else None
+    if isinstance(payload, dict) and not choices and isinstance(payload.get("error"), dict):
+        raise _error_inside(payload["error"])
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
         raise EndpointReplyError("the endpoint's reply is no chat completion with exactly one choice")
     message = choices[0].get("message")
@@ -220,16 +222,16 @@ def read_completion(body: bytes) -> ModelResponse:
         text=_text(message.get("content")),
         calls=calls,
         broken_calls=broken,
-        finish_reason=_word(choices[0].get("finish_reason")),
-        refusal=_word(message.get("refusal")),
-        usage=usage_in(told),
-        model=_word(told.get("model")) or None,
+        finish_reason=_string(choices[0].get("finish_reason")),
+        refusal=_string(message.get("refusal")),
+        usage=usage_in(payload),
+        model=_string(payload.get("model")) or None,
     )
 
 
-def usage_in(told: Mapping[str, Any]) -> Usage:
-    """Read what a request consumed, as the endpoint counted it."""
-    usage = told.get("usage")
+def usage_in(payload: Mapping[str, Any]) -> Usage:
+    """Return what a request consumed, as the endpoint counted it."""
+    usage = payload.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     return Usage(
         calls=1,
@@ -246,46 +248,46 @@ def _error_inside(error: Mapping[str, Any]) -> Exception:
     return EndpointReplyError("the endpoint told of an error in place of a reply")
 
 
-def _calls(given: object) -> tuple[tuple[tuple[str, str | dict[str, Any]], ...], int]:
-    """Read the tool calls, arguments as they stand: only their raw text shows duplicate keys."""
-    if not given:
+def _calls(tool_calls: object) -> tuple[tuple[tuple[str, str | dict[str, Any]], ...], int]:
+    """Return the tool calls, arguments unparsed as only raw text shows duplicate keys, and how many are broken."""
+    if not tool_calls:
         return (), 0
-    listed = given if isinstance(given, list) else [given]
-    functions = [one.get("function") if isinstance(one, dict) else None for one in listed]
+    listed = tool_calls if isinstance(tool_calls, list) else [tool_calls]
+    functions = [call.get("function") if isinstance(call, dict) else None for call in listed]
     calls = tuple(
-        (one["name"], one["arguments"])
-        for one in functions
-        if isinstance(one, dict)
-        and isinstance(one.get("name"), str)
-        and isinstance(one.get("arguments"), str | dict)
+        (function["name"], function["arguments"])
+        for function in functions
+        if isinstance(function, dict)
+        and isinstance(function.get("name"), str)
+        and isinstance(function.get("arguments"), str | dict)
     )
     return calls, len(listed) - len(calls)
 
 
 def _text(content: object) -> str:
-    """Read the text of a message, given whole or in parts."""
+    """Return the text of a message, whose content may be a text or a list of parts."""
     if isinstance(content, list):
-        return "".join(_word(one.get("text")) for one in content if isinstance(one, dict))
-    return _word(content)
+        return "".join(_string(part.get("text")) for part in content if isinstance(part, dict))
+    return _string(content)
 
 
-def _word(given: object) -> str:
-    return given if isinstance(given, str) else ""
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def _count(given: object) -> int:
-    return given if type(given) is int and given >= 0 else 0
+def _count(value: object) -> int:
+    return value if type(value) is int and value >= 0 else 0
 
 
 def checked_name(model: object) -> str:
-    """Check the name of a model at an endpoint."""
+    """Return the name of a model at an endpoint, checked."""
     if not isinstance(model, str) or not model.strip():
         raise ConfigurationError(f"model is the model's name at the endpoint, not {model!r}")
     return model
 
 
 def _checked_extra(extra: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    taken = sorted(_OURS & extra.keys())
+    taken = sorted(_RESERVED & extra.keys())
     if taken:
         raise ConfigurationError(
             f"extra holds no {', '.join(taken)}: these have a setting, or are the judge's own"

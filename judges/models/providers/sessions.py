@@ -1,4 +1,4 @@
-"""Sessions of aiohttp, one for each event loop: a session made in one loop does not work in another."""
+"""Sessions of aiohttp, one for each event loop: a session created in one loop does not work in another."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
 
 
 class Sessions:
-    """Opens a session in each event loop that asks for one, and closes it with the loop.
+    """Open a session in each event loop that needs one, and close it with the loop.
 
-    A session whose owner is gone is closed in its own loop, so that nothing is left to warn of. Only a loop that
-    is closed by hand, without shutting down its async generators, leaves connections to the garbage collector.
+    A session whose owner is gone is closed in its own loop, so that aiohttp has nothing to warn of. If a loop
+    is closed by hand, without shutting down its async generators, the garbage collector closes the connections.
 
     Args:
-        make: Makes a session, in the loop that runs.
+        make: Creates a session in the running loop.
     """
 
     def __init__(self, make: Callable[[], ClientSession]) -> None:
         self._make = make
         self._open: dict[asyncio.AbstractEventLoop, _Session] = {}
-        weakref.finalize(self, _leave, self._open).atexit = False
+        weakref.finalize(self, _close_all, self._open).atexit = False
 
     def __len__(self) -> int:
         return len(self._open)
 
-    async def here(self) -> ClientSession:
-        """Give the session of the running loop."""
+    async def current(self) -> ClientSession:
+        """Return the session of the running loop."""
         loop = asyncio.get_running_loop()
         opened = self._open.get(loop)
         if opened is not None and not opened.session.closed:
@@ -55,23 +55,23 @@ class _Session:
 
     def __init__(self, session: ClientSession) -> None:
         self.session = session
-        self.holder = _held(self)
+        self.holder = _hold_open(self)
         self._closing: asyncio.Task[None] | None = None
 
     def begin_to_close(self) -> None:
-        """Close soon; to be called in the session's own loop."""
+        """Schedule closing; call it in the session's own loop."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self.close())
 
     async def close(self) -> None:
-        """Close, once for all who ask."""
-        begun = self._closing
-        if begun is not None and begun is not asyncio.current_task():
-            await asyncio.wait([begun])
+        """Close; concurrent calls wait for the first."""
+        closing = self._closing
+        if closing is not None and closing is not asyncio.current_task():
+            await asyncio.wait([closing])
         await self.session.close()  # does nothing the second time; the first may have been cancelled with the loop
 
 
-async def _held(session: _Session) -> AsyncGenerator[None]:
+async def _hold_open(session: _Session) -> AsyncGenerator[None]:
     """Hold a session open: every loop closes its async generators as it ends, and this one closes the session."""
     try:
         yield
@@ -79,7 +79,7 @@ async def _held(session: _Session) -> AsyncGenerator[None]:
         await session.close()
 
 
-def _leave(sessions: dict[asyncio.AbstractEventLoop, _Session]) -> None:
+def _close_all(sessions: dict[asyncio.AbstractEventLoop, _Session]) -> None:
     """Close the sessions of an owner that is gone, each in its own loop."""
     for loop, opened in sessions.items():
         if loop.is_closed():

@@ -1,1 +1,1 @@
-"""Models that stand in for models: a cache, a rate limit, a circuit breaker, a dialect."""
+"""Wrappers around models: a cache, a rate limit, a circuit breaker, a dialect."""

@@ -1,4 +1,4 @@
-"""Who may call an endpoint now: decided without waiting, without a clock, and first come, first served."""
+"""Deciding who may call an endpoint now, first come, first served, without waiting and without a clock."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from dataclasses import dataclass
 MINUTE_S = 60.0
 
 _TOKENS_PER_CHARACTER = 0.25
-"""What a call is taken to cost before any reply has told: a quarter is usual for English."""
+"""Assumed cost of a call before any reply has reported its usage: a quarter is usual for English."""
 _WEIGHT = 0.1
-"""How much one reply moves the tokens expected per character."""
+"""Weight of one reply in the average of tokens per character."""
 
 
 @dataclass(eq=False, slots=True)
 class _Charge:
-    """What one call takes of a minute; `at` is None once the minute is over."""
+    """What one call takes of a minute's limit; `at` is None once the minute is over."""
 
     at: float | None
     amount: int
 
 
 class _Window:
-    """What was taken in the last 60 seconds, never above the limit as far as it is known.
+    """The charges of the last 60 seconds, never above the limit as far as they are known.
 
-    A bucket that refills would let twice its limit through in its first minute, and a provider that counts by
-    the minute would refuse what is too much.
+    A token bucket would let twice its limit through in its first minute, and a provider that counts by the minute
+    would refuse the excess.
     """
 
     def __init__(self, limit: int) -> None:
@@ -37,7 +37,7 @@ class _Window:
         self._entries: deque[_Charge] = deque()
 
     def wait(self, amount: int, now: float) -> float:
-        """Tell in how many seconds `amount` fits; more than the limit fits into an empty minute."""
+        """Return in how many seconds `amount` fits; more than the limit fits into an empty minute."""
         while self._entries and self._left(self._entries[0], now) <= 0:
             entry = self._entries.popleft()
             self._taken -= entry.amount
@@ -72,8 +72,8 @@ class Ticket:
     """A place in the queue, and then a call in flight.
 
     Args:
-        characters: How long the request is, from which its tokens are guessed.
-        wake: Called, from any thread, when it is worth asking again; raises RuntimeError if nobody waits any
+        characters: Length of the request, from which its tokens are estimated.
+        wake: Called, from any thread, when asking again may succeed; raises RuntimeError if nobody waits any
             more.
     """
 
@@ -86,17 +86,17 @@ class Ticket:
 
 
 class AdmissionQueue:
-    """Lets calls through: so many at once, so many a minute, so many tokens a minute.
+    """Queue that limits calls at once, calls per minute and tokens per minute.
 
-    How many at once is halved when the endpoint says that it is overloaded, once for all the calls that were in
-    flight together, and grows by one for every so many successes as are allowed at once (AIMD, as in TCP:
-    RFC 5681).
+    The number of calls allowed at once is halved when the endpoint reports an overload, once for all the calls
+    that were in flight together, and grows by one after as many successes as are allowed at once (AIMD, as in
+    TCP: RFC 5681).
 
     Args:
         in_flight: Most calls at once.
         requests: Most calls begun in any 60 seconds, or None for any number.
-        tokens: Tokens in any 60 seconds, or None. What a call consumes is known after it; before, it is guessed
-            from the length of its request and what earlier requests came to.
+        tokens: Most tokens in any 60 seconds, or None for any number. What a call consumes is known after it;
+            before, it is estimated from the length of its request and the usage of earlier requests.
     """
 
     def __init__(self, in_flight: int, *, requests: int | None = None, tokens: int | None = None) -> None:
@@ -111,12 +111,12 @@ class AdmissionQueue:
         self._lock = threading.Lock()
 
     def enqueue(self, ticket: Ticket) -> None:
-        """Take the last place in the queue."""
+        """Add a ticket at the end of the queue."""
         with self._lock:
             self._queue[ticket] = None
 
     def ask(self, ticket: Ticket, now: float) -> float:
-        """Let a ticket through if it may go now: 0.0. Else give the seconds to wait, infinite until woken."""
+        """Admit a ticket and return 0.0 if it may go; else return the seconds to wait, infinite until woken."""
         with self._lock:
             if next(iter(self._queue)) is not ticket or self._in_flight >= self.allowed:
                 return math.inf
@@ -136,7 +136,7 @@ class AdmissionQueue:
             return 0.0
 
     def cancel(self, ticket: Ticket) -> None:
-        """Give back a place in the queue, or one in flight whose call was not made."""
+        """Give back a place in the queue, or one in flight whose call was not sent."""
         with self._lock:
             self._queue.pop(ticket, None)
             if ticket.in_flight:
@@ -145,7 +145,7 @@ class AdmissionQueue:
             self._wake_first()
 
     def release(self, ticket: Ticket, *, tokens: int | None = None, overloaded: bool = False) -> None:
-        """Learn how a call ended: with a reply of so many tokens, or with None; maybe because of an overload."""
+        """Record the end of a call: the tokens of its reply, or None if it failed, perhaps by an overload."""
         with self._lock:
             if tokens is not None:
                 self._charge(ticket, requests=1, tokens=tokens)
@@ -185,7 +185,7 @@ class AdmissionQueue:
             first = next(iter(self._queue))
             try:
                 first.wake()
-            except RuntimeError:  # its event loop is closed: nobody will come for this place
+            except RuntimeError:  # its event loop is closed: nobody waits for this place
                 del self._queue[first]
             else:
                 return

@@ -1,4 +1,4 @@
-"""Leaving a dead endpoint alone: after some failures in a row nobody is kept waiting for it any more."""
+"""Circuit breaker: after some failures in a row, calls to a dead endpoint fail at once."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from judges.errors import AskFailed, ConfigurationError
 from judges.models.retry import is_transient, status_of
 
 _ALIVE = {409, 425, 429}
-"""Statuses worth another try that an endpoint in good health gives too."""
+"""Transient statuses that a healthy endpoint returns, too."""
 
 
 class Breaker:
     """A circuit breaker, for all the models of one endpoint.
 
     After some failures of the transport in a row every call fails at once, as `judge_failed`. When the cooldown
-    has passed one call is let through; if it is answered all are, and if not the cooldown begins again.
+    has passed, one call is let through; if it is answered all are, and if not the cooldown begins again.
 
-    Counted are broken connections, timeouts and the statuses 408 and 5xx, each try for itself. A reply of any
-    other kind, an error included, shows that the endpoint is there. That holds for 429 too, which is the
-    `Limiter`'s business: a busy endpoint is not a dead one.
+    Broken connections, timeouts and the statuses 408 and 5xx count as failures, each try by itself. A reply of any
+    other kind, an error included, shows that the endpoint is alive. That holds for 429 too, which the
+    `Limiter` handles: a busy endpoint is not a dead one.
 
     Args:
         failures: How many failures in a row open the circuit, at least 1.
         cooldown_s: Seconds until one call is let through again, above 0.
-        clock: Seconds that only grow, for tests.
+        clock: Monotonic clock in seconds, for tests.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -49,7 +49,7 @@ class Breaker:
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Refuse a call that `admit` would refuse now, and claim nothing.
+        """Refuse a call that `admit` would refuse now, without admitting one.
 
         Raises:
             AskFailed: If the circuit is open.
@@ -58,7 +58,7 @@ class Breaker:
             self._refuse()
 
     def admit(self) -> bool:
-        """Let a call through; `settle` must follow. Gives whether it is the one call that tries an open circuit.
+        """Let a call through; `settle` must follow. Returns whether it is the one call that tries an open circuit.
 
         Raises:
             AskFailed: If the circuit is open.
@@ -69,13 +69,13 @@ class Breaker:
             return self._probing
 
     def settle(self, error: BaseException | None, *, probe: bool) -> None:
-        """Learn how a call ended that was let through: with `error`, or None for a reply."""
+        """Record how an admitted call ended: with `error`, or None for a reply."""
         with self._lock:
             if probe:
                 self._probing = False
-            if error is None or _shows_life(error):
+            if error is None or _is_answer(error):
                 self._failures = 0
-            elif _shows_none(error):
+            elif _is_outage(error):
                 self._failures += 1
                 if probe or self._failures == self._most:
                     self._opened = self._clock()
@@ -91,11 +91,11 @@ class Breaker:
             )
 
 
-def _shows_none(error: BaseException) -> bool:
+def _is_outage(error: BaseException) -> bool:
     return is_transient(error) and status_of(error) not in _ALIVE
 
 
-def _shows_life(error: BaseException) -> bool:
-    """Tell whether a failed call was answered; one that was cancelled, or never left, says nothing."""
-    never_left = isinstance(error, AskFailed | ConfigurationError) or not isinstance(error, Exception)
-    return not never_left and not _shows_none(error)
+def _is_answer(error: BaseException) -> bool:
+    """Check whether a failed call was answered; one that was cancelled or never sent does not count."""
+    never_sent = isinstance(error, AskFailed | ConfigurationError) or not isinstance(error, Exception)
+    return not never_sent and not _is_outage(error)

@@ -1,4 +1,4 @@
-"""Asking the same only once: replies kept in a SQLite file, for any number of threads and processes."""
+"""Caching replies in a SQLite file, for any number of threads and processes."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from judges.models.wrappers.wrapped import Wrapped, dialect_of
 from judges.verdict import Usage
 
 _KEY = 1
-"""Version of what a key is made of; a new one forgets all that was kept under the old."""
+"""Version of the key's parts; a new one invalidates all earlier records."""
 
 
 def cached(model: object, cache: Cache | str | Path, *, temperature: float | None = 0.0) -> JudgeModel:
-    """Give a model that is asked the same question only once.
+    """Return a model that is asked the same question only once.
 
     A question is the same if model, endpoint and settings, every word of the prompt and the schema of the reply
-    are the same; the runs of a `Repeat` are told apart. Only replies that can be read are kept, so what was cut,
-    filtered or failed is asked again. A verdict's `usage.cached` counts the replies that came from the cache;
-    they cost nothing and no budget of calls is charged for them.
+    are the same; the runs of a `Repeat` are distinct. Only replies that can be read are stored, so a reply that
+    was cut, filtered or failed is requested again. A verdict's `usage.cached` counts the replies that came from
+    the cache; they cost nothing and no budget of calls is charged for them.
 
-    Put the cache outermost, `cached(limited(model, limiter), cache)`, so that a reply from it waits for nobody.
+    Put the cache outermost, `cached(limited(model, limiter), cache)`, so that a cached reply waits for no limit.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`. One of your own class should
             have an attribute `identity` that names its endpoint and settings, or models of one class and name
             share their replies.
-        cache: A `Cache`, to be shared by models and closed by you, or the path of one.
-        temperature: Asked of a model that leaves it open; None asks for nothing.
+        cache: A `Cache`, which models may share and the caller closes, or the path of one.
+        temperature: Sampling temperature for models that set none; None keeps the provider's default.
 
     Raises:
-        ConfigurationError: If this is no model, or the file is no cache.
+        ConfigurationError: If `model` is not a model, or the file is no cache.
     """
-    given = as_model(model, temperature=temperature)
-    return Wrapped(given, _Cached(given, cache if isinstance(cache, Cache) else Cache(cache)))
+    inner = as_model(model, temperature=temperature)
+    return Wrapped(inner, _CacheMiddleware(inner, cache if isinstance(cache, Cache) else Cache(cache)))
 
 
-class _Cached:
-    """The way to a model past what it has said already."""
+class _CacheMiddleware:
+    """Answer requests from a cache, and store new replies in it."""
 
     def __init__(self, model: JudgeModel, cache: Cache) -> None:
         self._model = model
@@ -62,53 +62,53 @@ class _Cached:
 
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         key = key_of(self._identity, request)
-        if (kept := self._kept(key, request)) is not None:
-            return kept
-        reply = model.send(request)
-        if (record := self._record(reply, request)) is not None:
+        if (stored := self._lookup(key, request)) is not None:
+            return stored
+        response = model.send(request)
+        if (record := self._record(response, request)) is not None:
             self._cache.put(key, record)
-        return reply
+        return response
 
     async def asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         key = key_of(self._identity, request)
-        if (kept := self._kept(key, request)) is not None:  # read in 10 us; a thread costs 150
-            return kept
-        reply = await model.asend(request)
-        if (record := self._record(reply, request)) is not None:
+        if (stored := self._lookup(key, request)) is not None:  # takes 10 us; a thread costs 150
+            return stored
+        response = await model.asend(request)
+        if (record := self._record(response, request)) is not None:
             await asyncio.to_thread(self._cache.put, key, record)  # may have to wait for another process
-        return reply
+        return response
 
-    def _kept(self, key: bytes, request: ModelRequest) -> ModelResponse | None:
-        """Read what was kept; a record that is not what we would have written counts as none."""
+    def _lookup(self, key: bytes, request: ModelRequest) -> ModelResponse | None:
+        """Return the stored response; a record that `_record` would not have written counts as none."""
         record = self._cache.get(key)
         try:
-            reply = None if record is None else _replies().validate_json(record, strict=True)
+            response = None if record is None else _response_adapter().validate_json(record, strict=True)
         except ValidationError:
             return None
-        if reply is None or not self._readable(reply, request):
+        if response is None or not self._readable(response, request):
             return None
-        return replace(reply, usage=Usage(cached=1))
+        return replace(response, usage=Usage(cached=1))
 
-    def _record(self, reply: ModelResponse, request: ModelRequest) -> str | None:
-        """Write a reply down as JSON, without the number of the fence, which is another each time."""
-        if not self._readable(reply, request):
+    def _record(self, response: ModelResponse, request: ModelRequest) -> str | None:
+        """Return a response as JSON without the nonce of its request, or None if it cannot be read."""
+        if not self._readable(response, request):
             return None
         try:
-            record = _replies().dump_json(reply).decode()
+            record = _response_adapter().dump_json(response).decode()
         except PydanticSerializationError:  # half a surrogate pair
             return None
         return re.sub(request.nonce, "", record, flags=re.IGNORECASE) if request.nonce else record
 
-    def _readable(self, reply: ModelResponse, request: ModelRequest) -> bool:
+    def _readable(self, response: ModelResponse, request: ModelRequest) -> bool:
         try:
-            dialect_of(self._model).read(reply, request.schema)
+            dialect_of(self._model).read(response, request.schema)
         except Unreadable:
             return False
         return True
 
 
 def key_of(identity: str, request: ModelRequest) -> bytes:
-    """Digest what a reply depends on."""
+    """Return a digest of everything a reply depends on."""
     parts = {
         "version": _KEY,
         "model": identity,
@@ -128,5 +128,5 @@ def _schema(schema: type[BaseModel]) -> str:
 
 
 @cache
-def _replies() -> TypeAdapter[ModelResponse]:
+def _response_adapter() -> TypeAdapter[ModelResponse]:
     return TypeAdapter(ModelResponse)

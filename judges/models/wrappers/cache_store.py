@@ -1,4 +1,4 @@
-"""The file behind a cache of replies: SQLite with a write-ahead log, for any number of threads and processes."""
+"""The file of a cache of replies: SQLite with a write-ahead log, for any number of threads and processes."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from typing import Any, Self
 from judges.errors import ConfigurationError
 
 FORMAT = 1
-"""Version of the file; one of another version is refused."""
+"""Version of the file format; a file of another version is refused."""
 
 _APPLICATION = 0x6A647265
-"""Written into the file's header, so that a database of somebody else is never written to."""
-_PATIENCE_S = 30.0
-"""How long a process waits for another one that is writing."""
-_creating = threading.Lock()
+"""Written into the file's header, so that no other program's database is ever written to."""
+_BUSY_TIMEOUT_S = 30.0
+"""Seconds a process waits for another one that is writing."""
+_creation_lock = threading.Lock()
 _log = logging.getLogger("judges")
 
 
 class Cache:
     """A file that keeps models' replies, for `cached`.
 
-    It holds what models replied, as JSON, and of the questions nothing but a digest. Whoever can write to the file
-    can decide what judges say; a new one is readable and writable by its owner alone. It needs a local disk, since
-    a write-ahead log does not work over a network, and it grows until it is cleared.
+    It holds replies as JSON, and of the requests only a digest. Whoever can write to the file can decide verdicts;
+    a new file is readable and writable only by its owner. It needs a local disk, since a write-ahead log does not
+    work over a network, and it grows until it is cleared.
 
     Args:
-        path: The file; it is created if it is not there.
+        path: The file; it is created if missing.
 
     Raises:
         ConfigurationError: If the file cannot be opened, is no cache, or is damaged. Each method raises it too,
-            where the damage shows later, or the cache was closed.
+            if the damage shows later, or the cache was closed.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -48,7 +48,7 @@ class Cache:
         self._end = weakref.finalize(self, _close, self._writer, self._reader)
 
     def get(self, key: bytes) -> str | None:
-        """Read a record; no reader waits for a writer."""
+        """Return a record, or None; no reader waits for a writer."""
         try:
             rows = self._reader.run("SELECT reply FROM replies WHERE key = ?", key)
         except sqlite3.OperationalError as error:
@@ -57,14 +57,14 @@ class Cache:
         return rows[0][0] if rows and isinstance(rows[0][0], str) else None
 
     def put(self, key: bytes, record: str) -> None:
-        """Keep a record; that it cannot be kept, on a full disk for instance, is logged and costs no verdict."""
+        """Store a record; a failure, for instance on a full disk, is logged and costs no verdict."""
         try:
             self._writer.run("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, record)
         except sqlite3.OperationalError as error:
             _log.warning("the cache %s could not be written: %s", self.path, error)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete all records."""
         self._writer.run("DELETE FROM replies")
 
     def close(self) -> None:
@@ -87,18 +87,18 @@ class Cache:
 
 
 class _Connection:
-    """One connection for all threads of a process; a process that was forked off opens its own."""
+    """One connection for all threads of a process; a forked process opens its own."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._closed = False
         self._opened: dict[int, tuple[threading.Lock, sqlite3.Connection]] = {}
-        self._here()
+        self._current()
 
     def run(self, statement: str, *values: bytes | str) -> list[Any]:
         if self._closed:
             raise ConfigurationError(f"the cache {str(self._path)!r} was closed")
-        lock, database = self._here()
+        lock, database = self._current()
         try:
             with lock:
                 return database.execute(statement, values).fetchall()
@@ -109,17 +109,17 @@ class _Connection:
 
     def close(self) -> None:
         self._closed = True
-        opened = self._opened.get(os.getpid())
-        if opened is not None:
-            with opened[0]:
-                opened[1].close()
+        entry = self._opened.get(os.getpid())
+        if entry is not None:
+            with entry[0]:
+                entry[1].close()
 
-    def _here(self) -> tuple[threading.Lock, sqlite3.Connection]:
+    def _current(self) -> tuple[threading.Lock, sqlite3.Connection]:
         process = os.getpid()
         if process not in self._opened:
-            opened = _open(self._path)
-            if self._opened.setdefault(process, (threading.Lock(), opened))[1] is not opened:
-                opened.close()
+            database = _open(self._path)
+            if self._opened.setdefault(process, (threading.Lock(), database))[1] is not database:
+                database.close()
         return self._opened[process]
 
 
@@ -131,10 +131,12 @@ def _close(*connections: _Connection) -> None:
 def _open(path: Path) -> sqlite3.Connection:
     try:
         # The lock: closing a file ends every lock that this process has on it, those of SQLite included.
-        with _creating:
+        with _creation_lock:
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            database = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
+            database = sqlite3.connect(
+                path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
     except (OSError, sqlite3.Error) as error:
         raise ConfigurationError(f"the cache {str(path)!r} cannot be opened: {error}") from error
     try:
@@ -148,8 +150,8 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Check that the file is ours, or empty, before anything is written to it."""
-    database.execute("BEGIN")  # what is read together was written together, by whoever creates the file just now
+    """Check that the file is a cache, or empty, before anything is written to it."""
+    database.execute("BEGIN")  # one snapshot, in case another process creates the file just now
     is_new = _is_new(database, path)
     database.execute("COMMIT")
     _log_ahead(database)
@@ -165,8 +167,8 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
 
 def _is_new(database: sqlite3.Connection, path: Path) -> bool:
     marks = tuple(
-        database.execute(question).fetchone()[0]
-        for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+        database.execute(query).fetchone()[0]
+        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     )
     if marks == (0, 0, 0):
         return True
@@ -182,7 +184,7 @@ def _is_new(database: sqlite3.Connection, path: Path) -> bool:
 
 def _log_ahead(database: sqlite3.Connection) -> None:
     """Switch to the write-ahead log; SQLite does not wait by itself while another process does the same."""
-    until = time.monotonic() + _PATIENCE_S
+    until = time.monotonic() + _BUSY_TIMEOUT_S
     while database.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         try:
             database.execute("PRAGMA journal_mode = WAL")

@@ -1,4 +1,4 @@
-"""Giving a model the dialect it was trained to judge in."""
+"""Using a model with the dialect it was trained to judge in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIALECTS: dict[DialectName, Dialect] = {
 
 
 def speaking(model: object, dialect: DialectName | Dialect, *, temperature: float | None = 0.0) -> JudgeModel:
-    """Let a model that was trained to judge in a format of its own be asked in that format.
+    """Return a model that is asked in the format of its own that it was trained to judge in.
 
     The result goes wherever a judge takes a model, for instance
     `Helpfulness(speaking("ollama:bespoke-minicheck", "minicheck"))`.
@@ -34,15 +34,15 @@ def speaking(model: object, dialect: DialectName | Dialect, *, temperature: floa
             evidence support the answer, whatever the judge's own criterion), `"prometheus"` (Prometheus 2), or a
             `Dialect` of your own. Scores are mapped onto the judge's levels by their place on the scale: 1 to 5
             becomes 1, 2, 3, 3, 4 of four levels; yes and no become the highest and the lowest.
-        temperature: Asked of a chat model that leaves it open; None asks for nothing. The judge's own
-            `temperature` does not reach a model that is given like this.
+        temperature: Sampling temperature for models that set none; None keeps the provider's default. The judge's
+            own `temperature` does not reach a model that is wrapped like this.
 
     Raises:
-        ConfigurationError: If there is no such dialect, or what was given is no model.
+        ConfigurationError: If there is no such dialect, or `model` is not a model.
     """
-    spoken = _DIALECTS.get(dialect) if isinstance(dialect, str) else dialect
-    if not (hasattr(spoken, "compose") and hasattr(spoken, "read")):
+    own_dialect = _DIALECTS.get(dialect) if isinstance(dialect, str) else dialect
+    if not (hasattr(own_dialect, "compose") and hasattr(own_dialect, "read")):
         names = ", ".join(get_args(DialectName))
         raise ConfigurationError(f"a dialect is one of {names}, or has compose and read; not {dialect!r}")
-    assert spoken is not None  # noqa: S101 - it has compose and read
-    return Wrapped(as_model(model, temperature=temperature), spoken=spoken)
+    assert own_dialect is not None  # noqa: S101 - it has compose and read
+    return Wrapped(as_model(model, temperature=temperature), own_dialect=own_dialect)

@@ -1,4 +1,4 @@
-"""Standing in for a model: `Wrapped` is one itself, and puts something between a judge and the model it holds."""
+"""`Wrapped`, a model that puts a middleware between a judge and the model it holds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from judges.models.identity import identity_of
 
 
 def dialect_of(model: JudgeModel) -> Dialect:
-    """Tell how a model is asked and read."""
+    """Return the format of a model's requests and replies."""
     dialect: Dialect = getattr(model, "dialect", JSON_OBJECT)
     return dialect
 
 
-class Way(Protocol):
-    """How a request reaches a model and a reply comes back."""
+class Middleware(Protocol):
+    """Step between a judge and a model, which every request and response passes."""
 
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         """Send a request to `model`, or answer it otherwise."""
@@ -29,8 +29,8 @@ class Way(Protocol):
         ...
 
 
-class Straight:
-    """The way that leads to the model and nowhere else."""
+class PassThrough:
+    """Middleware that sends every request to the model unchanged."""
 
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         """Send a request and wait for the reply."""
@@ -43,17 +43,17 @@ class Straight:
 
 @dataclass(frozen=True, eq=False)
 class Wrapped:
-    """A model that is reached or asked in a way of its own; whatever else is wanted is the model's.
+    """A model behind a middleware, or asked in a dialect of its own; all other attributes are the model's.
 
     Args:
         model: The model.
-        way: How it is reached.
-        spoken: The dialect it is asked and read in; None takes the model's own.
+        middleware: Step that every request and response passes.
+        own_dialect: Format of its requests and replies; None takes the model's.
     """
 
     model: JudgeModel
-    way: Way = Straight()
-    spoken: Dialect | None = None
+    middleware: Middleware = PassThrough()
+    own_dialect: Dialect | None = None
 
     @property
     def name(self) -> str:
@@ -67,8 +67,8 @@ class Wrapped:
 
     @property
     def dialect(self) -> Dialect:
-        """How the model is asked and read."""
-        return dialect_of(self.model) if self.spoken is None else self.spoken
+        """Format of the model's requests and replies."""
+        return dialect_of(self.model) if self.own_dialect is None else self.own_dialect
 
     @property
     def scripted(self) -> bool:
@@ -77,17 +77,17 @@ class Wrapped:
 
     @property
     def identity(self) -> str:
-        """What tells the model from every other."""
+        """Identity of the model; see `identity_of`."""
         return identity_of(self.model)
 
     def send(self, request: ModelRequest) -> ModelResponse:
         """Send a request and wait for the reply."""
-        return self.way.send(self.model, request)
+        return self.middleware.send(self.model, request)
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking."""
-        return await self.way.asend(self.model, request)
+        return await self.middleware.asend(self.model, request)
 
     def is_model(self, other: object) -> bool:
-        """Tell whether `other` is the model."""
+        """Check whether `other` is the model."""
         return other is self or self.model.is_model(other)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
 from judges.errors import BadSample, ConfigurationError
-from judges.sample import Sample, field_named
+from judges.sample import Sample, canonical_field
 
 _AS_TEXT = ("user_input", "response", "reference")
 """Fields whose cells in a CSV file are text; cells of the others are JSON."""
@@ -25,9 +25,9 @@ def read_rows(path: str | Path, *, errors: Literal["raise", "keep"] = "raise") -
     """Read the rows of a `.jsonl` or `.csv` file lazily, as samples.
 
     A `.jsonl` file holds one JSON object per line; blank lines are skipped. The first line of a `.csv` file names
-    the columns; an empty cell is a field that is not there, and a field that is a list or an object (contexts,
-    guidelines, rubrics, `messages`, ...) is written as JSON in its cell. Columns that are no field of a sample are
-    kept in its `metadata`.
+    the columns; an empty cell is a missing field, and a field that is a list or an object (contexts,
+    guidelines, rubrics, `messages`, ...) is written as JSON in its cell. Columns that are not fields of a sample
+    are kept in its `metadata`.
 
     Args:
         path: The file, in UTF-8.
@@ -35,7 +35,7 @@ def read_rows(path: str | Path, *, errors: Literal["raise", "keep"] = "raise") -
             place of the row, which `evaluate` takes as a row that is unscored.
 
     Raises:
-        ConfigurationError: If there is no such file, or it is of no known kind.
+        ConfigurationError: If there is no such file, or its format is unknown.
         BadSample: If a row cannot be read; the message names file, line and field.
     """
     file = Path(path)
@@ -52,22 +52,22 @@ def read_rows(path: str | Path, *, errors: Literal["raise", "keep"] = "raise") -
 
 def _samples(
     file: Path,
-    numbered: Iterator[tuple[int, Raw]],
+    records: Iterator[tuple[int, Raw]],
     row_of: Callable[[Raw], Mapping[str, Any]],
     *,
     keep: bool,
 ) -> Iterator[Sample | BadSample]:
-    for line, raw in numbered:
+    for line, raw in records:
         try:
             sample: Sample | BadSample = Sample.read(row_of(raw))
         except BadSample as error:
-            sample = _placed(file, line, error)
+            sample = _located_error(file, line, error)
             if not keep:
                 raise sample from error
         yield sample
 
 
-def _placed(file: Path, line: int, error: Exception) -> BadSample:
+def _located_error(file: Path, line: int, error: Exception) -> BadSample:
     return BadSample(f"{file}, line {line}: {error}")
 
 
@@ -80,7 +80,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _json_object(line: bytes) -> Mapping[str, Any]:
     try:
-        row = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant)
+        row = json.loads(line.decode("utf-8-sig"), parse_constant=_reject_constant)
     except UnicodeDecodeError:
         raise BadSample("the line is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -90,16 +90,16 @@ def _json_object(line: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BadSample(f"not readable JSON: {error}") from None
     if not isinstance(row, dict):
-        raise BadSample(f'a row is a JSON object such as {{"question": ..., "answer": ...}}, not {_shortly(row)}')
+        raise BadSample(f'a row is a JSON object such as {{"question": ..., "answer": ...}}, not {_preview(row)}')
     return row
 
 
-def _shortly(value: object) -> str:
+def _preview(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."  # noqa: PLR2004 - about half a line
 
 
-def _no_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise BadSample(f"{name} is not a JSON number")
 
 
@@ -119,9 +119,9 @@ def _csv_records(path: Path) -> Iterator[tuple[int, dict[str | None, Any]]]:
 
 
 def _check_columns(names: Any) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise BadSample(f"the column {twice[0]!r} appears twice")
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise BadSample(f"the column {duplicates[0]!r} appears twice")
 
 
 def _csv_row(record: dict[str | None, Any]) -> Mapping[str, Any]:
@@ -131,11 +131,11 @@ def _csv_row(record: dict[str | None, Any]) -> Mapping[str, Any]:
 
 
 def _cell(column: str, text: str) -> object:
-    field = field_named(column)
+    field = canonical_field(column)
     if field is None or (field in _AS_TEXT and column != "messages"):
         return text
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         raise BadSample(
             f'field {column!r}: in a CSV file it is written as JSON, for instance ["first", "second"]'

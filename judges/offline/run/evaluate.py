@@ -21,12 +21,12 @@ from judges.runtime.sharing import shared_work
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Given = Sample | Mapping[str, object] | BadSample
-"""What a dataset holds: samples, mappings that are read as samples, and errors in the place of broken rows."""
+RowInput = Sample | Mapping[str, object] | BadSample
+"""A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
 
 
 def evaluate(
-    samples: Iterable[Given],
+    samples: Iterable[RowInput],
     judges: object,
     *,
     max_concurrency: int = 8,
@@ -37,15 +37,15 @@ def evaluate(
     """Judge every sample of a dataset, in threads; also inside a running event loop.
 
     Rows are pulled lazily, so at most `max_concurrency` are read ahead of the judges. A worker takes one row
-    and lets its judges speak in turn. Whatever order rows finish in, they are written, reported and returned in
-    the order they were given.
+    and runs its judges one after the other. Rows may finish in any order; they are written, reported and
+    returned in the order of the dataset.
 
-    A cell that fails is unscored and says why; so are all the cells of a row that cannot be read. Neither ends
+    A judgement that fails is unscored and says why; so are all those of a row that cannot be read. Neither ends
     the evaluation.
 
     Args:
         samples: Samples, or mappings that are read as samples. A `BadSample` stands for a row that could not be
-            read, as `read_rows(path, errors="keep")` gives it.
+            read, as `read_rows(path, errors="keep")` yields it.
         judges: A judge, a list of judges, or a mapping of names to judges; functions are accepted.
         max_concurrency: How many rows are judged at once, at least 1.
         out: A path, which is overwritten, or an open text file; each row becomes one line of JSON there.
@@ -54,26 +54,26 @@ def evaluate(
 
     Raises:
         ConfigurationError: At once, if a judge, its model or an argument is set up wrongly, or two judges share
-            a name. Threads that are still asking a model finish in the background; nothing more is written.
+            a name. Threads that are still waiting for a model finish in the background; nothing more is written.
     """
-    members = _named(judges)
-    source = _Source(_checked(samples, max_concurrency))
+    members = _judges_by_name(judges)
+    source = _Source(_checked_rows(samples, max_concurrency))
 
     def work() -> None:
         try:
-            while (taken := source.take()) is not None:
-                record.file(_judged(*taken, members))
+            while (item := source.take()) is not None:
+                writer.add(_judge_row(*item, members))
         except BaseException:
             source.close()
             raise
 
-    with _recording(members, out, on_result, keep_rows=keep_rows) as record:
+    with _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
         _in_threads(work, max_concurrency, source)
-        return record.evaluation()
+        return writer.evaluation()
 
 
 async def aevaluate(
-    samples: Iterable[Given] | AsyncIterable[Given],
+    samples: Iterable[RowInput] | AsyncIterable[RowInput],
     judges: object,
     *,
     max_concurrency: int = 8,
@@ -85,34 +85,34 @@ async def aevaluate(
 
     `samples` may be an async iterable. Cancelling this cancels the judges at work.
     """
-    members = _named(judges)
-    _checked(samples, max_concurrency)
-    taking = asyncio.Lock()
+    members = _judges_by_name(judges)
+    _checked_rows(samples, max_concurrency)
+    lock = asyncio.Lock()
 
     async def work() -> None:
         while True:
-            async with taking:
-                taken = await anext(source, None)
-            if taken is None:
+            async with lock:
+                item = await anext(source, None)
+            if item is None:
                 return
-            record.file(await _ajudged(*taken, members))
-            await asyncio.sleep(0)  # a judge that awaits nothing would keep the loop to itself
+            writer.add(await _ajudge_row(*item, members))
+            await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
 
-    with _recording(members, out, on_result, keep_rows=keep_rows) as record:
-        async with aclosing(_numbered(samples)) as source:
+    with _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
+        async with aclosing(_aenumerate(samples)) as source:
             await _in_tasks([asyncio.create_task(work()) for _ in range(max_concurrency)])
-        return record.evaluation()
+        return writer.evaluation()
 
 
 class _Source:
     """Hands out the rows of one iterator, each once and numbered, to any number of threads."""
 
-    def __init__(self, samples: Iterable[Given]) -> None:
+    def __init__(self, samples: Iterable[RowInput]) -> None:
         self._left = enumerate(samples)
         self._closed = False
         self._lock = threading.Lock()
 
-    def take(self) -> tuple[int, Given] | None:
+    def take(self) -> tuple[int, RowInput] | None:
         with self._lock:
             return None if self._closed else next(self._left, None)
 
@@ -120,14 +120,16 @@ class _Source:
         self._closed = True
 
 
-async def _numbered(samples: Iterable[Given] | AsyncIterable[Given]) -> AsyncGenerator[tuple[int, Given], None]:
+async def _aenumerate(
+    samples: Iterable[RowInput] | AsyncIterable[RowInput],
+) -> AsyncGenerator[tuple[int, RowInput], None]:
     if not isinstance(samples, AsyncIterable):
         for pair in enumerate(samples):
             yield pair
         return
     index = 0
-    async for given in samples:
-        yield index, given
+    async for row in samples:
+        yield index, row
         index += 1
 
 
@@ -151,102 +153,102 @@ async def _in_tasks(running: list[asyncio.Task[None]]) -> None:
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def _judged(index: int, given: Given, judges: Mapping[str, Judge]) -> Row:
-    sample = _read(given)
+def _judge_row(index: int, row: RowInput, judges: Mapping[str, Judge]) -> Row:
+    sample = _read_sample(row)
     if isinstance(sample, BadSample):
         return Row.unreadable(index, sample, judges)
     with shared_work():
-        verdicts = {name: _called(name, _verdict(judge, sample)) for name, judge in judges.items()}
+        verdicts = {name: _with_judge(name, _verdict(judge, sample)) for name, judge in judges.items()}
     return Row(index=index, sample=sample, verdicts=verdicts)
 
 
-async def _ajudged(index: int, given: Given, judges: Mapping[str, Judge]) -> Row:
-    sample = _read(given)
+async def _ajudge_row(index: int, row: RowInput, judges: Mapping[str, Judge]) -> Row:
+    sample = _read_sample(row)
     if isinstance(sample, BadSample):
         return Row.unreadable(index, sample, judges)
     with shared_work():
-        verdicts = {name: _called(name, await _averdict(judge, sample)) for name, judge in judges.items()}
+        verdicts = {name: _with_judge(name, await _averdict(judge, sample)) for name, judge in judges.items()}
     return Row(index=index, sample=sample, verdicts=verdicts)
 
 
 def _verdict(judge: Judge, sample: Sample) -> Verdict:
     try:
         return judge(sample)
-    except Exception as error:  # noqa: BLE001 - sorted in one place
-        return _failed(error, judge)
+    except Exception as error:  # noqa: BLE001 - handled in one place
+        return _failure_verdict(error, judge)
 
 
 async def _averdict(judge: Judge, sample: Sample) -> Verdict:
     try:
         return await judge.acall(sample)
-    except Exception as error:  # noqa: BLE001 - sorted in one place
-        return _failed(error, judge)
+    except Exception as error:  # noqa: BLE001 - handled in one place
+        return _failure_verdict(error, judge)
 
 
-def _failed(error: Exception, judge: Judge) -> Verdict:
+def _failure_verdict(error: Exception, judge: Judge) -> Verdict:
     if isinstance(error, ConfigurationError):
         raise error
     return Verdict.without_score("judge_failed", f"{type(error).__name__} in {judge.name!r}")
 
 
-def _called(name: str, verdict: Verdict) -> Verdict:
+def _with_judge(name: str, verdict: Verdict) -> Verdict:
     return verdict if verdict.judge == name else verdict.model_copy(update={"judge": name})
 
 
-def _read(given: Given) -> Sample | BadSample:
-    if isinstance(given, BadSample):
-        return given
+def _read_sample(row: RowInput) -> Sample | BadSample:
+    if isinstance(row, BadSample):
+        return row
     try:
-        return Sample.read(given)
+        return Sample.read(row)
     except BadSample as error:
         return error
 
 
-def _named(given: object) -> dict[str, Judge]:
-    if isinstance(given, Mapping):
-        named = {str(name): as_judge(one, name=str(name)) for name, one in given.items()}
+def _judges_by_name(judges: object) -> dict[str, Judge]:
+    if isinstance(judges, Mapping):
+        by_name = {str(name): as_judge(judge, name=str(name)) for name, judge in judges.items()}
     else:
-        several = [as_judge(one) for one in (given if isinstance(given, list | tuple) else [given])]
-        twice = sorted(name for name, times in Counter(one.name for one in several).items() if times > 1)
-        if twice:
+        members = [as_judge(judge) for judge in (judges if isinstance(judges, list | tuple) else [judges])]
+        shared = sorted(name for name, times in Counter(member.name for member in members).items() if times > 1)
+        if shared:
             raise ConfigurationError(
-                f"several judges are called {', '.join(map(repr, twice))}; give each a name=... of its own, or "
+                f"several judges are called {', '.join(map(repr, shared))}; give each a name=... of its own, or "
                 f"give a mapping of names to judges"
             )
-        named = {one.name: one for one in several}
-    if not named:
+        by_name = {member.name: member for member in members}
+    if not by_name:
         raise ConfigurationError("at least one judge is needed; none was given")
-    return named
+    return by_name
 
 
-def _checked(samples: object, max_concurrency: int) -> Iterable[Given]:
+def _checked_rows(samples: object, max_concurrency: int) -> Iterable[RowInput]:
     if type(max_concurrency) is not int or max_concurrency < 1:
         raise ConfigurationError(f"max_concurrency is a whole number from 1, not {max_concurrency!r}")
     if isinstance(samples, str | Path):
         raise ConfigurationError(f"samples are rows, not a path; give read_rows({str(samples)!r})")
     if isinstance(samples, Sample | Mapping):
         raise ConfigurationError(f"samples are several rows, not one {type(samples).__name__}; give [sample]")
-    return samples  # type: ignore[return-value]  # what is no iterable fails when it is iterated
+    return samples  # type: ignore[return-value]  # a value that is not iterable fails when it is iterated
 
 
 @contextmanager
-def _recording(
+def _open_writer(
     judges: Mapping[str, Judge],
     out: str | Path | TextIO | None,
     on_result: Callable[[Row], object] | None,
     *,
     keep_rows: bool,
 ) -> Iterator[OrderedWriter]:
-    with _opened(out) as file:
-        record = OrderedWriter(judges, out=file, on_result=on_result, keep_rows=keep_rows)
+    with _open_output(out) as file:
+        writer = OrderedWriter(judges, out=file, on_result=on_result, keep_rows=keep_rows)
         try:
-            yield record
+            yield writer
         finally:
-            record.close()
+            writer.close()
 
 
 @contextmanager
-def _opened(out: str | Path | TextIO | None) -> Iterator[TextIO | None]:
+def _open_output(out: str | Path | TextIO | None) -> Iterator[TextIO | None]:
     if not isinstance(out, str | Path):
         yield out
         return

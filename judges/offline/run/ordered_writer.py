@@ -1,4 +1,4 @@
-"""Filing rows that finish in any order: back in their own order, onto the lines of a file, into totals."""
+"""Writing rows that finish in any order: in the order of the dataset, to a file and into totals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class OrderedWriter:
     """Receives rows as they finish, and emits each as soon as all before it are there.
 
     Args:
-        names: The judges.
+        names: Names of the judges.
         out: Where each row is written as a line of JSON, flushed at once; None writes nothing.
         on_result: Called with each row, one at a time.
         keep_rows: Whether the rows stay in memory for the evaluation.
@@ -35,8 +35,8 @@ class OrderedWriter:
         self._closed = False
         self._lock = threading.Lock()
 
-    def file(self, row: Row) -> None:
-        """Take a row, in any order, from any thread."""
+    def add(self, row: Row) -> None:
+        """Accept a row, in any order, from any thread."""
         with self._lock:
             self._early[row.index] = row
             while not self._closed and (ready := self._early.pop(self._next, None)) is not None:
@@ -44,18 +44,18 @@ class OrderedWriter:
                 self._emit(ready)
 
     def close(self) -> None:
-        """Emit nothing any more: a thread that is still busy when an evaluation fails finishes into the void."""
+        """Stop writing; results from threads that are still running are discarded."""
         with self._lock:
             self._closed = True
 
     def evaluation(self) -> Evaluation:
-        """Give the result."""
+        """Return the evaluation of the rows written."""
         summary = {name: tally.summary() for name, tally in self._tallies.items()}
         return Evaluation(rows=tuple(self._rows), summary=summary)
 
     def _emit(self, row: Row) -> None:
         for name, verdict in row.verdicts.items():
-            self._tallies[name].add(verdict, asked=row.sample is not None)
+            self._tallies[name].add(verdict, judged=row.sample is not None)
         if self._keep_rows:
             self._rows.append(row)
         if self._out is not None:

@@ -1,4 +1,4 @@
-"""Strengths of systems under the model of Bradley and Terry, and games resampled; no more than arithmetic."""
+"""Strengths of systems under the model of Bradley and Terry, and bootstrap samples of games; pure arithmetic."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ _MOST_ROUNDS = 100_000
 def strengths(
     systems: int, points: Iterable[Points], *, start: Sequence[float] | None = None, exact: float = 1e-12
 ) -> list[float]:
-    """Find the strengths under which these points are likeliest, with a geometric mean of 1.
+    """Return the strengths of highest likelihood for these points, scaled to a geometric mean of 1.
 
-    There are such if every system has points against every other, be it by a chain of systems between them
+    They exist if every system has points against every other, if only through a chain of other systems
     (Hunter, "MM algorithms for generalized Bradley-Terry models", Annals of Statistics 32, 2004). The step, which
     needs far fewer rounds than Hunter's, is that of Newman, "Efficient computation of rankings from pairwise
     comparisons" (arXiv 2207.00076).
 
     Args:
-        systems: How many there are, numbered from 0.
-        points: Who met whom, each pair once.
-        start: Where to start from; None starts from equal strengths.
-        exact: Largest relative change in a round at which the strengths count as found.
+        systems: Number of systems; they are numbered from 0.
+        points: The points of every pair that met, each pair once.
+        start: Strengths to start from; None starts from equal ones.
+        exact: Largest relative change in a round at which the strengths count as converged.
     """
-    met: list[list[tuple[int, float, float]]] = [[] for _ in range(systems)]
+    opponents: list[list[tuple[int, float, float]]] = [[] for _ in range(systems)]
     for i, j, mine, theirs in points:
-        met[i].append((j, mine, theirs))
-        met[j].append((i, theirs, mine))
-    found = list(start or [1.0] * systems)
+        opponents[i].append((j, mine, theirs))
+        opponents[j].append((i, theirs, mine))
+    estimates = list(start or [1.0] * systems)
     for _ in range(_MOST_ROUNDS):
-        if _round(found, met) < exact:
+        if _round(estimates, opponents) < exact:
             break
-    return found
+    return estimates
 
 
-def _round(found: list[float], met: Sequence[Sequence[tuple[int, float, float]]]) -> float:
-    """Improve each strength in turn, and give the largest relative change."""
+def _round(estimates: list[float], opponents: Sequence[Sequence[tuple[int, float, float]]]) -> float:
+    """Improve each strength in turn, and return the largest relative change."""
     change = 0.0
-    for system, games in enumerate(met):
-        old, above, below = found[system], 0.0, 0.0
+    for system, games in enumerate(opponents):
+        old, above, below = estimates[system], 0.0, 0.0
         for other, mine, theirs in games:
-            both = old + found[other]
-            above += mine * found[other] / both
+            both = old + estimates[other]
+            above += mine * estimates[other] / both
             below += theirs / both
-        found[system] = above / below
-        change = max(change, abs(found[system] / old - 1))
-    mean = math.exp(math.fsum(map(math.log, found)) / len(found))
-    found[:] = [one / mean for one in found]
+        estimates[system] = above / below
+        change = max(change, abs(estimates[system] / old - 1))
+    mean = math.exp(math.fsum(map(math.log, estimates)) / len(estimates))
+    estimates[:] = [strength / mean for strength in estimates]
     return change
 
 
-def resampled(counts: Sequence[int], times: int, random: Random) -> Iterator[list[int]]:
-    """Draw as many games with replacement, over and over, and tell how many came from each cell of a table."""
+def resample(counts: Sequence[int], times: int, random: Random) -> Iterator[list[int]]:
+    """Yield `times` bootstrap samples of games, drawn with replacement, each as counts per cell of the table."""
     for _ in range(times):
         left = rest = sum(counts)
-        drawn = []
+        sample = []
         for count in counts:
-            taken = _binomial(left, count / rest, random) if rest else 0
-            drawn.append(taken)
-            left -= taken
+            drawn = _binomial(left, count / rest, random) if rest else 0
+            sample.append(drawn)
+            left -= drawn
             rest -= count
-        yield drawn
+        yield sample
 
 
 def _binomial(n: int, p: float, random: Random) -> int:

@@ -13,7 +13,7 @@ _LEAST = 3
 
 
 def wilson(wins: float, n: int) -> tuple[float, float]:
-    """Give the 95 % interval of a proportion, `wins` of `n`, by Wilson's score method (JASA 22, 1927)."""
+    """Return the 95 % interval of a proportion, `wins` of `n`, by Wilson's score method (JASA 22, 1927)."""
     share, weight = wins / n, _Z * _Z / n
     middle = share + weight / 2
     half = math.sqrt(weight * (share * (1 - share) + weight / 4))
@@ -21,7 +21,7 @@ def wilson(wins: float, n: int) -> tuple[float, float]:
 
 
 def spearman(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Give the correlation of ranks, equal values sharing their mean rank; None where it is undefined."""
+    """Return the correlation of ranks, equal values sharing their mean rank; None where it is undefined."""
     if len(xs) < _LEAST:
         return None
     try:

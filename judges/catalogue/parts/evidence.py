@@ -1,4 +1,4 @@
-"""What a model is shown of a sample: its messages, and all the evidence there is."""
+"""The data of a sample as shown to a model: its messages, and all its evidence."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from judges.sample import Sample
 
 
 def evidence(sample: Sample) -> dict[str, JsonValue]:
-    """Lay out what a judge is shown of a sample: only what is there."""
-    shown: dict[str, JsonValue] = {
+    """Return the non-empty parts of a sample as shown to a judge, by name."""
+    fields: dict[str, JsonValue] = {
         "conversation": transcript(sample.conversation),
         "steps": transcript(sample.steps),
         "documents": list(sample.retrieved_contexts or ()),
         "reference": sample.reference,
         "answer": sample.answer,
     }
-    return {name: value for name, value in shown.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def transcript(messages: Iterable[Message]) -> list[JsonValue]:
-    """Write messages as a judge is shown them."""
-    return [one.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id"}) for one in messages]
+    """Return messages as shown to a judge."""
+    return [
+        message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id"}) for message in messages
+    ]
