@@ -1,4 +1,4 @@
-"""Carrying out the loop's steps: one at a time, for a node of the graph, or all of them without a graph.
+"""Running the loop's steps: one at a time, for a node of the graph, or all of them without a graph.
 
 A graph is needed where a checkpoint, an interrupt or a picture is wanted. Where none is, running the same steps
 in a plain loop saves what LangGraph costs per node.
@@ -8,30 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs import langgraph_private
 from graphs.deadline import acall_within, call_within
 from graphs.loop import Effect, Loop, Messages, Step, Transition
+from graphs.outcome import Outcome
 from graphs.progress import apublish, publish
 from graphs.refinement import Refinement
+from judges.runtime import flow
 
 
 def run_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
-    """Take one step, blocking."""
-    transition = step(refinement, messages, config)
-    if isinstance(transition, Effect):
-        started = time.perf_counter()
-        with langgraph_private.use_config(transition.config):
-            try:
-                result = call_within(transition.seconds, transition.run)
-            except Exception as error:  # noqa: BLE001 - handled by the step
-                result = error
-        transition = transition.on_result(result, time.perf_counter() - started)
+    """Run one step, blocking."""
+    transition = flow.run(step(refinement, messages, config), _perform)
     publish(transition.events, config, log_texts=refinement.policy.log_texts)
     if transition.error is not None:
         raise transition.error
@@ -39,51 +31,40 @@ def run_step(step: Step, refinement: Refinement, messages: Messages, config: Run
 
 
 async def arun_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
-    """Take one step without blocking the event loop."""
-    transition = step(refinement, messages, config)
-    if isinstance(transition, Effect):
-        started = time.perf_counter()
-        with langgraph_private.use_config(transition.config):
-            try:
-                result = await acall_within(transition.seconds, transition.arun())
-            except Exception as error:  # noqa: BLE001 - handled by the step
-                result = error
-        transition = transition.on_result(result, time.perf_counter() - started)
+    """Run one step without blocking the event loop."""
+    transition = await flow.arun(step(refinement, messages, config), _aperform)
     await apublish(transition.events, config, log_texts=refinement.policy.log_texts)
     if transition.error is not None:
         raise transition.error
     return transition
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """A run of the loop that has ended.
-
-    Args:
-        refinement: The record.
-        answer: The answer, or None where a human is to decide first.
-    """
-
-    refinement: Refinement
-    answer: AIMessage | None
+def _perform(effect: Effect) -> Any:
+    with langgraph_private.use_config(effect.config):
+        return call_within(effect.seconds, effect.run)
 
 
-def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> RunResult:
+async def _aperform(effect: Effect) -> Any:
+    with langgraph_private.use_config(effect.config):
+        return await acall_within(effect.seconds, effect.arun())
+
+
+def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Outcome:
     """Run the whole loop without a graph, blocking."""
     messages = question["messages"]
     refinement = run_attempts(loop, loop.begin(question), messages, config)
     if refinement.ending == "interrupt":
-        return RunResult(refinement, None)
-    return _run_result(run_step(loop.finish, refinement, messages, config))
+        return Outcome.waiting(refinement, messages, now=time.time())
+    return _outcome(run_step(loop.finish, refinement, messages, config))
 
 
-async def arun(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> RunResult:
+async def arun(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Outcome:
     """Run the whole loop without a graph and without blocking the event loop."""
     messages = question["messages"]
     refinement = await arun_attempts(loop, loop.begin(question), messages, config)
     if refinement.ending == "interrupt":
-        return RunResult(refinement, None)
-    return _run_result(await arun_step(loop.finish, refinement, messages, config))
+        return Outcome.waiting(refinement, messages, now=time.time())
+    return _outcome(await arun_step(loop.finish, refinement, messages, config))
 
 
 def run_attempts(loop: Loop, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Refinement:
@@ -104,7 +85,6 @@ async def arun_attempts(
     return transition.refinement
 
 
-def _run_result(transition: Transition) -> RunResult:
-    return RunResult(
-        transition.refinement, None if transition.update is None else transition.update["messages"][-1]
-    )
+def _outcome(transition: Transition) -> Outcome:
+    assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
+    return transition.outcome

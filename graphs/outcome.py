@@ -69,6 +69,12 @@ class Outcome(BaseModel):
             evidence=dict(refinement.evidence),
         )
 
+    @classmethod
+    def waiting(cls, refinement: Refinement, conversation: Sequence[AnyMessage], *, now: float) -> Outcome:
+        """Return the outcome of a run that waits for a human; `detail` says why it stopped trying."""
+        outcome = cls.of(refinement, conversation, None, now=now)
+        return outcome.model_copy(update={"stop_reason": "interrupted", "detail": refinement.stop_reason or ""})
+
     def summary(self) -> dict[str, Any]:
         """Return the record without any text of unreleased drafts, for the answer's metadata.
 

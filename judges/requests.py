@@ -17,7 +17,7 @@ from pydantic import BaseModel, JsonValue
 from judges.errors import AskFailed
 from judges.model import EmbeddingModel, JudgeModel
 from judges.sample import Sample
-from judges.verdict import Verdict
+from judges.verdict import Usage, Verdict
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -28,6 +28,10 @@ class WorkedExample:
 
     body: str
     reply: str
+
+
+Worked = WorkedExample
+"""The name of `WorkedExample` before 0.3."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +122,23 @@ Deliberation = Generator[Request | tuple[Request, ...], Any, Verdict]
 """What `Judge.deliberate` returns: yields requests, receives answers, returns the verdict."""
 
 
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What came of a request: a value or a failure, and what it cost.
+
+    Args:
+        value: The answer.
+        failure: Why there is none.
+        usage: What the request consumed.
+        model: Model id as the provider reported it.
+    """
+
+    value: Any = None
+    failure: AskFailed | None = None
+    usage: Usage = Usage()
+    model: str | None = None
+
+
 def ask(
     schema: type[T],
     *,
@@ -129,14 +150,14 @@ def ask(
 ) -> Generator[Request | tuple[Request, ...], Any, T]:
     """Ask one question from inside a deliberation, with `yield from`, and return the reply."""
     question = Ask(model=model, task=task, data=data, reminder=reminder, schema=schema, examples=examples)
-    return (yield from ask_question(schema, question))
+    reply: T = yield question
+    return reply
 
 
-def ask_question(schema: type[T], question: Ask) -> Generator[Request | tuple[Request, ...], Any, T]:
-    """Ask a prepared question from inside a deliberation, with `yield from`, and return the reply."""
-    reply = yield question
-    if not isinstance(reply, schema):
-        raise AskFailed("invalid_output", f"expected a {schema.__name__}, got a {type(reply).__name__}")
+def put(schema: type[T], question: Ask) -> Generator[Request | tuple[Request, ...], Any, T]:
+    """Ask a prepared question, with `yield from`, typed by its schema; `reply = yield question` does the same."""
+    del schema
+    reply: T = yield question
     return reply
 
 

@@ -27,10 +27,11 @@ from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.models.retry import pause
 from judges.requests import Deliberation
+from judges.runtime.faults import raising
 from judges.runtime.no_requests import no_model_requests
 from judges.sample import Sample
 
-__all__ = ["ScriptedEmbeddings", "ScriptedJudge", "ScriptedModel", "no_model_requests", "no_waiting"]
+__all__ = ["ScriptedEmbeddings", "ScriptedJudge", "ScriptedModel", "no_model_requests", "no_waiting", "raising"]
 
 T = TypeVar("T")
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, Durability
 
 from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
-from graphs.drivers import RunResult, arun, run
+from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop
 from judges import ConfigurationError
 from refine.recording import Record
@@ -215,7 +215,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
                         self.graph.invoke(graph_input, graph_config, output_keys=_OUTPUT, **self._durability)
                     )
             else:
-                outcome = _outcome_of(run(self._loop, graph_input, config), graph_input)
+                outcome = run(self._loop, graph_input, config)
         except Unanswered as unanswered:
             self._write(unanswered.outcome)
             raise
@@ -232,7 +232,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
                     )
                 outcome = self._final_outcome(state)
             else:
-                outcome = _outcome_of(await arun(self._loop, graph_input, config), graph_input)
+                outcome = await arun(self._loop, graph_input, config)
         except Unanswered as unanswered:
             await self._awrite(unanswered.outcome)
             raise
@@ -268,7 +268,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         """Return the outcome that the graph's final state holds."""
         refinement = Refinement.read(state[langgraph_private.RECORD], self.policy)
         if state.get(langgraph_private.SUMMARY) is None:
-            return _waiting_outcome(refinement, state["messages"])
+            return Outcome.waiting(refinement, state["messages"], now=time.time())
         *conversation, answer = state["messages"]
         return Outcome.of(refinement, conversation, answer, now=time.time())
 
@@ -326,15 +326,3 @@ def _release(outcome: Outcome) -> AIMessage:
 def _chunk(answer: AIMessage) -> AIMessageChunk:
     fields = answer.model_dump(exclude={"type"})
     return AIMessageChunk(**fields, chunk_position="last")
-
-
-def _outcome_of(result: RunResult, graph_input: Mapping[str, Any]) -> Outcome:
-    if result.answer is None:
-        return _waiting_outcome(result.refinement, graph_input["messages"])
-    return Outcome.of(result.refinement, graph_input["messages"], result.answer, now=time.time())
-
-
-def _waiting_outcome(refinement: Refinement, conversation: Sequence[AnyMessage]) -> Outcome:
-    """Return the outcome of a run that waits for a human; `detail` says why it stopped trying."""
-    outcome = Outcome.of(refinement, conversation, None, now=time.time())
-    return outcome.model_copy(update={"stop_reason": "interrupted", "detail": refinement.stop_reason or ""})

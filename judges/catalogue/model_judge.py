@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
@@ -19,7 +19,7 @@ from judges.models.resolve import as_model
 from judges.prompting.prompts import Language, Prompt
 from judges.prompting.questions import Question, ReplyCheck
 from judges.prompting.translation import Pack, atranslate, translate
-from judges.requests import Ask, Request, WorkedExample, ask_question
+from judges.requests import Ask, Request, WorkedExample
 from judges.sample import Sample
 
 R = TypeVar("R", bound=BaseModel)
@@ -139,8 +139,8 @@ class ModelJudge(Metric):
         check: ReplyCheck | None = None,
     ) -> Generator[Request | tuple[Request, ...], Any, R]:
         """Ask one question from inside a deliberation, with `yield from`, and return the reply."""
-        ask = self.request(question, sample, data, check=check)
-        return cast("R", (yield from ask_question(ask.schema, ask)))
+        reply: R = yield self.request(question, sample, data, check=check)
+        return reply
 
     def ask_all(self, requests: Sequence[Ask]) -> Generator[Request | tuple[Request, ...], Any, tuple[Any, ...]]:
         """Ask several questions at once, with `yield from`.

@@ -1,6 +1,6 @@
-"""Putting one question to a model: send, retry the transport, read strictly, repair once.
+"""Structured output from a model: send, retry the transport, parse strictly, repair once.
 
-What happens next is decided in `_inquire`, without I/O; `complete` and `acomplete` carry it out.
+What happens next is decided in `_exchange`, without I/O; `complete` and `acomplete` carry it out.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from pydantic import BaseModel
 from judges.errors import AskFailed, ConfigurationError
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
-from judges.models.dialects.general import JSON_OBJECT
-from judges.models.dialects.protocol import Dialect
+from judges.models.dialects.general import dialect_of
 from judges.models.parse import Unreadable
 from judges.models.render import fresh_nonce, repair_request
-from judges.requests import Ask
-from judges.runtime import budget
+from judges.requests import Ask, Completion
+from judges.runtime import budget, flow
 from judges.verdict import Usage
 
-_MOST_SHOWN = 4_000
+_LONGEST_RAW = 4_000
 """Most characters of an unreadable reply that are kept, and sent back with the fault."""
 
 REPAIRS = 1
@@ -39,75 +38,96 @@ _UNREADABLE_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
-    """A reply that fits the schema, and what it cost."""
+class _Send:
+    """Send a request: once, or, after it failed, as often as its transport may still be retried."""
 
-    value: BaseModel
-    usage: Usage
-    model: str | None
+    request: ModelRequest
+    failure: Exception | None = None
+
+
+class _RetryBudget:
+    """Retries of the transport that are left, over a question and its repair together."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def claim(self) -> None:
+        self.left -= 1
 
 
 def complete(ask: Ask) -> Completion:
-    """Put a question to its model.
+    """Ask a model and return a reply that fits the schema.
 
     Raises:
         AskFailed: If the model cannot be reached, or does not reply in the shape asked for.
         ConfigurationError: If the model is set up wrongly, or `no_model_requests` forbids the call.
     """
-    inquiry, tries = _inquire(ask), _RetryBudget(ask.model.retries)
-    request = next(inquiry)
-    while True:
-        try:
-            reply: ModelResponse | AskFailed = _send(ask.model, request, tries)
-        except AskFailed as failure:
-            reply = failure
-        try:
-            request = inquiry.send(reply)
-        except StopIteration as end:
-            return _reply(end.value)
+    model, retries = ask.model, _RetryBudget(ask.model.retries)
+
+    def send(effect: _Send) -> ModelResponse:
+        if effect.failure is None:
+            return model.send(effect.request)
+        return retry.persist(partial(model.send, effect.request), effect.failure, retries.left, retries.claim)
+
+    return flow.run(_exchange(ask), send)
 
 
 async def acomplete(ask: Ask) -> Completion:
-    """Put a question to its model without blocking; otherwise as `complete`."""
-    inquiry, tries = _inquire(ask), _RetryBudget(ask.model.retries)
-    request = next(inquiry)
-    while True:
-        try:
-            reply: ModelResponse | AskFailed = await _asend(ask.model, request, tries)
-        except AskFailed as failure:
-            reply = failure
-        try:
-            request = inquiry.send(reply)
-        except StopIteration as end:
-            return _reply(end.value)
+    """Ask a model without blocking; otherwise as `complete`."""
+    model, retries = ask.model, _RetryBudget(ask.model.retries)
+
+    async def send(effect: _Send) -> ModelResponse:
+        if effect.failure is None:
+            return await model.asend(effect.request)
+        asend = partial(model.asend, effect.request)
+        return await retry.apersist(asend, effect.failure, retries.left, retries.claim)
+
+    return await flow.arun(_exchange(ask), send)
 
 
-def _reply(value: Any) -> Completion:
-    assert isinstance(value, Completion)  # noqa: S101 - what `_inquire` returns
-    return value
-
-
-def _inquire(ask: Ask) -> Generator[ModelRequest, ModelResponse | AskFailed, Completion]:
+def _exchange(ask: Ask) -> Generator[_Send, ModelResponse, Completion]:
     nonce = fresh_nonce()
-    dialect: Dialect = getattr(ask.model, "dialect", JSON_OBJECT)
+    dialect = dialect_of(ask.model)
     request = dialect.compose(ask, nonce)
     usage = Usage()
     repairs = REPAIRS
     while True:
-        raw = yield request
-        if isinstance(raw, AskFailed):
-            raise AskFailed(raw.reason, raw.detail, usage=usage + raw.usage, raw=_without(nonce, raw.raw)) from raw
-        usage += raw.usage
         try:
-            value = _checked(dialect.read(raw, ask.schema), ask)
+            response = yield from _send_within_budget(ask.model, request)
+        except AskFailed as failure:
+            raw = _without(nonce, failure.raw)
+            raise AskFailed(failure.reason, failure.detail, usage=usage + failure.usage, raw=raw) from failure
+        usage += response.usage
+        try:
+            value = _checked(dialect.read(response, ask.schema), ask)
         except Unreadable as unreadable:
-            fault, shown = _without(nonce, str(unreadable)), _without(nonce, _shown(raw))
+            fault, raw = _without(nonce, str(unreadable)), _without(nonce, _raw_text(response))
             if not unreadable.mendable or repairs == 0:
-                raise AskFailed("invalid_output", fault, usage=usage, raw=shown) from None
+                raise AskFailed("invalid_output", fault, usage=usage, raw=raw) from None
             repairs -= 1
-            request = repair_request(request, shown, fault)
+            request = repair_request(request, raw, fault)
         else:
-            return Completion(_without(nonce, value), usage, raw.model)
+            return Completion(_without(nonce, value), usage=usage, model=response.model)
+
+
+def _send_within_budget(
+    model: JudgeModel, request: ModelRequest
+) -> Generator[_Send, ModelResponse, ModelResponse]:
+    """Send a request, again where its transport fails, and count what it consumed."""
+    budget.take()
+    try:
+        try:
+            response = yield _Send(request)
+        except AskFailed:
+            budget.add(Usage(), None)  # nothing was sent, so nothing is spent
+            raise
+        except Exception as failure:  # noqa: BLE001 - raised again unless it may pass
+            response = yield _Send(request, failure)
+    except (ConfigurationError, AskFailed):
+        raise
+    except Exception as error:
+        raise _ask_failed(error, model) from error
+    return replace(response, usage=budget.add(response.usage, response.model or model.name))
 
 
 def _checked(value: Any, ask: Ask) -> BaseModel:
@@ -118,72 +138,28 @@ def _checked(value: Any, ask: Ask) -> BaseModel:
     return value
 
 
-def _shown(raw: ModelResponse) -> str:
-    parts = [raw.text, raw.refusal, *(f"{name}({arguments})" for name, arguments in raw.calls)]
-    shown = " ".join(part for part in parts if part)
-    shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]} [cut]"
-    return f"{shown} [finish reason: {raw.finish_reason}]" if raw.finish_reason else shown
+def _raw_text(response: ModelResponse) -> str:
+    parts = [response.text, response.refusal, *(f"{name}({arguments})" for name, arguments in response.calls)]
+    text = " ".join(part for part in parts if part)
+    text = text if len(text) <= _LONGEST_RAW else f"{text[:_LONGEST_RAW]} [cut]"
+    return f"{text} [finish reason: {response.finish_reason}]" if response.finish_reason else text
 
 
 def _without(nonce: str, value: Any) -> Any:
-    """Keep the fence's number out of whatever a model says, so that nobody can learn it."""
+    """Return what a model wrote without the fence's number, so that nobody can learn it."""
     if type(value) is str:
         return re.sub(nonce, "", value, flags=re.IGNORECASE) if nonce in value.lower() else value
     if isinstance(value, BaseModel):
-        found = {name: kept for name, one in value if (kept := _without(nonce, one)) != one}
-        return value.model_copy(update=found) if found else value
+        changes = {name: clean for name, field in value if (clean := _without(nonce, field)) != field}
+        return value.model_copy(update=changes) if changes else value
     if isinstance(value, list | tuple):
-        return type(value)(_without(nonce, one) for one in value)
+        return type(value)(_without(nonce, item) for item in value)
     if isinstance(value, dict):
-        return {_without(nonce, name): _without(nonce, one) for name, one in value.items()}
+        return {_without(nonce, name): _without(nonce, item) for name, item in value.items()}
     return value
 
 
-class _RetryBudget:
-    """How often the transport may still be tried again, over a question and its repair together."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def claim(self) -> None:
-        self.left -= 1
-
-
-def _send(model: JudgeModel, request: ModelRequest, tries: _RetryBudget) -> ModelResponse:
-    budget.take()
-    try:
-        try:
-            reply = model.send(request)
-        except AskFailed:
-            budget.add(Usage(), None)  # nothing was sent, so nothing is spent
-            raise
-        except Exception as first:  # noqa: BLE001 - raised again unless it may pass
-            reply = retry.persist(partial(model.send, request), first, tries.left, tries.claim)
-    except (ConfigurationError, AskFailed):
-        raise
-    except Exception as error:
-        raise _failure(error, model) from error
-    return replace(reply, usage=budget.add(reply.usage, reply.model or model.name))
-
-
-async def _asend(model: JudgeModel, request: ModelRequest, tries: _RetryBudget) -> ModelResponse:
-    budget.take()
-    try:
-        try:
-            reply = await model.asend(request)
-        except AskFailed:
-            budget.add(Usage(), None)  # nothing was sent, so nothing is spent
-            raise
-        except Exception as first:  # noqa: BLE001 - raised again unless it may pass
-            reply = await retry.apersist(partial(model.asend, request), first, tries.left, tries.claim)
-    except (ConfigurationError, AskFailed):
-        raise
-    except Exception as error:
-        raise _failure(error, model) from error
-    return replace(reply, usage=budget.add(reply.usage, reply.model or model.name))
-
-
-def _failure(error: Exception, model: JudgeModel) -> AskFailed:
+def _ask_failed(error: Exception, model: JudgeModel) -> AskFailed:
     """Map a provider's error; one raised by its own parser means that the model did reply."""
     left = budget.seconds_left()
     if left is not None and left <= 0:

@@ -253,10 +253,6 @@ def _yielding_a_mixture(sample: Sample) -> Any:
     return Verdict.rated(4)
 
 
-def _no_generator(sample: Sample) -> Any:
-    return Verdict.rated(4)
-
-
 @everyhow
 @pytest.mark.parametrize(
     "deliberation",
@@ -266,12 +262,18 @@ def _no_generator(sample: Sample) -> Any:
         _yielding_nothing,
         _yielding_a_list,
         _yielding_a_mixture,
-        _no_generator,
     ],
 )
 def test_deliberation_that_breaks_the_rules_is_unscored(how: How, deliberation: Callable[..., Any]) -> None:
     """A deliberation that yields no request, or returns no verdict, cannot crash the caller."""
     assert judge_sample(how, Written(deliberation)).unscored == "judge_failed"
+
+
+@everyhow
+def test_deliberation_that_is_no_generator_is_refused(how: How) -> None:
+    """A `deliberate` that returns a verdict without a `yield` is a mistake of its author, told with the remedy."""
+    with pytest.raises(ConfigurationError, match=r"returned a Verdict: it must be a generator.* by as_judge"):
+        judge_sample(how, Written(lambda sample: Verdict.rated(4)))
 
 
 @everyhow

@@ -19,7 +19,7 @@ from judges.catalogue.parts.items import (
     yes_no_verdict,
 )
 from judges.prompting.questions import Question
-from judges.requests import Ask, ask_question
+from judges.requests import Ask
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -36,8 +36,7 @@ def verify_claims(
     all_needed: bool = True,
 ) -> Generator[Any, Any, list[Verdict]]:
     """Verify claims by some texts, with `yield from`; see `support_request` and `support_verdicts`."""
-    ask = support_request(judge, sample, premises, claims, all_needed=all_needed)
-    reply: Any = yield from ask_question(ask.schema, ask)
+    reply = yield support_request(judge, sample, premises, claims, all_needed=all_needed)
     return support_verdicts(claims, reply)
 
 

@@ -16,7 +16,7 @@ from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Language, Prompt, prompt
 from judges.prompting.questions import Question
-from judges.requests import Deliberation, ask_question
+from judges.requests import Deliberation
 from judges.sample import Sample
 
 Rubrics = Mapping[str, str] | Mapping[int, str]
@@ -153,7 +153,7 @@ class InstanceRubrics(ModelJudge):
         listed: list[JsonValue] = [{"level": one, "description": levels[one]} for one in scale]
         schema = Grade if self.compat else finding_schema(scale)
         request = self.request(self.question, sample, {"levels": listed, **data})
-        reply = yield from ask_question(schema, replace(request, schema=schema))
+        reply = yield replace(request, schema=schema)
         return level_verdict(self, reply, scale)
 
 

@@ -1,7 +1,9 @@
-"""`JSON_OBJECT`, the dialect of every general model."""
+"""`JSON_OBJECT`, the dialect of every general model, and `dialect_of`, the dialect of any."""
 
 from __future__ import annotations
 
+from judges.model import JudgeModel
+from judges.models.dialects.protocol import Dialect
 from judges.models.parse import parse_reply
 from judges.models.render import render_request
 
@@ -14,3 +16,9 @@ class JsonObject:
 
 
 JSON_OBJECT = JsonObject()
+
+
+def dialect_of(model: JudgeModel) -> Dialect:
+    """Return the format of a model's requests and replies."""
+    dialect: Dialect = getattr(model, "dialect", JSON_OBJECT)
+    return dialect

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from judges.errors import ConfigurationError
 from judges.model import ModelRequest, ModelResponse
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
 from judges.models.retry import status_of
+from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
 from judges.verdict import Usage
 
@@ -81,26 +82,19 @@ class LangChainModel:
 
     def send(self, request: ModelRequest) -> ModelResponse:
         """Send a request and wait for the reply."""
-        check_allowed(self.name, self.chat)
-        plan = self._plan_for(request)
-        while True:
-            try:
-                response = self._binding(request, plan).send(request)
-            except Exception as error:
-                lesser = plan.after_error(status_of(error), str(error))
-                if lesser is None:
-                    raise
-                plan = lesser
-            else:
-                return self._remember_plan(request, plan, response)
+        return flow.run(self._exchange(request), lambda plan: self._binding(request, plan).send(request))
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking."""
+        return await flow.arun(self._exchange(request), lambda plan: self._binding(request, plan).asend(request))
+
+    def _exchange(self, request: ModelRequest) -> Generator[Plan, ModelResponse, ModelResponse]:
+        """Yield plans until the model replies to one, asking for less where it knows less."""
         check_allowed(self.name, self.chat)
         plan = self._plan_for(request)
         while True:
             try:
-                response = await self._binding(request, plan).asend(request)
+                response = yield plan
             except Exception as error:
                 lesser = plan.after_error(status_of(error), str(error))
                 if lesser is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
@@ -14,6 +15,7 @@ from judges.model import ModelRequest, ModelResponse
 from judges.models.methods import Method, Plan, checked_methods, forced_tool, response_format
 from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
 from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointStatusError, error_in
+from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
 from judges.verdict import Usage
 
@@ -128,24 +130,11 @@ class OpenAICompatible(Connected):
             judges.models.providers.endpoint_errors.EndpointError: If the request fails.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
-        conversation = self._conversation(request)
-        body = next(conversation)
-        while True:
-            try:
-                body = conversation.send(self._endpoint.post(_PATH, body))
-            except StopIteration as end:
-                return _returned(end.value)
+        return flow.run(self._exchange(request), partial(self._endpoint.post, _PATH))
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking; otherwise as `send`, with aiohttp."""
-        conversation = self._conversation(request)
-        body = next(conversation)
-        while True:
-            response = await self._endpoint.apost(_PATH, body)
-            try:
-                body = conversation.send(response)
-            except StopIteration as end:
-                return _returned(end.value)
+        return await flow.arun(self._exchange(request), partial(self._endpoint.apost, _PATH))
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` uses this model: at this address, or through LangChain under the same name."""
@@ -156,7 +145,7 @@ class OpenAICompatible(Connected):
         other_name = getattr(other, "model_name", None)
         return other_name == self.name and any(kind.__name__ in _OPENAI_CLASSES for kind in type(other).__mro__)
 
-    def _conversation(self, request: ModelRequest) -> Generator[bytes, EndpointResponse, ModelResponse]:
+    def _exchange(self, request: ModelRequest) -> Generator[bytes, EndpointResponse, ModelResponse]:
         """Yield bodies to post until a response can be read, each without what the endpoint refused before."""
         check_allowed(self.name, self)
         plan = self._plan.as_text() if request.text else self._plan
@@ -191,11 +180,6 @@ class OpenAICompatible(Connected):
         elif plan.method == "tools":
             fields |= forced_tool(schema)
         return f'{_JSON.encode(fields)[:-1]}, "messages": '
-
-
-def _returned(value: Any) -> ModelResponse:
-    assert isinstance(value, ModelResponse)  # noqa: S101 - what a conversation returns
-    return value
 
 
 def parse_completion(body: bytes) -> ModelResponse:

@@ -14,11 +14,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.model import JudgeModel, ModelRequest, ModelResponse, repetition
+from judges.models.dialects.general import dialect_of
 from judges.models.identity import identity_of
 from judges.models.parse import Unreadable
 from judges.models.resolve import as_model
 from judges.models.wrappers.cache_store import Cache
-from judges.models.wrappers.wrapped import Wrapped, dialect_of
+from judges.models.wrappers.wrapped import Wrapped
 from judges.verdict import Usage
 
 _KEY = 1

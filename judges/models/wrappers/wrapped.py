@@ -6,15 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from judges.model import JudgeModel, ModelRequest, ModelResponse
-from judges.models.dialects.general import JSON_OBJECT
+from judges.models.dialects.general import dialect_of
 from judges.models.dialects.protocol import Dialect
 from judges.models.identity import identity_of
-
-
-def dialect_of(model: JudgeModel) -> Dialect:
-    """Return the format of a model's requests and replies."""
-    dialect: Dialect = getattr(model, "dialect", JSON_OBJECT)
-    return dialect
 
 
 class Middleware(Protocol):

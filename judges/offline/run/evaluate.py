@@ -17,6 +17,7 @@ from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.ordered_writer import OrderedWriter
+from judges.runtime import faults
 from judges.runtime.sharing import shared_work
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -33,6 +34,7 @@ def evaluate(
     out: str | Path | TextIO | None = None,
     on_result: Callable[[Row], object] | None = None,
     keep_rows: bool = True,
+    log_texts: bool = False,
 ) -> Evaluation:
     """Judge every sample of a dataset, in threads; also inside a running event loop.
 
@@ -51,6 +53,7 @@ def evaluate(
         out: A path, which is overwritten, or an open text file; each row becomes one line of JSON there.
         on_result: Called with each `Row` once it has been written, in order and never twice at a time.
         keep_rows: Whether the evaluation holds the rows. False keeps memory flat on datasets of any size.
+        log_texts: Whether the log of a judge's own errors holds what they say, which may quote the samples.
 
     Raises:
         ConfigurationError: At once, if a judge, its model or an argument is set up wrongly, or two judges share
@@ -67,7 +70,7 @@ def evaluate(
             source.close()
             raise
 
-    with _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
+    with faults.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
         _in_threads(work, max_concurrency, source)
         return writer.evaluation()
 
@@ -80,6 +83,7 @@ async def aevaluate(
     out: str | Path | TextIO | None = None,
     on_result: Callable[[Row], object] | None = None,
     keep_rows: bool = True,
+    log_texts: bool = False,
 ) -> Evaluation:
     """Judge every sample of a dataset in tasks; otherwise as `evaluate`.
 
@@ -98,7 +102,7 @@ async def aevaluate(
             writer.add(await _ajudge_row(*item, members))
             await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
 
-    with _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
+    with faults.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
         async with aclosing(_aenumerate(samples)) as source:
             await _in_tasks([asyncio.create_task(work()) for _ in range(max_concurrency)])
         return writer.evaluation()
@@ -188,7 +192,7 @@ async def _averdict(judge: Judge, sample: Sample) -> Verdict:
 def _failure_verdict(error: Exception, judge: Judge) -> Verdict:
     if isinstance(error, ConfigurationError):
         raise error
-    return Verdict.without_score("judge_failed", f"{type(error).__name__} in {judge.name!r}")
+    return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))
 
 
 def _with_judge(name: str, verdict: Verdict) -> Verdict:

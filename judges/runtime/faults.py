@@ -1,0 +1,94 @@
+"""Faults in a judge's own code: logged where a developer looks, or let through in tests.
+
+An answer must not be lost because a judge has a bug, so such an error becomes an unscored verdict. The logger
+`judges` then has a WARNING with the error's kind and place, and on DEBUG the traceback. What an error says may
+quote the texts that are judged, so it is left out unless texts may be logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
+
+_log = logging.getLogger("judges")
+
+_log_texts: ContextVar[bool] = ContextVar("judges.log_texts", default=False)
+_raising: ContextVar[bool] = ContextVar("judges.raising", default=False)
+_logged: ContextVar[set[str] | None] = ContextVar("judges.logged_faults", default=None)
+
+
+@contextmanager
+def raising() -> Iterator[None]:
+    """Let errors of a judge's own code through in this block, instead of turning them into unscored verdicts."""
+    token = _raising.set(True)
+    try:
+        yield
+    finally:
+        _raising.reset(token)
+
+
+@contextmanager
+def logging_texts(*, log_texts: bool) -> Iterator[None]:
+    """Set whether what errors say, which may quote judged texts, is logged in this block."""
+    token = _log_texts.set(log_texts)
+    try:
+        yield
+    finally:
+        _log_texts.reset(token)
+
+
+@contextmanager
+def of_run(*, log_texts: bool) -> Iterator[None]:
+    """Warn of each fault once in this block, however many samples meet it; all of them are logged on DEBUG."""
+    token = _logged.set(set())
+    try:
+        with logging_texts(log_texts=log_texts):
+            yield
+    finally:
+        _logged.reset(token)
+
+
+def report(error: Exception, place: str) -> str:
+    """Log an error of a judge's own code, and return its kind and place, which quote no text.
+
+    Args:
+        error: The error.
+        place: Whose code raised it, for instance the judge's name.
+
+    Raises:
+        Exception: The error itself, within `raising()`.
+    """
+    if _raising.get():
+        raise error
+    fault = f"{type(error).__name__} in {place}"
+    line = f"{fault}{_innermost(error.__traceback__)}"
+    seen = _logged.get()
+    repeated = seen is not None and line in seen
+    if seen is not None:
+        seen.add(line)
+    if not repeated:
+        message = f": {error}" if _log_texts.get() else ""
+        _log.warning(
+            "%s%s; the verdict is unscored (judge_failed), the traceback is logged on DEBUG", line, message
+        )
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("%s\n%s", line, _rendered(error))
+    return fault
+
+
+def _innermost(frames: TracebackType | None) -> str:
+    summary = traceback.extract_tb(frames)
+    return f" ({summary[-1].filename}:{summary[-1].lineno}, {summary[-1].name})" if summary else ""
+
+
+def _rendered(error: BaseException) -> str:
+    """Render a traceback with its causes; messages, which may quote texts, only where these may be logged."""
+    if _log_texts.get():
+        return "".join(traceback.format_exception(error))
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = "" if cause is None else f"{_rendered(cause)}which led to\n"
+    return f"{before}{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}\n"
