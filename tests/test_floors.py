@@ -223,6 +223,7 @@ INNER: tuple[tuple[str, ...], ...] = (
     ("catalogue", "testing"),
     ("offline",),
     ("rag",),
+    ("authoring",),
 )
 """The floors inside `judges`, lowest first. A room imports itself and what stands below, never beside or above."""
 
