@@ -121,6 +121,11 @@ class Loop:
         }
 
     @property
+    def judge_name(self) -> str:
+        """What the judge is called."""
+        return self._judge.name
+
+    @property
     def may_interrupt(self) -> bool:
         """Whether a generator may stop for a human in the midst of an attempt."""
         return any(generator.may_interrupt for generator in (self._generator, *self._overriding.values()))

@@ -1,8 +1,8 @@
 """Everything a judge of one's own is made of, in one place; docs/writing-a-judge.md shows how.
 
 A judge is a class with a generator `deliberate`, which yields requests (`Ask`, `Embed`, `Consult`, `Apply`) and
-returns a `Verdict`. `ModelJudge` adds what the catalogue's judges share: questions whose prompts are data in several
-languages, a pass mark, feedback, an `Entry` that names it.
+returns a `Verdict`. `ModelJudge` adds what the catalogue's judges share: questions whose prompts are data in
+several languages, a pass mark, feedback, an `Entry` that names it.
 """
 
 from judges.catalogue.metric import ComputedMetric, Metric, MetricSettings

@@ -24,6 +24,10 @@ class Judge(ABC):
 
     name: str
 
+    def __repr__(self) -> str:
+        models = ", ".join(model.name for model in self.models)
+        return f"{type(self).__name__}({self.name!r}{f', model={models!r}' if models else ''})"
+
     @abstractmethod
     def deliberate(self, sample: Sample) -> Deliberation:
         """Yield the requests needed to judge the sample, and return the verdict. Does no I/O."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -167,9 +168,13 @@ class Sample(BaseModel):
     def read(cls, source: object = None, /, **fields: Any) -> Self:
         """Return a sample made from a sample, a mapping or keyword fields.
 
+        A mapping is a row of a dataset, whose unknown columns become metadata; a keyword must be a field.
+
         Raises:
-            BadSample: If there is no input or a field has the wrong type; the message names the field.
+            BadSample: If there is no input, no column of it is known, a keyword is no field, or a field has the
+                wrong type; the message names the field.
         """
+        _check_keywords(fields)
         if isinstance(source, cls):
             if not fields:
                 return source
@@ -184,10 +189,25 @@ class Sample(BaseModel):
         row.update(fields)
         if not row:
             raise BadSample("nothing to judge; give a Sample, a mapping, or user_input=... and response=...")
+        if _FIELD_OF.keys().isdisjoint(row):
+            raise BadSample(
+                f"no column is known, only {', '.join(map(repr, row))}; a sample has user_input (or question), "
+                f"response (or answer), retrieved_contexts, reference and others: see judges.Sample"
+            )
         try:
             return cls.model_validate(row)
         except ValidationError as error:
             raise BadSample(_one_line(error)) from error
+
+
+def _check_keywords(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in _FIELD_OF:
+            near = get_close_matches(name, _FIELD_OF, n=1)
+            remedy = f"did you mean {near[0]}=...?" if near else f"known are {', '.join(Sample.model_fields)}."
+            raise BadSample(
+                f"{name}=... is no field of a sample; {remedy} Anything else goes into metadata={{...}}"
+            )
 
 
 def _after_last_question(messages: Conversation) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from refine.siblings import refuse_shadows
+
 if TYPE_CHECKING:
     from graphs import Attempt, Outcome, Policy
     from refine.selfrefine import SelfRefine
@@ -18,6 +20,9 @@ _HOMES = {
 """The module of each public name, imported on first use so that the command line starts at once."""
 
 __all__ = ["Attempt", "Outcome", "Policy", "SelfRefine"]
+
+
+refuse_shadows("graphs", "judges")
 
 
 def __getattr__(name: str) -> object:

@@ -27,6 +27,7 @@ RefineInput = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
 Where a checkpointer keeps the conversation, None resumes an interrupted turn.
 """
 
+_LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
@@ -71,6 +72,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         if policy is not None and settings:
             raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
         self.name = name
+        self._generator_name = _name_of(generator)
         self.policy = policy or Policy(**settings)
         self._loop = build_loop(generator, judge, self.policy)
         single_node = durability == "exit" and not self._loop.may_interrupt
@@ -79,6 +81,10 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         )
         self._record = None if record is None else Record(record)
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
+
+    def __repr__(self) -> str:
+        settings = f"success_rating={self.policy.success_rating}, max_attempts={self.policy.max_attempts}"
+        return f"SelfRefine({self._generator_name}, {self._loop.judge_name!r}, {settings})"
 
     def invoke(
         self,
@@ -279,6 +285,13 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
     async def _awrite(self, outcome: Outcome) -> None:
         if self._record is not None:
             await asyncio.to_thread(self._record.add, outcome)
+
+
+def _name_of(generator: object) -> str:
+    """Return what a generator calls itself: a model's name, a function's, or else its class."""
+    names = [getattr(generator, attribute, None) for attribute in ("model_name", "model", "name", "__name__")]
+    candidates = [generator, *names, type(generator).__name__]
+    return next(repr(name) for name in candidates if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME)
 
 
 def _refuse(unknown: Mapping[str, Any]) -> None:

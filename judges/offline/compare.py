@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from pathlib import Path
 from typing import TextIO
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from judges.catalogue.general.pairwise import CHOICES, Pairwise
 from judges.errors import BadSample, ConfigurationError
@@ -49,7 +49,7 @@ class Comparison(BaseModel):
         rows: The judged pairs; empty if they were not kept.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True)
 
     a: str
     b: str
@@ -61,7 +61,7 @@ class Comparison(BaseModel):
     win_rate: float | None = None
     interval: tuple[float, float] | None = None
     flip_rate: float | None = None
-    position_bias: float | None = None
+    position_bias: float | None = Field(default=None, validation_alias=AliasChoices("position_bias", "first_lean"))
     length_correlation: float | None = None
     usage: Usage = Usage()
     rows: tuple[Row, ...] = ()
@@ -82,7 +82,7 @@ class Comparison(BaseModel):
             yield f"  win rate            {self.win_rate:.3f} (95 %: {low:.3f} to {high:.3f})"
         figures = {
             "flip rate": _formatted(self.flip_rate, ".3f"),
-            "first lean": _formatted(self.position_bias, "+.3f"),
+            "position bias": _formatted(self.position_bias, "+.3f"),
             "length correlation": _formatted(self.length_correlation, "+.3f"),
             "unscored": ", ".join(f"{reason} {times}" for reason, times in self.unscored.items()),
         }

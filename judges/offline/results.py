@@ -90,6 +90,15 @@ class Evaluation(BaseModel):
     rows: tuple[Row, ...]
     summary: Mapping[str, Summary]
 
+    def __repr__(self) -> str:
+        rows = next((one.n for one in self.summary.values()), 0)
+        means = {name: "unscored" if one.mean is None else f"{one.mean:.3f}" for name, one in self.summary.items()}
+        figures = [f"{rows} row{'' if rows == 1 else 's'}", *(f"{name} {mean}" for name, mean in means.items())]
+        return f"Evaluation({', '.join(figures)})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
 
 class Tally:
     """The running totals of one judge, so that a summary needs no rows in memory."""

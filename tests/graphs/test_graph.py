@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain.chat_models import init_chat_model
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
@@ -249,7 +250,10 @@ def judging(model: object) -> Helpfulness:
 
 SELVES: dict[str, Callable[[], tuple[object, object]]] = {
     "same object": lambda: (model := ScriptedModel(["x"]), judging(model)),
-    "same name": lambda: (ScriptedModel(["x"], name="m"), judging(ScriptedModel(["x"], name="m"))),
+    "same name": lambda: (
+        init_chat_model("openai:m", api_key="k"),
+        judging(init_chat_model("openai:m", api_key="k")),
+    ),
     "same string": lambda: ("openai:gpt-5", judging("openai:gpt-5")),
     "bound": lambda: ((model := ScriptedModel(["x"])).bind(stop=["x"]), judging(model)),
     "judge asks a binding": lambda: (model := ScriptedModel(["x"]), judging(model.bind(stop=["x"]))),
@@ -270,6 +274,8 @@ def test_a_model_that_judges_itself_is_warned_of_once(which: str) -> None:
 
 OTHERS: dict[str, Callable[[], tuple[object, object]]] = {
     "another name": lambda: (ScriptedModel(["x"], name="a"), judging(ScriptedModel(["x"], name="b"))),
+    "another script": lambda: (ScriptedModel(["x"]), judging(ScriptedModel(["x"]))),
+    "another script of that name": lambda: (ScriptedModel(["x"], name="m"), judging(ScriptedModel([], name="m"))),
     "another string": lambda: ("openai:gpt-5", judging("openai:gpt-5-mini")),
     "another provider": lambda: ("openai:gpt-5", judging("azure_openai:gpt-5")),
     "no model": lambda: (ScriptedModel(["x"]), ScriptedJudge([4])),

@@ -241,7 +241,7 @@ def test_it_can_be_read() -> None:
         "response against rival: 8 wins, 0 ties, 2 losses in 10 pairs",
         "  win rate            0.800 (95 %: 0.490 to 0.943)",
         "  flip rate           0.000",
-        "  first lean          +0.000",
+        "  position bias       +0.000",
         "  unscored            judge_failed 1",
     ]
 
@@ -253,9 +253,11 @@ def test_it_comes_back_from_json() -> None:
 
 
 def test_the_older_name_of_the_position_bias_still_reads() -> None:
-    """`first_lean` gives the same value."""
+    """`first_lean` gives the same value, and is understood in comparisons that were stored under it."""
     told = compare(games(2, 1, 1), choosing(lambda first, second: "first"))
     assert told.first_lean == told.position_bias == 0.5
+    stored = told.model_dump_json().replace("position_bias", "first_lean")
+    assert Comparison.model_validate_json(stored) == told
 
 
 @settings(max_examples=20, deadline=None)

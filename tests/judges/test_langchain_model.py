@@ -336,13 +336,15 @@ async def test_own_model_needs_no_langchain_class(how: str) -> None:
 
 
 def test_model_knows_itself_and_its_namesakes() -> None:
-    """Self-preference can be noticed: by identity, and by class and name."""
-    model = ScriptedModel([], name="a")
-    judge_model = as_model(model)
-    assert judge_model.is_model(model)
-    assert judge_model.is_model(ScriptedModel([], name="a"))
-    assert not judge_model.is_model(ScriptedModel([], name="b"))
-    assert not judge_model.is_model(Provider(model="a"))
+    """Self-preference can be noticed: by identity, and of real models by class and name."""
+    script = ScriptedModel([], name="a")
+    assert as_model(script).is_model(script)
+    assert as_model(script).is_model(script.bind(stop=["x"]))
+    assert not as_model(script).is_model(ScriptedModel([], name="a"))
+    assert not as_model(script).is_model(Provider(model="a"))
+    assert as_model(Provider(model="a")).is_model(Provider(model="a"))
+    assert not as_model(Provider(model="a")).is_model(Provider(model="b"))
+    assert not as_model(Provider(model="a")).is_model(script)
     assert as_model("openai:a").is_model("openai:a")
     assert as_model("openai:a").is_model(Provider(model="a"))
     assert not as_model("openai:a").is_model(Provider(model="b"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,8 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from pydantic import ValidationError
 
-from judges import BadSample, Message, Sample, ToolCall
+from judges import BadSample, Message, Sample, ToolCall, as_judge
+from judges.offline import evaluate
 
 TOOL_CALL = {
     "role": "assistant",
@@ -261,8 +263,35 @@ def test_a_call_without_arguments_is_read(arguments: object) -> None:
 
 def test_unknown_columns_become_metadata() -> None:
     """An unknown column is stored beside the explicit metadata."""
-    sample = Sample.read(question="q", split="dev", n=3, metadata={"n": 4})
+    sample = Sample.read({"question": "q", "split": "dev", "n": 3, "metadata": {"n": 4}})
     assert sample.metadata == {"split": "dev", "n": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("questio", "did you mean question=...?"),
+        ("contextes", "did you mean contexts=...?"),
+        ("split", "known are user_input, response, "),
+    ],
+)
+def test_a_keyword_that_is_no_field_is_refused(name: str, remedy: str) -> None:
+    """A misspelt keyword is no metadata: it is refused with the nearest name, by a judge as by a sample."""
+    judge = as_judge(lambda answer: True, name="j")
+    for call in (Sample.read, judge):
+        with pytest.raises(BadSample, match=re.escape(f"{name}=... is no field of a sample; {remedy}")):
+            call(answer="a", **{name: "x"})
+    assert Sample.read(answer="a", metadata={name: "x"}).metadata == {name: "x"}
+
+
+def test_a_row_without_any_known_column_is_refused() -> None:
+    """A row of which nothing is known names the columns it has, also offline, where it is one unscored row."""
+    row = {"prompt_text": "q", "completion_text": "a"}
+    with pytest.raises(BadSample, match="no column is known, only 'prompt_text', 'completion_text'; a sample has"):
+        Sample.read(row)
+    evaluation = evaluate([row], as_judge(lambda answer: True, name="j"))
+    assert evaluation.summary["j"].unscored == {"invalid_sample": 1}
+    assert "'prompt_text'" in evaluation.rows[0].error
 
 
 def test_an_empty_column_leaves_its_field_to_another_name() -> None:
@@ -387,7 +416,10 @@ def test_a_sample_is_frozen() -> None:
         ({"contexts": ["a", 1]}, "field 'contexts.1': input should be a valid string (given 1)"),
         ({"guidelines": {"a": 5}}, "field 'guidelines.a': input should be a valid tuple (given 5)"),
         ({"metadata": "x", "a": 1}, "field 'metadata': input should be a valid dictionary (given 'x')"),
-        ({"strange": {1, 2}}, "field 'metadata.strange': input was not a valid JSON value (given {1, 2})"),
+        (
+            {"metadata": {"strange": {1, 2}}},
+            "field 'metadata.strange': input was not a valid JSON value (given {1, 2})",
+        ),
         (
             {"messages": [QUESTION, ("x", "")]},
             "field 'messages.1': unknown role 'x'; known are system, user, assistant and tool (given ('x', ''))",

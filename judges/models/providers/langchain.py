@@ -106,8 +106,8 @@ class LangChainModel:
     def is_model(self, other: object) -> bool:
         """Check whether `other` is this chat model, or another handle on the same one."""
         mine, theirs = _unwrap(self.chat).runnable, _unwrap(other).runnable
-        if theirs is mine:
-            return True
+        if theirs is mine or getattr(mine, "scripted", False):
+            return theirs is mine  # two scripts are two models, whatever they are called
         other_name = getattr(theirs, "model_name", None) or getattr(theirs, "model", None)
         return type(theirs) is type(mine) and isinstance(other_name, str) and other_name == self.name
 
