@@ -43,7 +43,7 @@ class Observer(Protocol):
         ...
 
 
-Asked = Request | tuple[Request, ...]
+Requested = Request | tuple[Request, ...]
 """What a deliberation yields: one request, or several that are independent."""
 
 observer: ContextVar[Observer | None] = ContextVar("judges.observer", default=None)
@@ -53,8 +53,12 @@ observer: ContextVar[Observer | None] = ContextVar("judges.observer", default=No
 def run(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample, blocking until the verdict is there."""
     case = _Case(judge, sample)
+
+    def perform(requested: Requested) -> Any:
+        return case.answer(requested, _settle_all(_requests_in(requested)))
+
     with shared_work(), _observed(judge, sample) as on_verdict:
-        verdict = flow.run(case.judging(), lambda asked: case.answer(asked, _settle_all(_requests_in(asked))))
+        verdict = flow.run(case.judging(), perform)
         on_verdict(verdict)
         return verdict
 
@@ -63,8 +67,8 @@ async def arun(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample without blocking the event loop."""
     case = _Case(judge, sample)
 
-    async def perform(asked: Asked) -> Any:
-        return case.answer(asked, await _asettle_all(_requests_in(asked)))
+    async def perform(requested: Requested) -> Any:
+        return case.answer(requested, await _asettle_all(_requests_in(requested)))
 
     with shared_work(), _observed(judge, sample) as on_verdict:
         verdict = await flow.arun(case.judging(), perform)
@@ -115,20 +119,20 @@ class _Case:
             raise CannotJudge("judge_failed", f"{name!r} ended with a {type(verdict).__name__}, not a Verdict")
         return verdict
 
-    def answer(self, asked: Asked, completions: tuple[Completion, ...]) -> Any:
+    def answer(self, requested: Requested, completions: tuple[Completion, ...]) -> Any:
         """Count what requests cost, and return their answers; a single one that failed is raised."""
         self._usage = sum((completion.usage for completion in completions), self._usage or Usage())
         models = [self._model, *(completion.model for completion in completions)]
         self._model = next(filter(None, models), None)
-        if isinstance(asked, tuple):
+        if isinstance(requested, tuple):
             return tuple(one.value if one.failure is None else one.failure for one in completions)
         if completions[0].failure is not None:
             raise completions[0].failure
         return completions[0].value
 
 
-def _requests_in(asked: object) -> tuple[Request, ...]:
-    requests = asked if isinstance(asked, tuple) else (asked,)
+def _requests_in(requested: object) -> tuple[Request, ...]:
+    requests = requested if isinstance(requested, tuple) else (requested,)
     if not all(isinstance(request, Request) for request in requests):
         raise TypeError("a deliberation yields requests, or a tuple of them")
     return requests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import ClassVar, Literal, Unpack
 
 from judges.catalogue.metric import ComputedMetric, MetricSettings
@@ -35,9 +36,8 @@ class ToolCalls(ComputedMetric):
         alignment: Alignment,
     ) -> Verdict:
         """Return the verdict, with one item for each expected and each surplus call."""
-        items = [
-            one for _, one in sorted(self._standings(sample, expected, actual, alignment), key=lambda one: one[0])
-        ]
+        in_order = sorted(self._call_verdicts(sample, expected, actual, alignment), key=itemgetter(0))
+        items = [verdict for _, verdict in in_order]
         advice = "" if score == 1 else self._advice(sample, items)
         return self.verdict(score, rationale=advice, feedback=advice, items=tuple(items))
 
@@ -48,21 +48,21 @@ class ToolCalls(ComputedMetric):
             lines += [self.say(fault, sample, calls=bullets(calls, longest=600))] if calls else []
         return "\n".join(lines)
 
-    def _standings(
+    def _call_verdicts(
         self, sample: Sample, expected: Sequence[ToolCall], actual: Sequence[ToolCall], alignment: Alignment
     ) -> Iterator[tuple[tuple[bool, int], Verdict]]:
         """Yield the verdict on each call with its sort key: expected calls first, then surplus ones."""
         for pair in alignment.matched:
             call, value = actual[pair.actual], "matched" if pair.score == 1 else "wrong_arguments"
             detail = self._differences(sample, expected[pair.expected], call, pair)
-            yield (False, pair.expected), _standing(call, value, score=pair.score, detail=detail)
+            yield (False, pair.expected), _call_verdict(call, value, score=pair.score, detail=detail)
         for pair in alignment.misordered:
             places = self.say("place", sample, made=pair.actual + 1, wanted=pair.expected + 1)
-            yield (False, pair.expected), _standing(actual[pair.actual], "misordered", detail=places)
+            yield (False, pair.expected), _call_verdict(actual[pair.actual], "misordered", detail=places)
         for place in alignment.missing:
-            yield (False, place), _standing(expected[place], "missing")
+            yield (False, place), _call_verdict(expected[place], "missing")
         for place in alignment.surplus:
-            yield (True, place), _standing(actual[place], "surplus")
+            yield (True, place), _call_verdict(actual[place], "surplus")
 
     def _differences(self, sample: Sample, expected: ToolCall, actual: ToolCall, pair: Pair) -> str:
         lines = []
@@ -177,7 +177,7 @@ def calls_in(sample: Sample, *, compat: bool = False) -> tuple[tuple[ToolCall, .
     return expected, actual_calls_in(sample)
 
 
-def _standing(call: ToolCall, value: str, *, score: float | None = None, detail: str = "") -> Verdict:
+def _call_verdict(call: ToolCall, value: str, *, score: float | None = None, detail: str = "") -> Verdict:
     score = float(value == "matched") if score is None else score
     return Verdict.scored(score, threshold=1, value=value, subject=render_call(call), detail=detail)
 
