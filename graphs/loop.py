@@ -43,7 +43,6 @@ from judges.models.retry import kind_of
 from judges.runtime import faults
 from judges.runtime.budget import Allowance, within
 from judges.runtime.prices import with_cost
-from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
 Messages = Sequence[AnyMessage]
@@ -141,10 +140,17 @@ class Loop:
         return Refinement(
             policy=self.policy,
             question=question_text,
-            evidence=_evidence(question.get("evidence")),
+            evidence=self._evidence(question.get("evidence")),
             started_at=time.time(),
             sampled=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
         )
+
+    def _evidence(self, fields: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Read the evidence that came with a question as fields of a sample, under their canonical names."""
+        if not fields:
+            return {}
+        sample = self._judge.read(**fields)
+        return sample.model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})
 
     def generate(
         self, refinement: Refinement, messages: Messages, config: RunnableConfig
@@ -342,13 +348,6 @@ def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig)
         return run()
 
     return Effect(run=run, arun=arun, config=config)
-
-
-def _evidence(fields: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Read the evidence that came with a question as fields of a sample, under their canonical names."""
-    if not fields:
-        return {}
-    return Sample.read(fields).model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})
 
 
 def _priced(draft: Draft, policy: Policy) -> Usage:

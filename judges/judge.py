@@ -37,6 +37,11 @@ class Judge(ABC):
         """The models that this judge, and any judge inside it, asks."""
         return ()
 
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that the judge reads, so that they may be given as keywords, too."""
+        return ()
+
     def explain(self) -> Explanation:
         """Describe what the judge needs, asks and costs, before anything is spent."""
         model_names = tuple(model.name for model in self.models)
@@ -62,8 +67,20 @@ class Judge(ABC):
             BadSample: If the arguments cannot be read as a sample.
             ConfigurationError: If the judge or its model is set up wrongly.
         """
-        return drive.run(self, Sample.read(sample, **fields))
+        return drive.run(self, self.read(sample, **fields))
 
     async def acall(self, sample: object = None, /, **fields: object) -> Verdict:
         """Judge without blocking; otherwise the same as calling the judge."""
-        return await drive.arun(self, Sample.read(sample, **fields))
+        return await drive.arun(self, self.read(sample, **fields))
+
+    def read(self, source: object = None, /, **fields: object) -> Sample:
+        """Return the sample that the judge is called with: keywords are its fields, or metadata the judge reads.
+
+        Raises:
+            BadSample: If the arguments cannot be read as a sample; the message names the field.
+        """
+        own = {name: fields.pop(name) for name in self.metadata_keys if name in fields}
+        if own and source is None and not fields:
+            return Sample(metadata=own)
+        sample = Sample.read(source, **fields)
+        return Sample.read(sample, metadata={**sample.metadata, **own}) if own else sample

@@ -46,6 +46,11 @@ class Cascade(Judge):
         """Every model its levels ask."""
         return tuple(model for judge in self.judges.values() for model in judge.models)
 
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that any level reads."""
+        return tuple(dict.fromkeys(key for judge in self.judges.values() for key in judge.metadata_keys))
+
     def explain(self) -> Explanation:
         """Describe what each of its judges needs, asks and costs."""
         parts = [judge.explain() for judge in self.judges.values()]

@@ -103,6 +103,11 @@ class Panel(Judge):
         """Every model its members ask."""
         return tuple(model for judge in self.judges.values() for model in judge.models)
 
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that any member reads."""
+        return tuple(dict.fromkeys(key for judge in self.judges.values() for key in judge.metadata_keys))
+
     def explain(self) -> Explanation:
         """Describe what each of its judges needs, asks and costs."""
         parts = [judge.explain() for judge in self.judges.values()]

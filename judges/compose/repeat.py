@@ -44,6 +44,11 @@ class Repeat(Judge):
         """The models of the repeated judge."""
         return self.judge.models
 
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that the repeated judge reads."""
+        return self.judge.metadata_keys
+
     def explain(self) -> Explanation:
         """Describe what the judge needs, asks and costs."""
         part = self.judge.explain()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from judges import ConfigurationError, load
+from judges import BadSample, Cascade, ConfigurationError, Judge, Panel, Repeat, load
 from judges.catalogue.general.pairwise import Pairwise, Preference
 from judges.prompting.prompts import prompt
 from judges.runtime.budget import Allowance, within
@@ -358,3 +359,21 @@ def test_a_draft_is_refined_until_it_beats_a_baseline() -> None:
     assert outcome.answer is not None
     assert outcome.answer.text == "384 400 km"
     assert [one.verdict.value for one in outcome.attempts if one.verdict] == ["tie", "win"]
+
+
+HOLDERS: list[Callable[[Judge], Judge]] = [
+    lambda judge: judge,
+    lambda judge: Panel([judge]),
+    Repeat,
+    lambda judge: Cascade([judge]),
+]
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_the_rival_may_be_a_keyword_also_to_a_judge_that_holds_it(holder: Callable[[Judge], Judge]) -> None:
+    """What a judge looks up in the metadata may be a keyword, beside other metadata; a misspelling may not."""
+    judge = holder(Pairwise(saying("tie", "tie")))
+    sample = {"question": CASE["user_input"], "answer": CASE["response"], "metadata": {"split": "dev"}}
+    assert judge(sample, rival=CASE["rival"]).rating == 3
+    with pytest.raises(BadSample, match=re.escape("rivals=... is no field of a sample")):
+        judge(sample, rivals="b")

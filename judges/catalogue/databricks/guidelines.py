@@ -91,6 +91,11 @@ class GuidelineJudge(BuiltIn):
             share(items), rationale=reasons(items), feedback=self._advice(sample, items), items=items
         )
 
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """The key of the context that belongs to the rules of a sample."""
+        return ("guidelines_context",)
+
     def _context_of(self, sample: Sample) -> dict[str, JsonValue]:
         own = sample.metadata.get("guidelines_context")
         context = {**self._context, **(own if isinstance(own, dict) else {})}

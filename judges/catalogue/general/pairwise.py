@@ -138,11 +138,11 @@ class Pairwise(ModelJudge):
             BadSample: If the arguments cannot be read as a sample.
             ConfigurationError: If the judge or its model is set up wrongly.
         """
-        return Preference.of(self(self._sample(question, a, b, fields)))
+        return Preference.of(self(fields, user_input=question, response=a, **{self.against: b}))
 
     async def acompare(self, question: object, a: str, b: str, **fields: object) -> Preference:
         """Compare without blocking; otherwise as `compare`."""
-        return Preference.of(await self.acall(self._sample(question, a, b, fields)))
+        return Preference.of(await self.acall(fields, user_input=question, response=a, **{self.against: b}))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask in both orders at once."""
@@ -157,8 +157,10 @@ class Pairwise(ModelJudge):
         replies = yield from self.ask_all([self.request(self._question, sample, data) for data in orders])
         return self._combine(tuple(map(_order_verdict, _ORDERS, replies)))
 
-    def _sample(self, question: object, a: str, b: str, fields: Mapping[str, object]) -> Sample:
-        return Sample.read(fields, user_input=question, response=a, **{self.against: b})
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """The rival's key: `rival`."""
+        return ("rival",)
 
     def _rival(self, sample: Sample) -> str:
         if self.against == "reference":

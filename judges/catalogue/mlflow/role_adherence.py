@@ -61,6 +61,11 @@ class RoleAdherence(Turns):
         others = tuple(message for message in messages if message.role != "system")
         return {"role": role, "conversation": with_numbers(others, on=self.side)}
 
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """The key of the role that a sample's assistant plays."""
+        return ("role",)
+
 
 def _role_in(sample: Sample) -> str:
     role = sample.metadata.get("role")
