@@ -22,6 +22,7 @@ from judges.catalogue.parts.needed import answer_in, contexts_in, question_in, q
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, CannotJudge
 from judges.judge import Judge
+from judges.models.resolve import as_embeddings, as_model
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Apply, Ask, Consult, Deliberation, Embed, ask, consult
 from judges.sample import Sample
@@ -52,6 +53,8 @@ __all__ = [
     "YesNos",
     "all_of",
     "answer_in",
+    "as_embeddings",
+    "as_model",
     "ask",
     "bullets",
     "consult",

@@ -81,6 +81,6 @@ class Judge(ABC):
         """
         own = {name: fields.pop(name) for name in self.metadata_keys if name in fields}
         if own and source is None and not fields:
-            return Sample(metadata=own)
+            return Sample.model_validate({"metadata": own})
         sample = Sample.read(source, **fields)
         return Sample.read(sample, metadata={**sample.metadata, **own}) if own else sample

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.model_server import Reply, serving, tools_of
+from tests.snippets import ROOT, blocks, expected_output, missing_in_commands, run
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+SNIPPETS = blocks(README, "python")
 
 
 def _helpful(asked: dict[str, Any]) -> Reply:
@@ -28,10 +22,7 @@ def _helpful(asked: dict[str, Any]) -> Reply:
 
 
 def _run(snippet: str) -> list[str]:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(snippet, "README.md", "exec"), {"__name__": "readme"})  # noqa: S102 - the README is ours
-    return printed.getvalue().splitlines()
+    return run(snippet, {"__name__": "readme"}, "README.md")
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS[1:], ids=lambda text: text.split("\n")[0])
@@ -40,7 +31,7 @@ def test_a_snippet_runs_and_prints_what_its_comments_say(
 ) -> None:
     """Each python block runs as it stands; each print has its output in a comment behind it."""
     monkeypatch.chdir(tmp_path)
-    expected = re.findall(r"^print\(.*\)  # (.*)$", snippet, re.MULTILINE)
+    expected = expected_output(snippet)
     assert expected
     assert _run(snippet) == expected
 
@@ -70,11 +61,5 @@ def test_the_commands_of_the_readme_exist() -> None:
     """Every `python -m` module can be found, and `refine evaluate` knows every option shown."""
     modules = set(re.findall(r"python -m ([\w.]+)", README))
     assert {"demos.weather", "demos.chat", "demos.offline", "tests.bench"} <= modules
-    for module in modules:
-        place = ROOT / module.replace(".", "/")
-        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
-    shown = next(shlex.split(line) for line in COMMANDS if line.startswith("refine evaluate"))
-    told = subprocess.run(
-        [sys.executable, "-m", "refine.cli", "evaluate", "--help"], capture_output=True, text=True, check=True
-    )
-    assert [option for option in shown if option.startswith("--") and option not in told.stdout] == []
+    assert any(command.startswith("refine evaluate") for command in blocks(README, "sh"))
+    assert missing_in_commands(README) == []

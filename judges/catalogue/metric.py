@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypedDict
 from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
-from judges.prompting.prompts import Language, Prompt, language_of, prompts_of
+from judges.prompting.prompts import LANGUAGES, Language, Prompt, language_of, prompts_of
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
 from judges.sample import Sample
@@ -59,11 +59,15 @@ class Metric(Judge):
     Attributes:
         entry: Its entry in the catalogue.
         pack: Name of the pack file that holds its feedback phrases.
+        pack_folder: Folder of its packs, for a judge outside this package: searched after the user's `prompts` and
+            before the packaged ones. Each prompt is there in English, and in any other languages; where Chinese or
+            Russian is wanted and missing, English is used.
         pass_mark: Default threshold.
     """
 
     entry: ClassVar[Entry]
     pack: ClassVar[str] = ""
+    pack_folder: ClassVar[Path | None] = None
     pass_mark: ClassVar[float] = 0.5
 
     def __init__(
@@ -134,13 +138,13 @@ class Metric(Judge):
         }
 
     def _packs(self, name: str) -> Mapping[Language, Prompt]:
-        packs = prompts_of(name, folder=self._folder)
+        packs = prompts_of(name, folder=self._folder, author_folder=self.pack_folder)
         if self._language is not None and self._language not in packs:
             raise ConfigurationError(
                 f"{self.name!r} has no {self._language}/{name}.toml; known are {', '.join(packs)}. Write one "
                 f"(a judge that asks a model has adapt(...) for it), and give its folder as prompts=..."
             )
-        return packs
+        return dict.fromkeys(LANGUAGES, packs["en"]) | packs
 
 
 class ComputedMetric(Metric):

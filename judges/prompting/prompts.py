@@ -68,10 +68,19 @@ class Prompt(BaseModel):
         return Template(self.feedback[phrase]).safe_substitute(values)
 
 
-def prompt(name: str, language: Language, *, folder: Path | None = None) -> Prompt:
-    """Load the prompt of a judge, from `folder` where it has one, else from the package.
+def prompt(
+    name: str, language: Language, *, folder: Path | None = None, author_folder: Path | None = None
+) -> Prompt:
+    """Load the prompt of a judge: from `folder` where it has one, else from the author's or the package's packs.
 
     A folder mirrors the package: `folder/en/helpfulness.toml`.
+
+    Args:
+        name: Name of the file, without the extension.
+        language: The language.
+        folder: The user's own packs.
+        author_folder: Packs of a judge from outside the package. A prompt that it has in any language is read from
+            there, never from the package.
 
     Raises:
         ConfigurationError: If there is no such prompt or its file cannot be read.
@@ -79,33 +88,34 @@ def prompt(name: str, language: Language, *, folder: Path | None = None) -> Prom
     if folder is not None:
         own = folder / language / f"{name}.toml"
         if own.is_file():
-            packaged = _load_packaged(name, language if language in LANGUAGES else "en")
-            return _complete(_parse(own.read_bytes(), str(own)), packaged, str(own))
-    return _load_packaged(name, language)
+            known = _languages_in(author_folder, name) or LANGUAGES
+            shipped = _load_shipped(name, language if language in known else "en", author_folder)
+            return _complete(_parse(own.read_bytes(), str(own)), shipped, str(own))
+    return _load_shipped(name, language, author_folder)
 
 
-def _complete(own: Prompt, packaged: Prompt, place: str) -> Prompt:
-    """Return a user's prompt with what it leaves out taken from the package: task, reminder, phrases of feedback.
+def _complete(own: Prompt, shipped: Prompt, place: str) -> Prompt:
+    """Return a user's prompt with what it leaves out taken from the judge's: task, reminder, phrases of feedback.
 
     A task may contain its levels itself in place of `$levels`.
 
     Raises:
         ConfigurationError: If a placeholder of the task is missing, or a phrase has one that is never filled.
     """
-    needed = _placeholders(packaged.task) - ({"$levels"} if packaged.levels else set())
-    missing = needed - _placeholders(own.task or packaged.task)
+    needed = _placeholders(shipped.task) - ({"$levels"} if shipped.levels else set())
+    missing = needed - _placeholders(own.task or shipped.task)
     if missing:
         raise ConfigurationError(f"{place}: the task must have {', '.join(sorted(missing))}, which is filled in")
     for name, phrase in own.feedback.items():
-        allowed = _placeholders(packaged.feedback.get(name, phrase))
+        allowed = _placeholders(shipped.feedback.get(name, phrase))
         if unknown := _placeholders(phrase) - allowed:
             hint = f"known there are {', '.join(sorted(allowed))}" if allowed else "none is known there"
             raise ConfigurationError(f"{place}: feedback {name!r} has {', '.join(sorted(unknown))}; {hint}")
     return own.model_copy(
         update={
-            "task": own.task or packaged.task,
-            "reminder": own.reminder or packaged.reminder,
-            "feedback": {**packaged.feedback, **own.feedback},
+            "task": own.task or shipped.task,
+            "reminder": own.reminder or shipped.reminder,
+            "feedback": {**shipped.feedback, **own.feedback},
         }
     )
 
@@ -114,18 +124,42 @@ def _placeholders(text: str) -> set[str]:
     return {f"${name}" for name in Template(text).get_identifiers()}
 
 
-def prompts_of(name: str, *, folder: Path | None = None) -> dict[Language, Prompt]:
-    """Load the prompts of a judge in every language: those of the package, and those of the user's folder.
+def prompts_of(
+    name: str, *, folder: Path | None = None, author_folder: Path | None = None
+) -> dict[Language, Prompt]:
+    """Load the prompts of a judge in every language: those that come with it, and those of the user's folder.
+
+    Args:
+        name: Name of the files, without the extension.
+        folder: The user's own packs.
+        author_folder: Packs of a judge from outside the package; see `prompt`.
 
     Raises:
-        ConfigurationError: If `folder` is no folder, or one of the prompts cannot be read.
+        ConfigurationError: If a folder is none, there is no English prompt, or one of the prompts cannot be read.
     """
-    if folder is not None and not folder.is_dir():
-        raise ConfigurationError(
-            f"prompts is a folder laid out like en/{name}.toml; there is none at {str(folder)!r}"
-        )
-    own = () if folder is None else sorted(file.parent.name for file in folder.glob(f"*/{name}.toml"))
-    return {language: prompt(name, language, folder=folder) for language in dict.fromkeys((*LANGUAGES, *own))}
+    for setting, place in (("prompts", folder), ("pack_folder", author_folder)):
+        if place is not None and not place.is_dir():
+            raise ConfigurationError(
+                f"{setting} is a folder laid out like en/{name}.toml; there is none at {str(place)!r}"
+            )
+    shipped = _languages_in(author_folder, name) or LANGUAGES
+    languages = dict.fromkeys(("en", *shipped, *_languages_in(folder, name)))
+    return {language: prompt(name, language, folder=folder, author_folder=author_folder) for language in languages}
+
+
+def _languages_in(folder: Path | None, name: str) -> tuple[Language, ...]:
+    """Return the languages in which a folder has a prompt."""
+    return () if folder is None else tuple(sorted(file.parent.name for file in folder.glob(f"*/{name}.toml")))
+
+
+def _load_shipped(name: str, language: Language, author_folder: Path | None) -> Prompt:
+    """Load a prompt that comes with a judge: from its author's packs if they have it, else from the package."""
+    if author_folder is None or not _languages_in(author_folder, name):
+        return _load_packaged(name, language)
+    file = author_folder / language / f"{name}.toml"
+    if not file.is_file():
+        raise ConfigurationError(f"there is no {str(file)!r}; a judge's packs hold each prompt in English too")
+    return _parse(file.read_bytes(), str(file))
 
 
 @cache

@@ -1,0 +1,140 @@
+"""A judge of one's own from another package: its prompts and feedback come from packs that it brings along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import judges.authoring
+from judges import ConfigurationError
+from judges.authoring import (
+    Deliberation,
+    Entry,
+    Metric,
+    ModelJudge,
+    Question,
+    ReplySchema,
+    Sample,
+    Verdict,
+    answer_in,
+)
+from judges.catalogue.parts.claims import CLAIMS
+from judges.testing import ScriptedModel
+
+ASKED = {"en": "How are you?", "ru": "Как дела?", "zh": "你好吗？"}
+
+
+class Clear(ReplySchema):
+    """Whether a text is clear."""
+
+    clear: bool
+
+
+CLEAR = Question(prompt="clarity", reply=Clear)
+
+
+class Clarity(ModelJudge):
+    """A judge with packs of its own; a test sets their folder on a subclass."""
+
+    entry = Entry(name="mine.clarity", asks="Is the answer clear?", needs=("response",), calls="1")
+    pack: ClassVar[str] = "clarity"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask one question."""
+        reply = yield from self.ask(CLEAR, sample, {"answer": answer_in(sample)})
+        feedback = "" if reply.clear else self.say("unclear", sample, word="x")
+        return Verdict.checked(reply.clear, feedback=feedback)
+
+
+def clarity(folder: Path, model: ScriptedModel, *questions: Question[Clear], **settings: str | Path) -> Clarity:
+    """Make a judge whose packs stand in a folder."""
+    kind = type("Mine", (Clarity,), {"pack_folder": folder})
+    judge = kind(model, questions=questions or (CLEAR,), **settings)
+    assert isinstance(judge, Clarity)
+    return judge
+
+
+def write(folder: Path, texts: Mapping[str, str], *, name: str = "clarity") -> Path:
+    """Write a pack: for each language the sentence of its task and of its feedback."""
+    for language, text in texts.items():
+        file = folder / language / f"{name}.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(
+            f'task = "{text}?"\nreminder = "!"\n[feedback]\nunclear = "{text}: $word"\n', encoding="utf-8"
+        )
+    return folder
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    """Make a model that finds every answer unclear."""
+    return ScriptedModel([{"clear": False}], cycle=True)
+
+
+@pytest.mark.parametrize(("language", "text"), [("en", "Unclear"), ("ru", "Неясно"), ("zh", "Unclear")])
+def test_a_judge_brings_its_own_packs(language: str, text: str, tmp_path: Path, model: ScriptedModel) -> None:
+    """Prompt and feedback are in the language of the question, in English where the judge has no such pack."""
+    judge = clarity(write(tmp_path, {"en": "Unclear", "ru": "Неясно"}), model)
+    assert judge(question=ASKED[language], answer="?").feedback == f"{text}: x"
+    assert model.prompts[0][0].text.startswith(f"{text}?")
+    assert judge.explain().prompts == {"clarity": "Unclear?"}
+
+
+def test_a_users_folder_goes_before_the_authors(tmp_path: Path, model: ScriptedModel) -> None:
+    """What the user's file leaves out is the author's, and other languages stay the author's."""
+    author = write(tmp_path / "author", {"en": "Unclear", "ru": "Неясно"})
+    (tmp_path / "user" / "en").mkdir(parents=True)
+    (tmp_path / "user/en/clarity.toml").write_text('[feedback]\nunclear = "Say $word."\n', encoding="utf-8")
+    judge = clarity(author, model, prompts=tmp_path / "user")
+    assert judge(question=ASKED["en"], answer="?").feedback == "Say x."
+    assert model.prompts[0][0].text.startswith("Unclear?")
+    assert judge(question=ASKED["ru"], answer="?").feedback == "Неясно: x"
+
+
+def test_an_authors_pack_hides_a_packaged_one_of_the_same_name(tmp_path: Path, model: ScriptedModel) -> None:
+    """Only the author's files count for a prompt that they have, in every language; other prompts are packaged."""
+    own = write(tmp_path, {"en": "Unclear"})
+    write(own, {"en": "Mine"}, name="claims")
+    judge = clarity(own, model, CLEAR, Question(prompt="claims", reply=Clear, examples=()))
+    assert judge.explain().prompts == {"clarity": "Unclear?", "claims": "Mine?"}
+    packaged = clarity(write(tmp_path / "other", {"en": "Unclear"}), model, CLEAR, CLAIMS)  # type: ignore[arg-type]  # of other replies
+    assert packaged.explain().prompts["claims"].startswith("You break a text into claims.")
+
+
+def test_a_language_is_the_judges_own_or_refused(tmp_path: Path, model: ScriptedModel) -> None:
+    """A language that is set needs a pack: any code will do, and the known ones are listed."""
+    own = write(tmp_path, {"en": "Unclear", "de": "Unklar"})
+    assert clarity(own, model, language="de")(question=ASKED["en"], answer="?").feedback == "Unklar: x"
+    with pytest.raises(ConfigurationError, match=r"has no zh/clarity.toml; known are en, de\. Write one"):
+        clarity(own, model, language="zh")
+
+
+def test_a_pack_without_english_is_refused(tmp_path: Path, model: ScriptedModel) -> None:
+    """English stands in for missing languages, so it must be there; so must the folder itself."""
+    with pytest.raises(ConfigurationError, match=r"there is no '.*clarity.toml'; .* in English too"):
+        clarity(write(tmp_path, {"ru": "Неясно"}), model)
+    with pytest.raises(ConfigurationError, match=r"pack_folder is a folder laid out like en/clarity.toml"):
+        clarity(tmp_path / "none", model)
+
+
+def test_a_judges_own_packs_are_translated(tmp_path: Path, model: ScriptedModel) -> None:
+    """`adapt` writes them in another language into the user's folder, and the new judge reads them there."""
+    judge = clarity(write(tmp_path / "author", {"en": "Unclear"}), model)
+    texts = judge.packs[0].texts()
+    items = [{"number": number, "text": f"<{text}>"} for number, text in enumerate(texts, 1)]
+    adapted = judge.adapt("de", ScriptedModel([{"items": items}]), folder=tmp_path / "user")
+    assert adapted(question=ASKED["en"], answer="?").feedback == "<Unclear: x>"
+
+
+def test_the_packaged_judges_have_no_folder_of_their_own() -> None:
+    """Only a judge from outside sets `pack_folder`."""
+    assert Metric.pack_folder is None
+
+
+def test_the_public_names_are_there() -> None:
+    """Each listed name resolves, and the list is sorted."""
+    assert judges.authoring.__all__ == sorted(judges.authoring.__all__)
+    assert all(hasattr(judges.authoring, name) for name in judges.authoring.__all__)

@@ -1,0 +1,162 @@
+"""The pages under docs and CONTRIBUTING: every block runs as it stands, every link, path and command is there."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from judges.catalogue.registry import default_registry
+from tests.snippets import ROOT, all_blocks, expected_output, missing_in_commands, run
+
+GENERATED = "docs/judges.md"
+"""Its snippet names a real model; `tests/catalogue/test_reference_page.py` tests the page."""
+
+PAGES = sorted(
+    file.relative_to(ROOT).as_posix() for file in (*(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md")
+)
+WRITTEN = [page for page in PAGES if page != GENERATED]
+FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:py|toml))\n", re.MULTILINE)
+"""The comment before each file of a block that shows whole files."""
+
+OUR_PATH = re.compile(r"(?<![\w./-])(?:\.ci|demos|docs|graphs|judges|refine|tests)/[\w./*-]*[\w*/]")
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+LONGEST_LINE = 118
+
+every_page = pytest.mark.parametrize("page", WRITTEN)
+
+
+def text_of(page: str) -> str:
+    """Read a page."""
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def files_in(block: str) -> dict[str, str]:
+    """Return the files that a block shows, by name; none if it is a snippet."""
+    _, *parts = FILE_NAME.split(block)
+    return dict(zip(parts[::2], parts[1::2], strict=True)) if FILE_NAME.match(block) else {}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Make a folder in which the files of a page count as installed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    default_registry.cache_clear()
+    yield tmp_path
+    default_registry.cache_clear()
+    for name, module in list(sys.modules.items()):
+        if str(tmp_path) in str(getattr(module, "__path__", getattr(module, "__file__", ""))):
+            del sys.modules[name]
+
+
+def save(project: Path, name: str, content: str) -> None:
+    """Write a file of a page; the entry points of a `pyproject.toml` are installed."""
+    file = project / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content, encoding="utf-8")
+    if file.suffix == ".toml":
+        settings = tomllib.loads(content)
+        for group, points in settings.get("project", {}).get("entry-points", {}).items():
+            info = project / "page-1.0.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: page\nVersion: 1.0\n", encoding="utf-8")
+            lines = [f"[{group}]", *(f"{name} = {target}" for name, target in points.items())]
+            (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+def call_tests(module: ModuleType) -> int:
+    """Call the test functions of a module, and count them."""
+    tests = [function for name, function in inspect.getmembers(module, callable) if name.startswith("test_")]
+    for test in tests:
+        test()
+    return len(tests)
+
+
+def run_page(page: str, project: Path) -> int:
+    """Run the blocks of a page in order and in one namespace; count what they check: prints and tests."""
+    namespace: dict[str, Any] = {"__name__": "page"}
+    checked = 0
+    for kind, block in all_blocks(text_of(page)):
+        files = files_in(block)
+        for name, content in files.items():
+            save(project, name, content)
+        importlib.invalidate_caches()
+        modules = [name.removesuffix(".py").replace("/", ".") for name in files if name.endswith(".py")]
+        checked += sum(call_tests(importlib.import_module(module)) for module in modules)
+        if kind == "python" and not files:
+            expected = expected_output(block)
+            assert run(block, namespace, page) == expected
+            checked += len(expected)
+    return checked
+
+
+@pytest.mark.parametrize("page", [page for page in WRITTEN if "```python" in text_of(page)])
+def test_the_blocks_of_a_page_run(page: str, project: Path) -> None:
+    """Each prints what its comments say, modules can be imported, tests pass; every page checks something."""
+    assert run_page(page, project)
+
+
+def test_the_pages_with_code_are_known() -> None:
+    """The test above has found the pages that teach by code."""
+    assert {"docs/writing-a-judge.md", "docs/adding-a-provider.md"} <= {
+        page for page in WRITTEN if "```python" in text_of(page)
+    }
+
+
+@pytest.mark.parametrize("page", [*PAGES, "README.md"])
+def test_every_link_leads_to_a_file(page: str) -> None:
+    """Relative links lead to files that exist."""
+    targets = LINK.findall(text_of(page))
+    assert [target for target in targets if not ((ROOT / page).parent / target).exists()] == []
+
+
+@every_page
+def test_every_path_that_a_page_names_exists(page: str) -> None:
+    """Paths from the root of the repository lead to files or folders; a `*` stands for any name."""
+    paths = OUR_PATH.findall(text_of(page))
+    assert [path for path in paths if not any(ROOT.glob(path))] == []
+
+
+@every_page
+def test_every_command_exists(page: str) -> None:
+    """Each `python -m` module can be found, and `refine` knows every option shown."""
+    assert missing_in_commands(text_of(page)) == []
+
+
+@every_page
+def test_lines_are_short(page: str) -> None:
+    """Pages are wrapped, so that a change shows as a few lines; rows of tables are not."""
+    lines = text_of(page).splitlines()
+    assert [line for line in lines if len(line) > LONGEST_LINE and not line.startswith("|")] == []
+
+
+def test_writing_a_judge_is_a_short_read() -> None:
+    """From nothing to a judge of one's own in under 100 lines, code included."""
+    assert len(text_of("docs/writing-a-judge.md").splitlines()) < 100
+
+
+def test_the_map_shows_every_room() -> None:
+    """docs/architecture.md has a line for each package."""
+    packages = [
+        file.parent for root in ("judges", "graphs", "refine") for file in (ROOT / root).rglob("__init__.py")
+    ]
+    rooms = [f"{package.relative_to(ROOT).as_posix()}/" for package in packages]
+    lines = text_of("docs/architecture.md").splitlines()
+    assert [room for room in rooms if not any(line.startswith(f"{room} ") for line in lines)] == []
+
+
+def test_every_decision_is_linked() -> None:
+    """docs/architecture.md leads to each decision."""
+    decisions = {file.name for file in (ROOT / "docs/decisions").glob("*.md")}
+    linked = {Path(target).name for target in LINK.findall(text_of("docs/architecture.md"))}
+    assert decisions
+    assert decisions <= linked
