@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, message_chunk_to_message
@@ -109,9 +108,9 @@ class _RunnableGenerator:
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config; a graph with its own checkpointer gets a new thread, to forget rejected drafts."""
-        if not (isinstance(self._runnable, Pregel) and _has_own_memory(self._runnable)):
-            return config
-        return {**config, "configurable": {**_public_settings(config), "thread_id": str(uuid4())}}
+        if isinstance(self._runnable, Pregel) and _has_own_memory(self._runnable):
+            return langgraph_private.fresh_thread_config(config)
+        return config
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
         if temperature is None:
@@ -304,11 +303,6 @@ def _prompt_variable(runnable: object) -> str | None:
 
 def _has_own_memory(graph: Pregel[Any, Any, Any, Any]) -> bool:
     return graph.checkpointer is not None and not isinstance(graph.checkpointer, bool)
-
-
-def _public_settings(config: RunnableConfig) -> dict[str, Any]:
-    configurable = config.get("configurable") or {}
-    return {key: value for key, value in configurable.items() if not key.startswith(("__pregel_", "checkpoint"))}
 
 
 def _reject_temperature(temperature: float | None, name: str) -> None:

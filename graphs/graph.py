@@ -199,5 +199,5 @@ def compile_loop(
             graph.add_node(node, step, input_schema=NodeInput, destinations=targets)
     graph.add_edge("finish", END)
     compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
-    compiled.stream_channels = ["messages", langgraph_private.SUMMARY]
+    langgraph_private.hide_record(compiled)
     return compiled

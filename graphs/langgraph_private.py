@@ -4,18 +4,34 @@ Every input and output of a node is visible in some stream: `updates`, `values`,
 callbacks. Drafts are therefore neither input nor output: nodes read and write the channel `refinement` through the
 functions that LangGraph puts into a node's config for its own readers and writers. The channel is checkpointed
 like any other, but left out of what the graph streams and returns. Tests check this for every stream mode.
+
+No other module of `graphs` or `refine` names anything private of LangGraph or LangChain. What is relied on here is
+stated, fact by fact, in `tests/graphs/test_langgraph_contract.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
+from uuid import uuid4
 
-from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, CallbackManager
+from langchain_core.callbacks import (
+    AsyncCallbackHandler,
+    BaseCallbackHandler,
+    BaseCallbackManager,
+    CallbackManager,
+    FileCallbackHandler,
+    StdOutCallbackHandler,
+    UsageMetadataCallbackHandler,
+)
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
+from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
+from langgraph.callbacks import GraphCallbackHandler
+from langgraph.pregel import Pregel
 
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
@@ -25,8 +41,29 @@ SUMMARY = "refine"
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
 _RUNTIME, _PROGRESS = "__pregel_runtime", "__refine_progress"
-_GRAPH_KEYS = ("__pregel_", "checkpoint_", _PROGRESS)
+_LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
+
+_OBSERVERS = frozenset(
+    {
+        AsyncCallbackHandler,
+        BaseCallbackHandler,
+        FileCallbackHandler,
+        GraphCallbackHandler,
+        StdOutCallbackHandler,
+        UsageMetadataCallbackHandler,
+    }
+)
+"""Handlers of the frameworks that are no tracers and yet show a client nothing, and the bases of users' own."""
+
+_IDLE_CLOCK = "langgraph.pregel._retry._IdleProgressCallbackHandler"
+"""Another one, in a private module: it restarts the clock of a node's idle timeout."""
+
+
+def hide_record(graph: Pregel[Any, Any, Any, Any]) -> None:
+    """Leave the record out of everything that a compiled graph streams, returns or shows of its state."""
+    graph.stream_channels = ["messages", SUMMARY]
 
 
 def read(config: RunnableConfig, channel: str) -> Any:
@@ -68,6 +105,16 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
     if silent and _RUNTIME in remaining:
         remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
     return _traced_config(config, remaining)
+
+
+def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:
+    """Return the config for a graph with a checkpointer of its own: a new thread, to forget rejected drafts.
+
+    LangGraph's settings of the surrounding graph are removed.
+    """
+    configurable = config.get("configurable") or {}
+    remaining = {key: value for key, value in configurable.items() if not key.startswith(_LANGGRAPH_KEYS)}
+    return {**config, "configurable": {**remaining, "thread_id": str(uuid4())}}
 
 
 def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> RunnableConfig:
@@ -117,9 +164,7 @@ def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
 
 def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager | None:
     """Return a manager of only the handlers that feed streams, or only the others; None if there are none."""
-    handlers = [
-        handler for handler in listeners(config) if isinstance(handler, _StreamingCallbackHandler) is streaming
-    ]
+    handlers = [handler for handler in listeners(config) if feeds_stream(handler) is streaming]
     callbacks = config.get("callbacks")
     if not handlers or not isinstance(callbacks, BaseCallbackManager):
         return CallbackManager(handlers=handlers, inheritable_handlers=handlers) if handlers else None
@@ -128,6 +173,29 @@ def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager 
         if handler not in handlers:
             manager.remove_handler(handler)
     return manager
+
+
+def feeds_stream(handler: BaseCallbackHandler) -> bool:
+    """Check whether a callback handler may show a client what it receives; if not, it keeps it, as a tracer does.
+
+    A user's own class counts as its nearest ancestor among the frameworks' handlers. A handler of the frameworks
+    that is not known to be a tracer or an observer counts as a stream, so that a new one is muted.
+    """
+    return _class_feeds_stream(type(handler))  # type: ignore[arg-type]  # mypy does not know that a class has a hash
+
+
+@lru_cache(maxsize=256)
+def _class_feeds_stream(kind: type) -> bool:
+    if issubclass(kind, _StreamingCallbackHandler):
+        return True
+    for ancestor in kind.__mro__:
+        module = ancestor.__module__
+        if ".streaming" in module or module == _StreamingCallbackHandler.__module__:
+            return True
+        if issubclass(ancestor, BaseCallbackHandler) and module.startswith(("langchain_core.", "langgraph.")):
+            known = ancestor in _OBSERVERS or f"{module}.{ancestor.__qualname__}" == _IDLE_CLOCK
+            return not (known or issubclass(ancestor, BaseTracer | AsyncBaseTracer))
+    return True
 
 
 @contextmanager

@@ -42,7 +42,8 @@ class ModelResponse:
 
     Args:
         text: The text of the reply.
-        calls: Tool calls as (name, arguments); arguments as raw JSON text if the provider returns it so.
+        calls: Tool calls as (name, arguments); arguments as raw JSON text if the provider returns it so, None if
+            that text was lost on the way.
         broken_calls: How many tool calls could not be parsed.
         finish_reason: The provider's code for why the reply ended; empty if there is none.
         refusal: The provider's refusal message, if there is one.
@@ -51,7 +52,7 @@ class ModelResponse:
     """
 
     text: str = ""
-    calls: tuple[tuple[str, str | dict[str, Any]], ...] = ()
+    calls: tuple[tuple[str, str | dict[str, Any] | None], ...] = ()
     broken_calls: int = 0
     finish_reason: str = ""
     refusal: str = ""

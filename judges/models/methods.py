@@ -69,12 +69,16 @@ class Plan:
         return self._next_method() if pattern is not None and pattern.search(message) else None
 
     def after_response(self, response: ModelResponse) -> Plan:
-        """Return the plan after a reply: proven if the method worked, or the next method if it was ignored."""
+        """Return the plan after a reply: proven if the method worked, or the next one if it did not.
+
+        It did not work if the model ignored it, or if the arguments of a tool call were lost on the way.
+        """
         if self.proven or response.refusal or response.finish_reason.lower() not in _ENDED:
             return self
-        if response.calls or response.text.lstrip().startswith("{"):
+        lost = not response.broken_calls and any(arguments is None for _, arguments in response.calls)
+        if not lost and (response.calls or response.text.lstrip().startswith("{")):
             return replace(self, proven=True)
-        return self._next_method() or self if response.text.strip() else self
+        return self._next_method() or self if lost or response.text.strip() else self
 
     def as_text(self) -> Plan:
         """Return this plan with the method `text`."""

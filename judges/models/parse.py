@@ -79,6 +79,8 @@ def _object_in(response: ModelResponse, schema: type[BaseModel]) -> dict[str, An
     name, arguments = response.calls[0]
     if name != schema.__name__:
         raise Unreadable(f"another tool was called than {schema.__name__!r}")
+    if arguments is None:
+        raise Unreadable("the tool call's arguments cannot be read")
     return parse_object(arguments) if isinstance(arguments, str) else arguments
 
 

@@ -8,9 +8,10 @@ from typing import Any, get_args
 import pytest
 from langchain.agents import create_agent
 from langchain_core._api import LangChainBetaWarning, LangChainDeprecationWarning
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.callbacks import StreamingStdOutCallbackHandler
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
@@ -304,6 +305,14 @@ def test_a_function_cannot_write_a_draft_into_the_custom_stream() -> None:
 
     made = self_refine(generate, strict(), policy=Policy(max_attempts=REFUSALS + 1))
     assert MARK not in repr(list(made.stream(ASKED, stream_mode="custom")))
+
+
+def test_a_handler_that_prints_tokens_prints_no_draft(capsys: pytest.CaptureFixture[str]) -> None:
+    """A handler that shows what it receives as it comes is muted like a stream, though LangChain calls it none."""
+    graph("function").invoke(ASKED, {"callbacks": [StreamingStdOutCallbackHandler()]})
+    assert MARK not in capsys.readouterr().out
+    RunnableLambda(function()).invoke([HumanMessage("q")], {"callbacks": [StreamingStdOutCallbackHandler()]})
+    assert MARK in capsys.readouterr().out
 
 
 def custom(made: Graph) -> list[dict[str, Any]]:

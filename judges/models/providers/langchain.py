@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from judges.errors import ConfigurationError
 from judges.model import ModelRequest, ModelResponse
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
+from judges.models.providers.openai_arguments import drops_arguments, keep_raw_arguments, raw_arguments
 from judges.models.retry import status_of
 from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
@@ -155,22 +156,33 @@ class LangChainModel:
         else:
             bound = _bind_schema(chat, schema)
         settings = {name: value for name, value in own.settings.items() if name not in ("tools", "tool_choice")}
-        return _Binding(bound.runnable, {**settings, **bound.settings}, {**own.config, **bound.config})
+        settings, config = {**settings, **bound.settings}, {**own.config, **bound.config}
+        return _Binding(bound.runnable, settings, config, raw_only=drops_arguments(own.runnable))
 
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A runnable, and its settings and config apart from it, which costs less to call than a LangChain binding."""
+    """A runnable, and its settings and config apart from it, which costs less to call than a LangChain binding.
+
+    Args:
+        runnable: The model, or what stands for it.
+        settings: Keyword arguments of every call.
+        config: Config of every call.
+        raw_only: Whether parsed arguments of a tool call count for nothing without their raw text.
+    """
 
     runnable: Any
     settings: dict[str, Any]
     config: dict[str, Any]
+    raw_only: bool = False
 
     def send(self, request: ModelRequest) -> ModelResponse:
-        return _response(self.runnable.invoke(_messages(request), self.config or None, **self.settings))
+        reply = self.runnable.invoke(_messages(request), self.config or None, **self.settings)
+        return _response(reply, raw_only=self.raw_only)
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
-        return _response(await self.runnable.ainvoke(_messages(request), self.config or None, **self.settings))
+        reply = await self.runnable.ainvoke(_messages(request), self.config or None, **self.settings)
+        return _response(reply, raw_only=self.raw_only)
 
 
 def _unwrap(chat: Any) -> _Binding:
@@ -278,33 +290,11 @@ def _without_streaming(chat: Any, temperature: float | None) -> Any:
         changes["disable_streaming"] = True
     if temperature is not None and getattr(chat, "temperature", ...) is None:
         changes["temperature"] = temperature
-    copy = chat.model_copy(update=changes) if changes else chat
-    if copy is not chat and hasattr(copy, "_create_chat_result"):
-        _keep_raw_arguments(copy)
+    patched = drops_arguments(chat)
+    copy = chat.model_copy(update=changes) if changes or patched else chat
+    if patched:
+        keep_raw_arguments(copy)
     return copy
-
-
-def _keep_raw_arguments(chat: Any) -> None:
-    """Patch a copy of an OpenAI model to keep the raw arguments of tool calls.
-
-    LangChain keeps only the parsed arguments, in which the last of two equal keys has replaced the other.
-    """
-    create = chat._create_chat_result  # noqa: SLF001 - all replies pass it; partner packages override it, too
-
-    def create_with_arguments(response: Any, *args: Any, **kwargs: Any) -> Any:
-        result = create(response, *args, **kwargs)
-        for generation, choice in zip(result.generations, _part(response, "choices") or (), strict=False):
-            calls = _part(_part(choice, "message"), "tool_calls") or ()
-            raw = [{"function": {"arguments": _part(_part(call, "function"), "arguments")}} for call in calls]
-            if raw:
-                generation.message.additional_kwargs["tool_calls"] = raw
-        return result
-
-    object.__setattr__(chat, "_create_chat_result", create_with_arguments)  # pydantic forbids setattr here
-
-
-def _part(whole: Any, name: str) -> Any:
-    return whole.get(name) if isinstance(whole, Mapping) else getattr(whole, name, None)
 
 
 def _overrides(chat: object, method: str) -> bool:
@@ -324,7 +314,7 @@ def _messages(request: ModelRequest) -> list[BaseMessage]:
     return [kinds[role](text) for role, text in request.messages]
 
 
-def _response(reply: Any) -> ModelResponse:
+def _response(reply: Any, *, raw_only: bool) -> ModelResponse:
     if isinstance(reply, BaseModel) and not hasattr(reply, "response_metadata"):
         return ModelResponse(text=reply.model_dump_json())
     if isinstance(reply, Mapping):
@@ -334,7 +324,7 @@ def _response(reply: Any) -> ModelResponse:
     metadata = reply.response_metadata or {}
     return ModelResponse(
         text=str(reply.text),
-        calls=tuple(_calls(reply)),
+        calls=tuple(_calls(reply, raw_only=raw_only)),
         broken_calls=len(getattr(reply, "invalid_tool_calls", ())),
         finish_reason=_finish_reason(metadata),
         refusal=str(reply.additional_kwargs.get("refusal") or ""),
@@ -351,15 +341,18 @@ def _finish_reason(metadata: Mapping[str, Any]) -> str:
     return str(next((reason for reason in reasons if reason), ""))
 
 
-def _calls(reply: Any) -> Iterator[tuple[str, str | dict[str, Any]]]:
+def _calls(reply: Any, *, raw_only: bool) -> Iterator[tuple[str, str | dict[str, Any] | None]]:
     """Yield the tool calls, with their raw JSON where there is any: only it shows duplicate keys."""
-    raw = reply.additional_kwargs.get("tool_calls")
     calls = getattr(reply, "tool_calls", ())
-    raw_calls = raw if isinstance(raw, list) and len(raw) == len(calls) else [None] * len(calls)
-    for call, raw_call in zip(calls, raw_calls, strict=True):
-        function = raw_call.get("function") if isinstance(raw_call, Mapping) else None
-        arguments = function.get("arguments") if isinstance(function, Mapping) else None
-        yield call["name"], arguments if isinstance(arguments, str) else call["args"]
+    raw = raw_arguments(reply) if calls else []
+    for number, call in enumerate(calls):
+        arguments = raw[number] if len(raw) == len(calls) else None
+        if isinstance(arguments, str):
+            yield call["name"], arguments
+        elif raw_only and not isinstance(arguments, Mapping):  # a mapping: the provider itself sent no text
+            yield call["name"], None
+        else:
+            yield call["name"], call["args"]
 
 
 def usage_of(message: Any) -> Usage:
