@@ -1,12 +1,16 @@
-"""What every test shares: no request leaves for a provider, and nothing is traced."""
+"""What every test shares: no request leaves for a provider, nothing is traced, and one thread calculates."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from judges import no_model_requests
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+"""Read when NumPy is loaded: where tests share the cores, its threads take thirty times as long as one does."""
 
 
 @pytest.fixture(autouse=True)
