@@ -13,6 +13,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Read when NumPy is loaded: where tests share the cores, its threads take thirty times as long as one does."""
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run single files in this process, as starting others would take longer; folders get one for each core."""
+    named = [config.invocation_params.dir / one.partition("::")[0] for one in config.args]
+    return 0 if all(one.is_file() for one in named) else None
+
+
 @pytest.fixture(autouse=True)
 def _no_provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keep tests from reaching a provider, or a tracing service, by accident."""
