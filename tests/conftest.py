@@ -1,12 +1,23 @@
-"""What every test shares: no request leaves for a provider, and nothing is traced."""
+"""What every test shares: no request leaves for a provider, nothing is traced, and one thread calculates."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from judges import no_model_requests
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+"""Read when NumPy is loaded: where tests share the cores, its threads take thirty times as long as one does."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run single files in this process, as starting others would take longer; folders get one for each core."""
+    named = [config.invocation_params.dir / one.partition("::")[0] for one in config.args]
+    return 0 if all(one.is_file() for one in named) else None
 
 
 @pytest.fixture(autouse=True)

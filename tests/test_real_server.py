@@ -23,7 +23,7 @@ pytest.importorskip("xllamacpp", reason="llama.cpp has no wheel for this platfor
 pytest.importorskip("gguf", reason="needed to write the model")
 
 JUDGED = 500
-"""Drafts that are judged in one run; takes about twenty seconds."""
+"""Drafts that are judged in one run; takes a few seconds."""
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import gguf
 
-WIDTH, HEADS, LAYERS, HIDDEN, TRAINED_CONTEXT = 64, 4, 2, 128, 65_536
+WIDTH, HEADS, LAYERS, HIDDEN, TRAINED_CONTEXT = 64, 1, 1, 128, 65_536
+"""One head and one layer: more would only cost time, on prompts of thousands of letters."""
 SLOTS, CONTEXT = 4, 8_192
 """How many requests are answered at once, and how many tokens each may hold."""
 
@@ -31,9 +32,9 @@ LIKING = {**dict.fromkeys(CONTROLS + BYTES, -10.0), "</s>": 0.2, '"': 0.4}
 
 
 def write_model(path: Path) -> None:
-    """Write a model file: a llama of 2 layers with normally distributed weights.
+    """Write a model file: a llama of 1 layer with normally distributed weights.
 
-    One dimension of what flows through the layers is kept constant (5 in every embedding, nothing is ever added to
+    One dimension of what flows through the layer is kept constant (5 in every embedding, nothing is ever added to
     it), so that its column of the output matrix is a bias for each word.
     """
     import gguf  # noqa: PLC0415 - installed where the server is

@@ -311,7 +311,7 @@ def test_it_tells_what_it_will_cost(settings: dict[str, Any], calls: str, prompt
         {"variant": "compat", "method": "judge", "embeddings": near()},
         {"embeddings": "text-embedding-3-small"},
     ],
-    ids=str,
+    ids=", ".join,
 )
 def test_a_wrong_setting_is_refused(settings: dict[str, Any]) -> None:
     """At construction."""

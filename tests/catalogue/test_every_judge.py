@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,15 @@ from tests.catalogue.cases import CASES, asks_a_model, calls_in, made, sample_fo
 from tests.catalogue.filling import FillingModel
 from tests.judges.test_injections import ENCODINGS, FAMILIES, instructions_in
 from tests.judges.test_translation import german, translating
+from tests.laws import for_every
 
 ENTRIES = {entry.name: entry for entry in catalogue()}
 ASKING = [name for name in ENTRIES if asks_a_model(name)]
 METRICS = [name for name in ENTRIES if takes(name, "variant")]
 
-every = pytest.mark.parametrize("name", ENTRIES)
-every_asking = pytest.mark.parametrize("name", ASKING)
-every_metric = pytest.mark.parametrize("name", METRICS)
+every = for_every("name", ENTRIES)
+every_asking = for_every("name", ASKING)
+every_metric = for_every("name", METRICS)
 everywhere = pytest.mark.parametrize("language", LANGUAGES)
 
 CALLS: Mapping[str, str] = {
@@ -95,8 +97,11 @@ async def test_it_fails_what_is_bad(name: str) -> None:
     assert (verdict.score or 0) < (made(name)(sample_for(name)).score or 0)
 
 
-LONG = "The tower stands in Paris, and it was built in 1889. " * 20_000
-"""More than a megabyte."""
+LONG = "The tower stands in Paris, and it was built in 1889. " * 10_000
+"""More than half a megabyte: what takes a quadratic time takes minutes."""
+
+LONGEST_S = 10.0
+"""What a verdict may take at most, of the processor's time."""
 
 BRACES = "{0} {x!r} {{y}} %s %(z)d ${who} $levels $criteria \\n \\u0041 </s>"
 
@@ -128,8 +133,8 @@ EDGES: Mapping[str, dict[str, Any]] = {
         "retrieved_contexts": [f"Context {number}: the tower has {number} steps." for number in range(200)],
         "retrieved_context_ids": [str(number) for number in range(200)],
     },
-    "a megabyte": {"response": LONG},
-    "a megabyte of one word": {"response": "塔" * 350_000},
+    "half a megabyte": {"response": LONG},
+    "half a megabyte of one word": {"response": "塔" * 175_000},
     "Chinese": sample_for("helpfulness", language="zh"),
     "Russian": sample_for("helpfulness", language="ru"),
     "Arabic": {
@@ -164,12 +169,14 @@ READABLE = ("Chinese", "Russian", "Arabic", "Hebrew", "emoji")
 """Samples of which nothing needs an escape."""
 
 
-@every
 @pytest.mark.parametrize("edge", EDGES)
+@every
 def test_any_sample_gets_a_verdict(name: str, edge: str) -> None:
-    """Whatever is judged, the verdict is scored or says why not, and survives as JSON."""
+    """Whatever is judged, the verdict comes in time, is scored or says why not, and survives as JSON."""
     special = CASES[name].good if name in CASES and edge in READABLE else {}
+    started = time.process_time()
     verdict = made(name)({**sample_for(name), **EDGES[edge], **special})
+    assert time.process_time() - started < LONGEST_S
     assert verdict.unscored not in (("judge_failed", "invalid_output") if name in ASKING else ("judge_failed",))
     assert verdict.detail or verdict.unscored is None
     if edge != "half a surrogate pair":
@@ -214,8 +221,8 @@ def test_what_is_judged_never_becomes_an_instruction(name: str) -> None:
     assert told_to(model) == told_to(clean)
 
 
-@every
 @everywhere
+@every
 def test_a_failing_verdict_tells_what_to_change(name: str, language: str) -> None:
     """Feedback is never empty where something failed, and is in the language of the question."""
     model = FillingModel(good=False, language=language)
@@ -317,8 +324,8 @@ def test_its_prompts_are_there_in_every_language(name: str) -> None:
         assert all(one.examples or own or not one.task for one in texts)
 
 
-@every_asking
 @everywhere
+@every_asking
 def test_it_asks_in_the_language_of_the_question(name: str, language: str) -> None:
     """The whole of the instructions and of the examples is in one language."""
     model = FillingModel(language=language)
@@ -328,8 +335,8 @@ def test_it_asks_in_the_language_of_the_question(name: str, language: str) -> No
         assert language_of(re.sub(r"`[^`]*`", "", system)) == language
 
 
-@every_metric
 @pytest.mark.parametrize("good", [True, False])
+@every_metric
 def test_the_reference_is_reproduced_without_an_error(name: str, good: bool) -> None:  # noqa: FBT001 - pytest gives it
     """With `variant="compat"` too, each sample gets a verdict."""
     judge = made(name, FillingModel(good=good), variant="compat")
@@ -343,9 +350,10 @@ def test_it_can_be_adapted(name: str, tmp_path: Path) -> None:
     model = FillingModel()
     judge = made(name, model)
     assert isinstance(judge, ModelJudge)
-    judge.adapt("de", translating(), folder=tmp_path)
-    (tmp_path / "de").rename(tmp_path / "fr")
-    other = made(name, model, language="fr", prompts=tmp_path)
+    folder = tmp_path / name
+    judge.adapt("de", translating(), folder=folder)
+    (folder / "de").rename(folder / "fr")
+    other = made(name, model, language="fr", prompts=folder)
     before, after = judge(sample_for(name)), other(sample_for(name))
     assert (before.score, before.value) == (after.score, after.value)
     assert model.prompts[-1][0].text.startswith(german("")[:1])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from judges import ConfigurationError, Verdict, load
 from judges.catalogue.parts.quotations import quotations
+from tests.laws import for_every
 
 CONTEXTS = [
     "Machine learning models improve\naccuracy by 15%. It doesn't always help.",
@@ -146,12 +148,12 @@ def test_quotations_are_found_once(text: str, found: tuple[str, ...]) -> None:
     assert quotations(text) == found
 
 
-@pytest.mark.parametrize(
-    "text", ["'a " * 300_000, "“" * 500_000, '" ' * 500_000, "‘a" * 300_000, " 「 " * 300_000]
-)
-def test_a_megabyte_of_marks_is_read(text: str) -> None:
-    """Whatever stands open, no text is gone through again and again."""
+@for_every("text", ["'a " * 100_000, "“" * 150_000, '" ' * 150_000, "‘a" * 100_000, " 「 " * 100_000])
+def test_a_very_long_answer_of_marks_is_read(text: str) -> None:
+    """Whatever stands open, no text is gone through again and again, which would take minutes."""
+    started = time.process_time()
     assert judged(text).unscored == "no_claims"
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(
@@ -180,10 +182,12 @@ def test_quotations_are_found_in_the_marks_of_many_languages(text: str, found: l
     assert list(quotations(text)) == found
 
 
-@pytest.mark.parametrize("marks", ['"', "“", "«", "»", "'", "“«‹„", '"“', '„"', "' "])
-def test_a_megabyte_of_marks_is_gone_through_once(marks: str) -> None:
-    """What is opened and never closed is not looked for again and again."""
-    assert len(quotations(marks * (1_000_000 // len(marks)))) <= 1
+@for_every("marks", ['"', "“", "«", "»", "'", "“«‹„", '"“', '„"', "' "])
+def test_a_very_long_row_of_marks_is_gone_through_once(marks: str) -> None:
+    """What is opened and never closed is not looked for again and again, which would take minutes."""
+    started = time.process_time()
+    assert len(quotations(marks * (300_000 // len(marks)))) <= 1
+    assert time.process_time() - started < 5
 
 
 def test_the_width_of_a_comma_is_no_difference() -> None:

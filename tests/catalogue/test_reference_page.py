@@ -7,14 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from judges import Entry, Sample
 from judges.catalogue.reference_page import PAGE, page
 from judges.catalogue.registry import catalogue
+from tests.laws import for_every
 
 ROOT = Path(__file__).resolve().parents[2]
-every = pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
+every = for_every("entry", catalogue())
 
 
 def test_the_page_is_the_one_generated() -> None:

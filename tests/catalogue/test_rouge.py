@@ -9,6 +9,7 @@ import pytest
 from judges import ConfigurationError, load
 from judges.catalogue.parts.porter import stem
 from tests.catalogue.test_strings import CHINESE, ENGLISH, every_variant
+from tests.laws import for_every
 
 TALLER = {
     "response": "The Eiffel Tower is located in Paris.",
@@ -68,8 +69,8 @@ def test_the_stemmer_can_be_left_out() -> None:
     assert load("rouge_score", use_stemmer=False)(sample).score == 0
 
 
-@pytest.mark.parametrize(
-    ("word", "stemmed"),
+@for_every(
+    "word, stemmed",
     [
         ("caresses", "caress"), ("ponies", "poni"), ("dies", "die"), ("died", "die"), ("spied", "spi"),
         ("agreed", "agre"), ("feed", "feed"), ("plastered", "plaster"), ("bled", "bled"), ("sing", "sing"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel
 from tests.catalogue.scripts import Shown, asked, replying
+from tests.laws import for_every
 
 SOURCE, SUMMARY = "s" * 310, "t" * 183
 NAME = "ragas.summarization_score"
@@ -103,8 +105,7 @@ async def test_neither_a_copy_nor_a_letter_is_a_summary(
         assert (verdict.usage.calls, [one.passed for one in verdict.items]) == (3, answers)
 
 
-@pytest.mark.parametrize("coeff", [0, 0.1, 0.3, 0.5, 0.9, 1])
-@pytest.mark.parametrize("length", [1, 31, 150, 310, 400])
+@for_every("coeff, length", itertools.product([0, 0.1, 0.3, 0.5, 0.9, 1], [1, 31, 150, 310, 400]))
 def test_the_score_lies_between_its_parts(coeff: float, length: int) -> None:
     """It is never above 1, and never above both parts."""
     verdict = load(NAME, model=answering([True, True, False]), coeff=coeff)(sample("t" * length))

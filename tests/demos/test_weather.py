@@ -16,6 +16,7 @@ import pytest
 
 from demos.weather.app import main
 from demos.weather.rule import COLDEST, HOTTEST
+from tests.laws import for_every
 
 ROOT = Path(__file__).parents[2]
 ACCEPTED_AT_ONCE, REFUSED_FIRST = 9, 1
@@ -65,7 +66,7 @@ def without_times(value: Any) -> Any:
     return [without_times(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_every("seed", range(30))
 def test_an_answer_is_accepted_if_and_only_if_it_is_possible(weather: Run, seed: int) -> None:
     """Every refused attempt measured the impossible, and the accepted one is the first that did not."""
     ran = weather("--seed", seed, "--json")

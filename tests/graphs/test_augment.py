@@ -22,6 +22,7 @@ from graphs.redaction import PLACEHOLDER, redact
 from judges import ConfigurationError, Helpfulness, Verdict
 from judges.testing import ScriptedModel
 from refine import SelfRefine
+from tests.laws import for_every
 
 UNHURRIED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 """A busy machine is no fault."""
@@ -303,8 +304,8 @@ def telling(reference: str, nonce: str, way: Callable[[str], str]) -> Callable[[
     return reply
 
 
-@pytest.mark.parametrize("way", range(len(WAYS)))
 @pytest.mark.parametrize("reference", REFERENCES)
+@for_every("way", range(len(WAYS)))
 def test_reference_and_nonce_reach_nobody(reference: str, way: int, caplog: pytest.LogCaptureFixture) -> None:
     """A judge that repeats the reference and the fence's number tells neither to generator, client or log."""
     caplog.set_level(logging.DEBUG)

@@ -17,6 +17,7 @@ from graphs.augment import added_messages
 from graphs.refinement import StopReason, empty_answer
 from judges import Usage, Verdict
 from judges.verdict import Unscored
+from tests.laws import for_every
 
 CONVERSATION: list[BaseMessage] = [SystemMessage("be kind"), HumanMessage("what?")]
 UNHURRIED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -344,7 +345,7 @@ def test_the_table_of_endings_is_complete() -> None:
         assert len(met) == 15, reason
 
 
-@pytest.mark.parametrize(("reason", "ratings", "on_exhausted", "on_judge_error", "ending"), endings())
+@for_every("reason, ratings, on_exhausted, on_judge_error, ending", endings())
 def test_what_comes_of_a_refinement(
     reason: StopReason, ratings: str, on_exhausted: str, on_judge_error: str, ending: str
 ) -> None:

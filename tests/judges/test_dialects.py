@@ -19,6 +19,7 @@ from judges.models.resolve import as_model
 from judges.models.wrappers.dialect import DialectName
 from judges.requests import Ask, ask
 from judges.testing import ScriptedModel
+from tests.laws import for_every
 
 GRADED: tuple[DialectName, ...] = ("flow_judge", "glider", "prometheus")
 ALL: tuple[DialectName, ...] = (*GRADED, "minicheck")
@@ -186,7 +187,7 @@ OFF_SCALE += ["4" * 5000, "4\u200b", "None", "[4]", "+4"]
 
 
 @graded
-@pytest.mark.parametrize("score", OFF_SCALE, ids=range(len(OFF_SCALE)))
+@for_every("score", OFF_SCALE)
 def test_a_score_off_the_scale_is_never_clamped(dialect: DialectName, score: str) -> None:
     """One re-ask, then `invalid_output`, with the beginning of the reply kept."""
     verdict, model = judged(dialect, reply(dialect, score), reply(dialect, score), reply(dialect, 5))
@@ -262,7 +263,7 @@ MISSHAPEN: list[tuple[DialectName, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "text"), MISSHAPEN, ids=range(len(MISSHAPEN)))
+@for_every("dialect, text", MISSHAPEN)
 def test_a_reply_of_another_form_is_refused(dialect: DialectName, text: str) -> None:
     """What is missing, doubled, quoted from the answer or added around the form makes a reply unreadable."""
     verdict, model = judged(dialect, text, text, reply(dialect, 5))
@@ -337,7 +338,7 @@ FORM = re.compile(
 
 
 @graded
-@pytest.mark.parametrize("forged", FORGED, ids=range(len(FORGED)))
+@for_every("forged", FORGED)
 def test_judged_text_cannot_forge_the_format(dialect: DialectName, forged: str) -> None:
     """Tags and marks in any field are written as escapes, and the text comes back exactly."""
     _, plain = judged(dialect, reply(dialect), question="q", answer="a", contexts=["d"], reference="r")
@@ -350,7 +351,7 @@ def test_judged_text_cannot_forge_the_format(dialect: DialectName, forged: str) 
     assert (inputs["conversation"][0]["content"], inputs["documents"], output) == (forged, [forged], forged)
 
 
-@pytest.mark.parametrize("forged", FORGED, ids=range(len(FORGED)))
+@for_every("forged", FORGED)
 def test_document_and_claim_are_two_lines_whatever_they_say(forged: str) -> None:
     """No text can add a claim or a document: each is one JSON string on its own line."""
     _, model = judged("minicheck", "Yes", question="q", answer=forged, contexts=[forged])

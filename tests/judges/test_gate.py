@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from judges import Helpfulness, Rubric, Verdict
 from judges.catalogue.general.gate import classify_non_answer
 from judges.testing import ScriptedModel
+from tests.laws import for_every
 
 QUESTION = "How many legs does a spider have?"
 MARKS = ': . , ; ! ? - ... … 。 ： !!!! ??? *** --- () "" ✓ 👍 ★★★★★ → ✅✅ ¯\\_()_/¯ ='
@@ -130,7 +132,7 @@ def test_there_are_as_many_as_promised() -> None:
     assert len(set(PAIRS)) == len(PAIRS) >= 200
 
 
-@pytest.mark.parametrize("key", KEYS, ids=range(len(KEYS)))
+@for_every("key", KEYS)
 async def test_a_master_key_is_rated_1_without_a_model(key: str) -> None:
     """A key costs nothing, sync and async, fails, and is told apart from a model's verdict."""
     judge = unasked()
@@ -141,8 +143,10 @@ async def test_a_master_key_is_rated_1_without_a_model(key: str) -> None:
         assert verdict.feedback.startswith("Answer the question")
 
 
-@pytest.mark.parametrize("key", SYMBOLS + OPENERS, ids=range(len(SYMBOLS + OPENERS)))
-@pytest.mark.parametrize("question", [None, "4 + 3?", "Объясни фотосинтез.", "什么是光合作用？"])
+@for_every(
+    "key, question",
+    itertools.product(SYMBOLS + OPENERS, [None, "4 + 3?", "Объясни фотосинтез.", "什么是光合作用？"]),
+)
 def test_a_key_fits_no_other_question_either(key: str, question: str | None) -> None:
     """Openers and symbols are held for questions of any language, and without one."""
     assert not asked(judged(question, key))
@@ -169,10 +173,11 @@ def test_the_question_is_no_answer(question: str) -> None:
         assert judged(question, copy).detail == "gate: echo"
 
 
-@pytest.mark.parametrize(("question", "answer"), PAIRS, ids=[ascii(answer) for _, answer in PAIRS])
+@for_every("question, answer", PAIRS)
 def test_a_short_honest_answer_is_left_to_the_model(question: str, answer: str) -> None:
     """Numbers, yes and no, names, letters, formulas, and symbols that were asked for, pass."""
-    assert (judged(question, answer).rating, asked(judged(question, answer))) == (4, True)
+    verdict = judged(question, answer)
+    assert (verdict.rating, asked(verdict)) == (4, True)
 
 
 @pytest.mark.parametrize(

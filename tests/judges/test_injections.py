@@ -15,6 +15,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from judges import Helpfulness, Message, Sample, ToolCall
 from judges.models.wrappers.dialect import DialectName, speaking
 from judges.testing import ScriptedModel
+from tests.laws import for_every
 
 GUESS = "0123456789abcdef0123456789abcdef"
 FAMILIES = {
@@ -134,7 +135,7 @@ def test_there_are_240() -> None:
     assert {place for _, place, _ in CASES} == set(PLACES)
 
 
-@pytest.mark.parametrize(("family", "place", "encoding"), CASES)
+@for_every("family, place, encoding", CASES)
 def test_an_injection_does_not_flip_the_verdict(family: str, place: str, encoding: str) -> None:
     """Nothing that is judged reaches the judge as an instruction, from wherever and however it is written."""
     sample = attacked(place, ENCODINGS[encoding](FAMILIES[family]))

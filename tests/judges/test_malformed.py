@@ -1,4 +1,4 @@
-"""120 malformed verdicts, beside those of `test_reading`, by each of the three ways: none is accepted."""
+"""120 malformed verdicts, beside those of `test_parse`, by each of the three ways: none is accepted."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from judges import Helpfulness, Verdict
 from judges.models.methods import Method
 from judges.models.providers.langchain import LangChainModel
 from judges.testing import ScriptedModel
+from tests.laws import for_every
 
 GOOD: dict[str, Any] = {"rationale": "It is right.", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
@@ -185,8 +186,8 @@ def test_there_are_120() -> None:
     assert len(set(MALFORMED)) == len(MALFORMED) >= 120
 
 
-@pytest.mark.parametrize("written", MALFORMED, ids=range(len(MALFORMED)))
 @pytest.mark.parametrize("method", METHODS)
+@for_every("written", MALFORMED)
 def test_a_malformed_verdict_is_never_accepted(method: Method, written: str) -> None:
     """By tool, schema or text: one re-ask, which does not help, then `invalid_output` without any rating."""
     verdict, model = judged(method, said(method, written), said(method, written), said(method, WRITTEN))
@@ -194,8 +195,8 @@ def test_a_malformed_verdict_is_never_accepted(method: Method, written: str) -> 
     assert len(model.prompts) == verdict.usage.calls == 2
 
 
-@pytest.mark.parametrize("written", MALFORMED[::10], ids=range(len(MALFORMED[::10])))
 @pytest.mark.parametrize("method", METHODS)
+@for_every("written", MALFORMED[::10])
 def test_a_mended_verdict_counts(method: Method, written: str) -> None:
     """A good reply to the one re-ask is the verdict: what is refused above is the form alone."""
     verdict, model = judged(method, said(method, written), said(method, WRITTEN))

@@ -14,6 +14,7 @@ from judges import Helpfulness, Judge, Sample, ToolCall, Verdict
 from judges.models.resolve import as_model
 from judges.requests import ask
 from judges.testing import ScriptedModel
+from tests.laws import for_every
 
 TOOL = "Assessment"
 GOOD: dict[str, Any] = {"rationale": "It is right.", "rating": 4, "feedback": ""}
@@ -126,9 +127,9 @@ def judge_hearing(*replies: object) -> tuple[Helpfulness, ScriptedModel]:
 
 
 @pytest.mark.parametrize("method", [as_text, as_raw_call])
-@pytest.mark.parametrize("written", TEXTS.values(), ids=TEXTS)
+@for_every("name, written", TEXTS.items())
 def test_malformed_reply_is_asked_again_once_and_then_unscored(
-    method: Callable[[str], AIMessage], written: str
+    method: Callable[[str], AIMessage], name: str, written: str
 ) -> None:
     """Malformed text or arguments are never accepted; one re-ask, then `invalid_output`, raw and usage kept."""
     judge, model = judge_hearing(method(written), method(written), WRITTEN)
@@ -170,7 +171,7 @@ def test_parsed_call_is_read_as_strictly(args: dict[str, Any]) -> None:
     assert len(model.prompts) == 2
 
 
-@pytest.mark.parametrize("size", range(1, len(WRITTEN)))
+@for_every("size", range(1, len(WRITTEN)))
 def test_no_beginning_of_a_reply_is_a_reply(size: int) -> None:
     """A reply cut anywhere is refused."""
     judge, _ = judge_hearing(WRITTEN[:size], WRITTEN[:size])

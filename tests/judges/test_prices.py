@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from judges import ConfigurationError, Helpfulness, Price, Usage, known_prices
 from judges.runtime.budget import Allowance, add, within
 from judges.runtime.prices import KnownPrices, Prices, with_cost
 from judges.testing import ScriptedModel
+from tests.laws import for_every
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 MILLION = 1_000_000
@@ -40,8 +42,7 @@ def cost(
     return with_cost(Usage(calls=1, input_tokens=input_tokens, output_tokens=output_tokens), model, prices).cost
 
 
-@pytest.mark.parametrize("model", LISTED)
-@pytest.mark.parametrize("input_tokens", [0, 1, 1000, 200_000, 200_001, 900_000])
+@for_every("model, input_tokens", itertools.product(LISTED, [0, 1, 1000, 200_000, 200_001, 900_000]))
 def test_a_listed_model_costs_what_the_list_says(model: str, input_tokens: int) -> None:
     """The cost is that of the package's own calculation, for prompts of every length."""
     usage = ListedUsage(input_tokens=input_tokens, output_tokens=100)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import judges
 from judges import ConfigurationError
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, language_of, prompt
+from tests.laws import for_every
 
 PACKS = Path(judges.__file__).parent / "packs"
 FILES = sorted(PACKS.glob("en/*.toml"))
@@ -22,10 +23,8 @@ CLOSED = re.compile(r"[a-z_]+|[\d.,:/ -]+")
 
 SCRIPT = {"zh": re.compile(r"[\u4e00-\u9fff]"), "ru": re.compile(r"[а-яё]")}
 
-every_file = pytest.mark.parametrize(
-    "file", sorted(PACKS.glob("*/*.toml")), ids=lambda one: f"{one.parent.name}-{one.stem}"
-)
-translations = pytest.mark.parametrize(("language", "name"), TRANSLATED)
+every_file = for_every("file", sorted(PACKS.glob("*/*.toml")))
+translations = for_every("language, name", TRANSLATED)
 
 
 def placeholders(text: str) -> list[str]:

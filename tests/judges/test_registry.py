@@ -27,6 +27,7 @@ from judges import (
 from judges.catalogue.registry import Registry, catalogue, default_registry
 from judges.requests import Deliberation
 from judges.testing import ScriptedJudge, ScriptedModel
+from tests.laws import for_every
 
 LEVELS = {"1": "no", "2": "yes"}
 
@@ -72,7 +73,7 @@ def test_a_judge_that_cannot_be_made_is_refused(name: str, settings: dict[str, A
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize("name", judges.__all__)
+@for_every("name", judges.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     """Each listed name resolves, and says what it is."""
     assert getattr(judges, name) is not None

@@ -20,6 +20,7 @@ from judges.models.render import encode, fresh_nonce
 from judges.models.resolve import as_model
 from judges.requests import ask
 from judges.testing import ScriptedModel
+from tests.laws import for_every
 
 CANARY = "canary-5f0c2b"
 GOOD = {"rationale": "r", "rating": 4, "feedback": "f"}
@@ -144,7 +145,7 @@ TEMPLATES = [
 ]
 
 
-@pytest.mark.parametrize("text", TEMPLATES, ids=range(len(TEMPLATES)))
+@for_every("text", TEMPLATES)
 def test_template_text_is_inert_in_every_field(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Braces, placeholders and template tags reach the model exactly as they are, and expand to nothing."""
     monkeypatch.setenv("CANARY", CANARY)
@@ -154,7 +155,7 @@ def test_template_text_is_inert_in_every_field(text: str, monkeypatch: pytest.Mo
     assert not any(CANARY in message.text for message in messages)
 
 
-@pytest.mark.parametrize("text", TEMPLATES[::10], ids=range(len(TEMPLATES[::10])))
+@for_every("text", TEMPLATES[::10])
 def test_template_text_is_inert_in_the_helpfulness_judge(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A judge of the catalogue shows question, answer and documents exactly as well."""
     monkeypatch.setenv("CANARY", CANARY)
@@ -233,7 +234,7 @@ def test_there_are_200_attacks_with_something_to_neutralise() -> None:
     assert sum(bool(raw_faults(attack)) for attack in ATTACKS) > 100
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=range(len(ATTACKS)))
+@for_every("attack", ATTACKS)
 def test_attack_does_not_leave_its_fence(attack: str) -> None:
     """Closers, role markers and hidden characters stay inside one JSON string, written as escapes."""
     sample = everywhere(attack)
@@ -264,7 +265,7 @@ def test_joiners_that_spell_a_word_or_an_emoji_stay(text: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ["\u200c", "\u200d", "\ufe0e", "\ufe0f"])
-@pytest.mark.parametrize("text", ["ig{}nore", "{}x", " {} ", "评{}分", "о{}ценка"])
+@for_every("text", ["ig{}nore", "{}x", " {} ", "评{}分", "о{}ценка"])
 def test_joiners_elsewhere_are_shown(mark: str, text: str) -> None:
     """There they can only hide what a text says."""
     assert encode(text.format(mark)) == '"' + text.format(f"\\u{ord(mark):04x}") + '"'

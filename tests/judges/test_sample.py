@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from judges import BadSample, Message, Sample, ToolCall, as_judge
 from judges.offline import evaluate
+from tests.laws import for_every
 
 TOOL_CALL = {
     "role": "assistant",
@@ -49,7 +50,7 @@ def test_a_reference_is_read_under_every_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["retrieved_contexts", "contexts", "context", "retrieved_context", "documents"])
-@pytest.mark.parametrize(
+@for_every(
     "documents",
     [
         "One.",
@@ -61,7 +62,6 @@ def test_a_reference_is_read_under_every_name(name: str) -> None:
         Document("One."),
         (Document("One."),),
     ],
-    ids=repr,
 )
 def test_documents_are_read_in_every_shape(name: str, documents: object) -> None:
     """Documents may be texts, mappings or LangChain documents, one or several, under any known name."""

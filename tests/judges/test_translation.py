@@ -20,6 +20,7 @@ from judges.catalogue.ragas.faithfulness import Faithfulness
 from judges.prompting.pack_writer import to_toml
 from judges.prompting.prompts import Example, Prompt, prompt
 from judges.testing import ScriptedModel
+from tests.laws import for_every
 
 PACKS = Path(judges.__file__).parent / "packs"
 KEPT = re.compile(r"(\$\w+|`[^`\n]+`)")
@@ -289,7 +290,7 @@ async def test_files_are_for_people_to_read(tmp_path: Path) -> None:
         assert content.startswith(('task = """\n', "[feedback]\n"))
 
 
-@pytest.mark.parametrize("file", sorted(PACKS.glob("*/*.toml")), ids=lambda one: f"{one.parent.name}-{one.stem}")
+@for_every("file", sorted(PACKS.glob("*/*.toml")))
 def test_writing_and_reading_a_pack_changes_nothing(file: Path) -> None:
     """Every packaged prompt survives, in every language."""
     given = prompt(file.stem, file.parent.name)

@@ -22,6 +22,7 @@ from judges import Sample, Verdict
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from tests.laws import for_every
 
 Seen = list[Any]
 """Everything that a client got to see through one door."""
@@ -191,7 +192,7 @@ def test_hundreds_of_refused_drafts_are_looked_for() -> None:
 
 @older
 @pytest.mark.parametrize("kind", GENERATORS)
-@pytest.mark.parametrize("door", DOORS)
+@for_every("door", DOORS)
 async def test_nothing_of_a_rejected_draft_is_seen(door: str, kind: str) -> None:
     """A client sees the accepted answer and nothing of the drafts, tool calls and feedback before it."""
     seen = await opened(door, refiner(kind))
