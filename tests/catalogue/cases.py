@@ -142,7 +142,7 @@ def sample_for(name: str, *, good: bool = True, language: str = "en") -> dict[st
         "rubrics": {"1": "bad", "2": "poor", "3": "fair", "4": "good"},
         "reference_tool_calls": [{"name": "search", "args": {"place": "tower"}}],
         "reference_topics": texts["topics"],
-        "rival": texts["bad"] if good else texts["good"],
+        "metadata": {"rival": texts["bad"] if good else texts["good"]},
     }
     return {**fields, **(case.good if good else {**case.good, **case.bad})}
 
