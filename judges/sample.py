@@ -121,6 +121,8 @@ class Sample(BaseModel):
         columns = {_first_filled(row, names) for names in _NAMES.values()}
         others = {name: row.pop(name) for name in list(row) if name not in columns}
         extra = {name: value for name, value in others.items() if name not in _FIELD_OF or value is not None}
+        if row.get("metadata", ...) is None:
+            del row["metadata"]
         metadata = row.get("metadata", {})
         if extra and isinstance(metadata, Mapping):
             row["metadata"] = {**extra, **metadata}
