@@ -7,7 +7,8 @@ in a plain loop saves what LangGraph costs per node.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -40,13 +41,24 @@ async def arun_step(step: Step, refinement: Refinement, messages: Messages, conf
 
 
 def _perform(effect: Effect) -> Any:
-    with langgraph_private.use_config(effect.config):
+    with langgraph_private.use_config(effect.config), _closing(effect):
         return call_within(effect.seconds, effect.run)
 
 
 async def _aperform(effect: Effect) -> Any:
-    with langgraph_private.use_config(effect.config):
+    with langgraph_private.use_config(effect.config), _closing(effect):
         return await acall_within(effect.seconds, effect.arun())
+
+
+@contextmanager
+def _closing(effect: Effect) -> Iterator[None]:
+    """Let a call that is abandoned, for its deadline or because the caller is, ask no model any more."""
+    try:
+        yield
+    except BaseException:
+        if effect.allowance is not None:
+            effect.allowance.close()
+        raise
 
 
 def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Outcome:

@@ -211,7 +211,7 @@ def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
         case AIMessage():
             return _draft([output])
         case str():
-            return Draft(answer=AIMessage(output), calls=((None, Usage(calls=1)),))
+            return Draft(answer=AIMessage(output), calls=((None, Usage(calls=1, tokens_known=False)),))
         case {"messages": [*messages], **rest}:
             return _draft(_new_messages(messages, prompt), _contexts(rest))
         case [*messages] if messages and all(isinstance(message, BaseMessage) for message in messages):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -30,18 +30,21 @@ from graphs.augment import added_messages
 from graphs.deadline import DeadlinePassed
 from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
 from graphs.events import drafted_events, finished_events, judged_events, stopped_events
+from graphs.excerpt import judged_sample
 from graphs.generators import Draft, as_generator
 from graphs.generators import Generator as DraftGenerator
-from graphs.outcome import Outcome, sample_of
+from graphs.outcome import Outcome
 from graphs.policy import Policy
 from graphs.progress import Event
-from graphs.refinement import Attempt, Refinement, empty_answer
+from graphs.refinement import Attempt, Refinement, StopReason, empty_answer
+from graphs.running_clock import RunningClock
 from graphs.tracing import trace_judges
 from judges.errors import ConfigurationError
 from judges.judge import Judge
+from judges.models.metering import metered
 from judges.models.retry import kind_of
 from judges.runtime import faults
-from judges.runtime.budget import Allowance, within
+from judges.runtime.budget import Allowance, Refused, within
 from judges.runtime.prices import with_cost
 from judges.verdict import Usage, Verdict
 
@@ -79,12 +82,19 @@ class Effect:
         arun: Makes it without blocking.
         config: What the call inherits.
         seconds: Longest wait, or None.
+        allowance: What its model calls are claimed from, or None.
     """
 
     run: Callable[[], Any]
     arun: Callable[[], Awaitable[Any]]
     config: RunnableConfig
     seconds: float | None = None
+    allowance: Allowance | None = None
+
+    @property
+    def spent(self) -> Usage:
+        """What was claimed so far."""
+        return Usage() if self.allowance is None else self.allowance.spent
 
 
 Step = Callable[[Refinement, Messages, RunnableConfig], Generator[Effect, Any, Transition]]
@@ -156,26 +166,31 @@ class Loop:
         self, refinement: Refinement, messages: Messages, config: RunnableConfig
     ) -> Generator[Effect, Draft, Transition]:
         """Send the prompt to the generator, and record its draft."""
-        now = time.time()
-        limit = refinement.limit_reached(now)
+        clock = RunningClock(refinement)
+        limit = refinement.limit_reached(clock())
         if limit is not None:
-            return self._to_finish(refinement.stopped(*limit, now=now))
+            return self._to_finish(refinement.stopped(*limit, now=clock()))
         started = time.perf_counter()
+        effect = self._generation(refinement, messages, config, clock())
         try:
-            draft = yield self._generation(refinement, messages, config, now)
+            draft = yield effect
         except (GraphBubbleUp, ConfigurationError, DraftError):
             raise
         except DeadlinePassed:
-            stopped = refinement.stopped("deadline", "the generator took too long", now=time.time())
-            return self._to_finish(stopped)
+            detail = "the generator took too long"
+            return self._to_finish(refinement.stopped("deadline", detail, now=clock(), usage=effect.spent))
+        except Refused as refusal:
+            reason: StopReason = "deadline" if refusal.reason == "deadline" else "budget"
+            return self._to_finish(refinement.stopped(reason, refusal.detail, now=clock(), usage=effect.spent))
         except Exception as error:  # noqa: BLE001 - recorded, and raised where no answer is left to release
-            return self._generator_failed(refinement, messages, error)
+            return self._generator_failed(refinement, messages, error, effect.spent, clock())
         drafted = refinement.drafted(
             draft.answer,
             steps=draft.steps,
             evidence=draft.evidence,
-            usage=_priced(draft, self.policy),
+            usage=_consumed(effect, _priced(draft, self.policy)),
             latency_s=time.perf_counter() - started,
+            now=clock(),
         )
         return Transition(
             refinement=drafted,
@@ -194,19 +209,33 @@ class Loop:
             else langgraph_private.detached_config(config)
         )
         inherited["run_name"] = f"attempt {refinement.number}"
-        left = refinement.seconds_left(now)
+        allowance = self._generators_allowance(generator, refinement, now)
+
+        def run() -> Draft:
+            with nullcontext() if allowance is None else metered(allowance):
+                return generator.draft(prompt, inherited, temperature)
 
         async def arun() -> Draft:
-            with within(None if left is None else Allowance(seconds=left)):
+            with nullcontext() if allowance is None else metered(allowance):
                 return await generator.adraft(prompt, inherited, temperature)
 
-        run = partial(generator.draft, prompt, inherited, temperature)
-        return Effect(run=run, arun=arun, config=inherited, seconds=left)
+        seconds = refinement.seconds_left(now)
+        return Effect(run=run, arun=arun, config=inherited, seconds=seconds, allowance=allowance)
 
-    def _generator_failed(self, refinement: Refinement, messages: Messages, error: Exception) -> Transition:
-        now = time.time()
+    def _generators_allowance(
+        self, generator: DraftGenerator, refinement: Refinement, now: float
+    ) -> Allowance | None:
+        """Return what counts the generator's calls; a chat model without a limit tells by its message alone."""
+        if not refinement.has_limits and not generator.may_interrupt:
+            return None
+        allowance = refinement.allowance(now, purpose="the generator had answered")
+        return Allowance() if allowance is None else allowance
+
+    def _generator_failed(
+        self, refinement: Refinement, messages: Messages, error: Exception, spent: Usage, now: float
+    ) -> Transition:
         detail = f"{kind_of(error)} from the generator on attempt {refinement.number}"
-        failed = refinement.stopped("generator_failed", detail, now=now)
+        failed = refinement.stopped("generator_failed", detail, now=now, usage=spent)
         if failed.attempts or failed.ending == "fallback":
             return self._to_finish(failed)
         failure = GeneratorFailed(detail, Outcome.of(failed, messages, None, now=now))
@@ -222,33 +251,37 @@ class Loop:
         self, refinement: Refinement, messages: Messages, config: RunnableConfig
     ) -> Generator[Effect, Verdict, Transition]:
         """Ask the judge about the draft, within what the budget leaves, and record its verdict."""
-        now = time.time()
+        clock = RunningClock(refinement)
         attempt = refinement.attempts[-1]
         if not attempt.text.strip():
-            return self._judged(refinement, empty_answer())
-        left = refinement.seconds_left(now)
+            return self._judged(refinement, empty_answer(), clock())
+        left = refinement.seconds_left(clock())
         if left is not None and left <= 0:
-            return self._to_finish(refinement.stopped("deadline", "it passed before the judge was asked", now=now))
+            detail = "it passed before the judge was asked"
+            return self._to_finish(refinement.stopped("deadline", detail, now=clock()))
+        effect = self._judgement(refinement, messages, config, clock())
         try:
-            verdict = yield self._judgement(refinement, messages, config, now)
+            verdict = yield effect
         except DeadlinePassed:
             verdict = Verdict.without_score("deadline", "the judge took too long")
-        return self._judged(refinement, verdict)
+            verdict = verdict.model_copy(update={"usage": effect.spent})
+        return self._judged(refinement, verdict, clock())
 
     def _judgement(self, refinement: Refinement, messages: Messages, config: RunnableConfig, now: float) -> Effect:
-        sample = sample_of(messages, refinement.attempts[-1], refinement.evidence)
+        sample = judged_sample(messages, refinement)
         allowance = refinement.allowance(now)
         inherited = langgraph_private.detached_config(config)
 
         def run() -> Verdict:
-            with within(allowance), self._judging(inherited):
+            with nullcontext() if allowance is None else within(allowance), self._judging(inherited):
                 return self._judge(sample)
 
         async def arun() -> Verdict:
-            with within(allowance), self._judging(inherited):
+            with nullcontext() if allowance is None else within(allowance), self._judging(inherited):
                 return await self._judge.acall(sample)
 
-        return Effect(run=run, arun=arun, config=inherited, seconds=refinement.seconds_left(now))
+        seconds = refinement.seconds_left(now)
+        return Effect(run=run, arun=arun, config=inherited, seconds=seconds, allowance=allowance)
 
     @contextmanager
     def _judging(self, config: RunnableConfig) -> Iterator[None]:
@@ -256,9 +289,9 @@ class Loop:
         with trace_judges(config), faults.logging_texts(log_texts=self.policy.log_texts):
             yield
 
-    def _judged(self, refinement: Refinement, verdict: Verdict) -> Transition:
+    def _judged(self, refinement: Refinement, verdict: Verdict, now: float) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
-        judged = refinement.judged(verdict, now=time.time())
+        judged = refinement.judged(verdict, now=now)
         return Transition(
             refinement=judged if judged.done else judged.augmented(added_messages(judged)),
             goto="finish" if judged.done else "generate",
@@ -348,6 +381,18 @@ def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig)
         return run()
 
     return Effect(run=run, arun=arun, config=config)
+
+
+def _consumed(effect: Effect, reported: Usage) -> Usage:
+    """Return what a generator consumed: as counted call by call, unless its messages report more calls.
+
+    They do so for calls that an agent made before it stopped for a human. If no call was counted and none reported,
+    how many there were is unknown.
+    """
+    counted = effect.spent
+    if counted.calls or effect.allowance is None:
+        return reported if reported.calls > counted.calls else counted
+    return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
 
 
 def _priced(draft: Draft, policy: Policy) -> Usage:

@@ -63,11 +63,22 @@ class Policy(_FrozenSettings):
             far, as set by `on_exhausted`, or `"raise"` `JudgeFailed`. If a budget or the deadline cuts a judge
             short, the best judged attempt so far counts; this setting applies only where there is none. An answer
             that no judge has rated is released only under `"accept"` or in shadow.
-        max_calls: Maximum number of model calls, generator and judges together.
-        max_tokens: Number of tokens, generator and judges together, after which no more calls are made.
-        max_cost: The same in US dollars. Needs `prices`; an unknown price ends the loop, since the budget cannot
-            be enforced.
-        deadline_s: Seconds from the question after which the loop stops waiting for anything.
+        max_calls: Maximum number of model calls, generator and judges together; it holds inside an attempt of an
+            agent too. A call is a question to a model: repeats of a request whose transport failed, which
+            `max_retries` bounds, and requests that an endpoint refuses to serve in the form asked for, are not
+            counted. Calls are seen where they pass through LangChain or a judge's model. A function that
+            generates text in any other way makes an unknown number of calls, which ends the loop.
+        max_tokens: Number of tokens, generator and judges together, after which no more calls are made. A call
+            whose tokens the provider does not report ends the loop, since the budget cannot be enforced.
+        max_cost: The same in US dollars. Needs `prices`; an unknown price or number of tokens ends the loop.
+        max_retries: Maximum number of repeats of judges' requests whose transport failed, for one question; None
+            leaves it to each model's own `retries`. A client that repeats by itself (`max_retries` of LangChain's
+            models) is not seen.
+        deadline_s: Seconds from the question after which the loop stops waiting for anything, and no model or
+            tool is called any more. Only time in which the loop runs counts, not that of a human who reviews.
+        max_conversation_chars: Most characters of the conversation that a judge is shown, and as many again of
+            the tool calls and results of an attempt. Of a longer conversation the middle is left out, of long
+            tool results their middle; a note in its place says so.
         prices: Price of each model by name, or `judges.known_prices()`.
         patience: Stop after this many consecutive attempts that were no better than the best before them.
         augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
@@ -94,7 +105,9 @@ class Policy(_FrozenSettings):
     max_calls: int | None = Field(default=None, ge=1, strict=True)
     max_tokens: int | None = Field(default=None, ge=1, strict=True)
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_retries: int | None = Field(default=None, ge=0, strict=True)
     deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_conversation_chars: int = Field(default=100_000, ge=1_000, strict=True)
     prices: Prices = {}
     patience: int | None = Field(default=None, ge=1, strict=True)
     augment: AugmenterName | Augmenter = "last_draft"

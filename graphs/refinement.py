@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from graphs.policy import Policy
 from graphs.redaction import redact
-from judges.runtime.budget import Allowance
+from judges.runtime.budget import Allowance, unkept_budget
 from judges.verdict import Usage, Verdict
 
 StopReason = Literal[
@@ -113,7 +113,10 @@ class Refinement:
         stop_reason: Why it stopped, or None while it continues.
         detail: One line about the stop: the kind of an error, the exhausted budget.
         started_at: Start time in seconds since the epoch.
-        ended_at: End time in seconds since the epoch.
+        ended_at: End time in seconds since the epoch, without the time in which it did not run.
+        updated_at: Time of the last event. Every time after the start is measured by a clock that runs only
+            while a step does: waiting for a human, and changes of the computer's clock, do not count.
+        unfinished: What attempts that came to no draft consumed.
         sampled: Whether the answers are judged.
         released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
     """
@@ -127,6 +130,8 @@ class Refinement:
     detail: str = ""
     started_at: float = 0.0
     ended_at: float | None = None
+    updated_at: float | None = None
+    unfinished: Usage = Usage()
     sampled: bool = True
     released: int | None = None
 
@@ -140,6 +145,7 @@ class Refinement:
         evidence: Mapping[str, JsonValue] | None = None,
         usage: Usage | None = None,
         latency_s: float = 0.0,
+        now: float | None = None,
     ) -> Self:
         """Record a draft; end the refinement if the draft is not to be judged."""
         self._require_running()
@@ -153,8 +159,9 @@ class Refinement:
             usage=usage or Usage(),
             latency_s=latency_s,
         )
-        extended = replace(self, attempts=(*self.attempts, attempt))
-        return extended.stopped("skipped") if self._skips(answer) else extended
+        updated_at = self.updated_at if now is None else now
+        extended = replace(self, attempts=(*self.attempts, attempt), updated_at=updated_at)
+        return extended.stopped("skipped", now=now) if self._skips(answer) else extended
 
     def judged(self, verdict: Verdict, *, now: float) -> Self:
         """Record the verdict on the last draft, and decide whether to continue."""
@@ -162,7 +169,7 @@ class Refinement:
         if not self._awaits_verdict:
             raise ValueError("there is no draft that awaits a verdict; record one with drafted(...) first")
         last = self.attempts[-1].model_copy(update={"verdict": verdict})
-        updated = replace(self, attempts=(*self.attempts[:-1], last))
+        updated = replace(self, attempts=(*self.attempts[:-1], last), updated_at=now)
         reason, detail = updated._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
         return updated if reason is None else updated.stopped(reason, detail, now=now)
 
@@ -173,10 +180,20 @@ class Refinement:
             raise ValueError("there is no judged draft to go on from; record one with drafted(...), judged(...)")
         return replace(self, added=tuple(added))
 
-    def stopped(self, reason: StopReason, detail: str = "", *, now: float | None = None) -> Self:
-        """Stop for an external reason: a budget, the deadline, a failed generator."""
+    def stopped(
+        self, reason: StopReason, detail: str = "", *, now: float | None = None, usage: Usage | None = None
+    ) -> Self:
+        """Stop for an external reason: a budget, the deadline, a failed generator.
+
+        Args:
+            reason: Why.
+            detail: One line about it.
+            now: The time.
+            usage: What an attempt consumed that came to no draft.
+        """
         self._require_running()
-        return replace(self, stop_reason=reason, detail=detail, ended_at=now)
+        unfinished = self.unfinished + (usage or Usage())
+        return replace(self, stop_reason=reason, detail=detail, ended_at=now, unfinished=unfinished)
 
     def answered(self, released: int | None, *, detail: str | None = None) -> Self:
         """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
@@ -235,7 +252,7 @@ class Refinement:
     def limit_reached(self, now: float) -> tuple[StopReason, str] | None:
         """Return the limit that leaves no room for another call, with a description, or None."""
         policy = self.policy
-        if not self._has_limits:
+        if not self.has_limits:
             return None
         usage = self.usage
         if policy.deadline_s is not None and now - self.started_at >= policy.deadline_s:
@@ -244,16 +261,17 @@ class Refinement:
             return "budget", f"{usage.calls} of {policy.max_calls} model calls made"
         if policy.max_tokens is not None and usage.tokens >= policy.max_tokens:
             return "budget", f"{usage.tokens} of {policy.max_tokens} tokens used"
-        if policy.max_cost is not None and usage.cost is None:
-            return "budget", "a model's price is unknown, so max_cost cannot be kept; add it to prices"
+        unkept = unkept_budget(usage, calls=policy.max_calls, tokens=policy.max_tokens, cost=policy.max_cost)
+        if unkept is not None:
+            return "budget", unkept
         if policy.max_cost is not None and (usage.cost or 0.0) >= policy.max_cost:
             return "budget", f"{usage.cost:g} of {policy.max_cost:g} US dollars spent"
         return None
 
-    def allowance(self, now: float) -> Allowance | None:
-        """Return what the judges may still spend, or None if nothing is limited or priced."""
+    def allowance(self, now: float, *, purpose: str = "the judge was asked") -> Allowance | None:
+        """Return what may still be spent, or None if nothing is limited or priced; see `Allowance`."""
         policy = self.policy
-        if not self._has_limits and not policy.prices:
+        if not self.has_limits and not policy.prices:
             return None
         usage = self.usage
         return Allowance(
@@ -261,14 +279,17 @@ class Refinement:
             tokens=None if policy.max_tokens is None else policy.max_tokens - usage.tokens,
             cost=None if policy.max_cost is None else policy.max_cost - (usage.cost or 0.0),
             seconds=self.seconds_left(now),
+            retries=policy.max_retries,
             prices=policy.prices,
-            unpriced=usage.cost is None,
+            spent=usage,
+            purpose=purpose,
         )
 
     @property
-    def _has_limits(self) -> bool:
+    def has_limits(self) -> bool:
+        """Whether the policy limits calls, tokens, cost, retries or time."""
         policy = self.policy
-        limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.deadline_s)
+        limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.deadline_s, policy.max_retries)
         return any(limit is not None for limit in limits)
 
     def seconds_left(self, now: float) -> float | None:
@@ -281,7 +302,7 @@ class Refinement:
     @property
     def usage(self) -> Usage:
         """Usage of all attempts, generating and judging."""
-        return sum((_usage(attempt) for attempt in self.attempts), Usage())
+        return sum((_usage(attempt) for attempt in self.attempts), self.unfinished)
 
     @property
     def passed(self) -> bool:
@@ -346,6 +367,8 @@ class Refinement:
             "detail": self.detail,
             "started_at": self.started_at,
             "ended_at": self.ended_at,
+            "updated_at": self.updated_at,
+            "unfinished": self.unfinished.model_dump(mode="json"),
             "sampled": self.sampled,
             "released": self.released,
         }
@@ -355,8 +378,12 @@ class Refinement:
         """Restore a record under a policy from a checkpoint's plain data; a `Refinement` is returned as it is."""
         if isinstance(state, Refinement):
             return state
-        attempts = tuple(Attempt.model_validate(attempt) for attempt in state["attempts"])
-        return cls(policy=policy, **{**state, "attempts": attempts, "added": tuple(state["added"])})
+        values = {
+            "attempts": tuple(Attempt.model_validate(attempt) for attempt in state["attempts"]),
+            "added": tuple(state["added"]),
+            "unfinished": Usage.model_validate(state.get("unfinished", {})),
+        }
+        return cls(policy=policy, **{**state, **values})
 
     @cached_property
     def reference(self) -> str | None:

@@ -7,12 +7,11 @@ failures become unscored verdicts, usage and time are added up.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
@@ -22,10 +21,11 @@ from judges.errors import AskFailed, CannotJudge, ConfigurationError
 from judges.model import EmbeddingResponse, repetition
 from judges.models import retry, structured
 from judges.models.identity import handle_of
+from judges.models.metering import ledger, metered
 from judges.models.render import render_data
 from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
 from judges.runtime import budget, faults, flow
-from judges.runtime.blocking import in_thread
+from judges.runtime.blocking import DaemonThreads, in_thread
 from judges.runtime.sharing import scope, shared_work
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
@@ -152,11 +152,11 @@ def _settle_all(requests: tuple[Request, ...]) -> tuple[Completion, ...]:
     keys = _keys_of(requests)
     if len(requests) < 2:  # noqa: PLR2004 - one request needs no thread
         return tuple(map(_settle, requests, keys))
-    with ThreadPoolExecutor(max_workers=min(len(requests), _MOST_THREADS)) as pool:
+    with DaemonThreads(min(len(requests), _MOST_THREADS)) as threads:
         settling: list[Future[Completion]] = []
         at_once = True
         for request, key in zip(requests, keys, strict=True):
-            settling.append(pool.submit(contextvars.copy_context().run, _settle, request, key))
+            settling.append(threads.submit(_settle, request, key))
             at_once = at_once and bool(wait(settling[-1:], timeout=_AT_ONCE_S).done)
         return tuple(future.result() for future in settling)
 
@@ -231,13 +231,15 @@ def _complete(request: Request) -> Completion:
             case Ask():
                 return structured.complete(request)
             case Embed(model=model, texts=texts):
-                budget.take()
+                budget.take(as_call=False)
                 return _embedded(model.embed(texts), model.name)
             case Consult(judge=judge, sample=sample):
                 with _numbered(request):
                     return _judged(run(judge, sample))
             case Apply(function=function, sample=sample):
-                return _applied(waited_for(function(sample)))
+                with _counting(request) as spent:
+                    value = waited_for(function(sample))
+                return _applied(value, spent())
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
@@ -248,13 +250,15 @@ async def _acomplete(request: Request) -> Completion:
             case Ask():
                 return await structured.acomplete(request)
             case Embed(model=model, texts=texts):
-                budget.take()
+                budget.take(as_call=False)
                 return _embedded(await model.aembed(texts), model.name)
             case Consult(judge=judge, sample=sample):
                 with _numbered(request):
                     return _judged(await arun(judge, sample))
             case Apply(sample=sample):
-                return _applied(await _await_call(request.afunction or request.function, sample))
+                with _counting(request) as spent:
+                    value = await _await_call(request.afunction or request.function, sample)
+                return _applied(value, spent())
     except Exception as error:  # noqa: BLE001 - sorted in one place
         return _failed(error, request)
 
@@ -274,24 +278,46 @@ def _numbered(request: Consult) -> Iterator[None]:
 
 def _embedded(embedded: EmbeddingResponse, name: str) -> Completion:
     """Return vectors; their cost counts, but only requests to chat models are calls."""
-    usage = budget.add(embedded.usage, embedded.model or name)
-    return Completion(embedded.vectors, usage=usage.model_copy(update={"calls": 0}))
+    return Completion(embedded.vectors, usage=budget.add(embedded.usage, embedded.model or name, as_call=False))
 
 
 def _judged(verdict: Verdict) -> Completion:
     return Completion(verdict, usage=verdict.usage, model=verdict.model)
 
 
-def _applied(value: object) -> Completion:
-    """Return what a function returned; a verdict comes with what it cost."""
-    return _judged(value) if isinstance(value, Verdict) else Completion(value)
+@contextmanager
+def _counting(request: Apply) -> Iterator[Callable[[], Usage]]:
+    """Count what a function consumes, and make its fault an `AskFailed` with that usage."""
+    budget.check()
+    allowance = ledger()
+    try:
+        with metered(allowance):
+            yield lambda: allowance.spent
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        failure = _failure(error, request)
+        failure.usage = allowance.spent or failure.usage
+        raise failure from failure.__cause__
+
+
+def _applied(value: object, spent: Usage) -> Completion:
+    """Return what a function returned and consumed; a verdict of a judge elsewhere says itself what it cost."""
+    if isinstance(value, Verdict):
+        return Completion(value, usage=spent or value.usage, model=value.model)
+    return Completion(value, usage=spent)
 
 
 def _failed(error: Exception, request: Request) -> Completion:
     if isinstance(error, ConfigurationError):
         raise error
+    failure = _failure(error, request)
+    return Completion(failure=failure, usage=failure.usage)
+
+
+def _failure(error: Exception, request: Request) -> AskFailed:
     if isinstance(error, AskFailed):
-        return Completion(failure=error, usage=error.usage)
+        return error
     if isinstance(request, Embed):
         detail = f"{retry.kind_of(error)} from {request.model.name}"
     else:
@@ -299,15 +325,15 @@ def _failed(error: Exception, request: Request) -> Completion:
         detail = faults.report(error, getattr(function, "__name__", type(request).__name__))
     failure = AskFailed("judge_failed", detail)
     failure.__cause__ = error
-    return Completion(failure=failure)
+    return failure
 
 
 def waited_for(value: object) -> object:
     """Finish a coroutine from sync code, in a thread of its own because a loop may be running in this one."""
     if not inspect.isawaitable(value):
         return value
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(contextvars.copy_context().run, asyncio.run, _awaited(value)).result()
+    with DaemonThreads(1) as threads:
+        return threads.submit(asyncio.run, _awaited(value)).result()
 
 
 async def _awaited(value: Awaitable[object]) -> object:

@@ -56,7 +56,7 @@ class ModelResponse:
     broken_calls: int = 0
     finish_reason: str = ""
     refusal: str = ""
-    usage: Usage = Usage(calls=1)
+    usage: Usage = Usage(calls=1, tokens_known=False)
     model: str | None = None
 
 

@@ -55,8 +55,10 @@ class Usage(BaseModel):
             calls.
         input_tokens: Prompt tokens as the provider reported them.
         output_tokens: Reply tokens as the provider reported them.
-        cost: US dollars, or None where a price is unknown.
+        cost: US dollars, or None where a price or the tokens are unknown.
         cached: Replies taken from a cache, which cost nothing and are not counted in `calls`.
+        calls_known: Whether `calls` is all; False where a function may have called a model unseen.
+        tokens_known: Whether the tokens are all; False where a provider reported none, or none that can be.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,6 +68,20 @@ class Usage(BaseModel):
     output_tokens: int = Field(default=0, ge=0)
     cost: float | None = Field(default=0.0, ge=0)
     cached: int = Field(default=0, ge=0)
+    calls_known: bool = True
+    tokens_known: bool = True
+
+    @classmethod
+    def of_call(cls, input_tokens: object, output_tokens: object) -> Self:
+        """Return the usage of one call as a provider reported it; numbers that cannot be are not taken."""
+        counts = [_token_count(input_tokens), _token_count(output_tokens)]
+        return cls(
+            calls=1,
+            input_tokens=counts[0] or 0,
+            output_tokens=counts[1] or 0,
+            cost=None,
+            tokens_known=None not in counts and any(counts),
+        )
 
     @property
     def tokens(self) -> int:
@@ -74,7 +90,8 @@ class Usage(BaseModel):
 
     def __bool__(self) -> bool:
         """Whether anything was consumed."""
-        return self.cost is None or bool(self.calls or self.tokens or self.cost or self.cached)
+        known = self.cost is not None and self.calls_known and self.tokens_known
+        return not known or bool(self.calls or self.tokens or self.cost or self.cached)
 
     def __add__(self, other: Usage) -> Usage:
         """Sum two usages; an unknown cost makes the sum unknown, unless nothing was consumed."""
@@ -89,7 +106,20 @@ class Usage(BaseModel):
             output_tokens=self.output_tokens + other.output_tokens,
             cost=(self.cost or 0.0) + (other.cost or 0.0) if cost_known else None,
             cached=self.cached + other.cached,
+            calls_known=self.calls_known and other.calls_known,
+            tokens_known=self.tokens_known and other.tokens_known,
         )
+
+
+_MOST_TOKENS = 10**9
+"""More tokens than any one call can have: a provider that reports more is mistaken."""
+
+
+def _token_count(reported: object) -> int | None:
+    """Return a provider's number of tokens; None where it is missing, or no number that a call can have."""
+    if isinstance(reported, bool) or not isinstance(reported, int | float) or not 0 <= reported <= _MOST_TOKENS:
+        return None
+    return int(reported)
 
 
 class Verdict(BaseModel):

@@ -58,6 +58,8 @@ FRAMEWORKS = frozenset(
 )
 DOORS: dict[str, frozenset[str]] = {
     "judges/": frozenset(),
+    "judges/models/providers/bounded_http.py": frozenset({"urllib3"}),
+    "judges/models/providers/langchain_calls.py": frozenset({"langchain_core"}),
     "judges/testing.py": frozenset({"langchain_core"}),
     "graphs/": frozenset({"langchain_core", "langgraph"}),
     "refine/": frozenset({"langchain", "langchain_core", "langgraph"}),

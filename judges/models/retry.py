@@ -62,6 +62,7 @@ def persist(call: Callable[[], T], first: Exception, retries: int, claim: Callab
     def attempt() -> T:
         if failed:
             raise failed.pop()
+        budget.retry()
         claim()
         return call()
 
@@ -77,6 +78,7 @@ async def apersist(
     async def attempt() -> T:
         if failed:
             raise failed.pop()
+        budget.retry()
         claim()
         return await call()
 
@@ -87,7 +89,7 @@ def _policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:
     stop: stop_base = stop_after_attempt(retries + 1)
     return {
         "retry": retry_if_exception(is_transient),
-        "stop": budget.stop_at_deadline(stop),
+        "stop": budget.stop_at_limits(stop),
         "wait": wait_retry_after(_OWN_PACE),
         "sleep": sleep,
         "reraise": True,

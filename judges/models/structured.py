@@ -65,9 +65,10 @@ def complete(ask: Ask) -> Completion:
     model, retries = ask.model, _RetryBudget(ask.model.retries)
 
     def send(effect: _Send) -> ModelResponse:
-        if effect.failure is None:
-            return model.send(effect.request)
-        return retry.persist(partial(model.send, effect.request), effect.failure, retries.left, retries.claim)
+        with budget.counted():
+            if effect.failure is None:
+                return model.send(effect.request)
+            return retry.persist(partial(model.send, effect.request), effect.failure, retries.left, retries.claim)
 
     return flow.run(_exchange(ask), send)
 
@@ -77,10 +78,11 @@ async def acomplete(ask: Ask) -> Completion:
     model, retries = ask.model, _RetryBudget(ask.model.retries)
 
     async def send(effect: _Send) -> ModelResponse:
-        if effect.failure is None:
-            return await model.asend(effect.request)
-        asend = partial(model.asend, effect.request)
-        return await retry.apersist(asend, effect.failure, retries.left, retries.claim)
+        with budget.counted():
+            if effect.failure is None:
+                return await model.asend(effect.request)
+            asend = partial(model.asend, effect.request)
+            return await retry.apersist(asend, effect.failure, retries.left, retries.claim)
 
     return await flow.arun(_exchange(ask), send)
 
@@ -122,12 +124,21 @@ def _send_within_budget(
             budget.add(Usage(), None)  # nothing was sent, so nothing is spent
             raise
         except Exception as failure:  # noqa: BLE001 - raised again unless it may pass
-            response = yield _Send(request, failure)
+            response = yield from _repeated(request, failure)
     except (ConfigurationError, AskFailed):
         raise
     except Exception as error:
         raise _ask_failed(error, model) from error
     return replace(response, usage=budget.add(response.usage, response.model or model.name))
+
+
+def _repeated(request: ModelRequest, failure: Exception) -> Generator[_Send, ModelResponse, ModelResponse]:
+    """Send a request again that failed, and count it as failed if it does to the end."""
+    try:
+        return (yield _Send(request, failure))
+    except Exception:
+        budget.fail()
+        raise
 
 
 def _checked(value: Any, ask: Ask) -> BaseModel:

@@ -1,13 +1,15 @@
-"""Call a user's blocking function from async code without ever blocking the loop or its shutdown."""
+"""Threads for a user's blocking functions, which block neither an event loop nor the end of the process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from judges.runtime import budget
 
@@ -37,6 +39,54 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
     threading.Thread(target=run, daemon=True, name="judges-call").start()
     return await future
+
+
+class DaemonThreads:
+    """A pool of threads that nobody has to join: a call that hangs does not delay the end of the process.
+
+    Used in a `with` block; threads end with it as soon as they are idle, and calls not begun by then are dropped.
+
+    Args:
+        most: Most threads at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._started = 0
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._closed = True
+        for _ in range(self._started):
+            self._calls.put(None)
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Call a function in one of the threads, in a copy of the caller's context."""
+        future: Future[T] = Future()
+        context = contextvars.copy_context()
+
+        def run() -> None:
+            try:
+                future.set_result(context.run(function, *arguments))
+            except BaseException as error:  # noqa: BLE001 - raised where the result is waited for
+                future.set_exception(error)
+
+        self._calls.put(run)
+        if not self._idle.acquire(blocking=False) and self._started < self._most:
+            self._started += 1
+            threading.Thread(target=self._work, daemon=True, name="judges-call").start()
+        return future
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None and not self._closed:
+            call()
+            del call
+            self._idle.release()
 
 
 def _settle(future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:

@@ -1,16 +1,19 @@
 """One budget over many model calls, shared by everything that runs inside it.
 
-The loop sets an allowance around a judge; the driver claims every call from it. It is stored in a context
-variable, so concurrent requests never share one, and the members of a panel always do.
+The loop sets an allowance around a generator or a judge. Every call is claimed from it: by the driver for a judge's
+own model, by `judges.models.metering` for models that a chain or a function calls. It is stored in a context
+variable, so concurrent requests never share one, and the members of a panel always do. An allowance inside another
+one claims from both.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Literal
 
 from tenacity import RetryCallState
 from tenacity.stop import stop_base
@@ -20,16 +23,22 @@ from judges.runtime.prices import Price, with_cost
 from judges.verdict import Usage
 
 
+class Refused(AskFailed):
+    """A call that the allowance has no room for; it was not made."""
+
+
 class Allowance:
-    """The budget that is left, and the prices to charge.
+    """The budget that is left, the prices to charge, and what was spent.
 
     Args:
         calls: Model calls left, or None for any number.
         tokens: Tokens left, or None.
         cost: US dollars left, or None.
         seconds: Time left from now, or None.
+        retries: Repeats of calls whose transport failed that are left, or None for any number.
         prices: Price by model name; a call to any other model has no known cost.
-        unpriced: Whether a call of unknown cost was made already; a budget of cost then allows no call.
+        spent: What was consumed before; a budget that can no longer be kept allows no call.
+        purpose: What the calls are for, to complete "the budget was spent before ...".
     """
 
     def __init__(
@@ -39,93 +48,286 @@ class Allowance:
         tokens: int | None = None,
         cost: float | None = None,
         seconds: float | None = None,
+        retries: int | None = None,
         prices: Mapping[str, Price] | None = None,
-        unpriced: bool = False,
+        spent: Usage | None = None,
+        purpose: str = "the judge was asked",
     ) -> None:
-        self._prices = prices or {}
-        self._unpriced = unpriced
-        self._calls = calls
-        self._tokens = tokens
-        self._cost = cost
+        self.prices = prices or {}
+        self._purpose = purpose
+        self._calls, self._tokens, self._cost, self._retries = calls, tokens, cost, retries
         self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._before = spent or Usage()
+        self._spent = Usage()
+        self._in_flight = 0
+        self._refusal: Refused | None = None
+        self._outer: Allowance | None = None
+        self._state: Literal["open", "released", "closed"] = "open"
+        self._keys: set[Hashable] = set()
         self._lock = threading.Lock()
 
     @property
     def seconds_left(self) -> float | None:
-        """Time left, or None where there is no deadline."""
-        return None if self._deadline is None else self._deadline - time.monotonic()
+        """Time left, here and outside, or None where there is no deadline."""
+        outer = None if self._outer is None else self._outer.seconds_left
+        own = None if self._deadline is None else self._deadline - time.monotonic()
+        return min((seconds for seconds in (own, outer) if seconds is not None), default=None)
 
-    def take(self) -> None:
+    @property
+    def spent(self) -> Usage:
+        """What the calls inside consumed so far; the tokens of calls in flight are not known."""
+        if self._in_flight <= 0:
+            return self._spent
+        return self._spent + _IN_FLIGHT.model_copy(update={"calls": self._in_flight})
+
+    @property
+    def refusal(self) -> Refused | None:
+        """The first call that was refused, if any was."""
+        return self._refusal
+
+    def inside(self, outer: Allowance | None) -> Allowance:
+        """Claim from `outer` too, from now on, and return this."""
+        if outer is not self and self._outer is None:
+            self._outer = outer
+        return self
+
+    def take(self, key: Hashable = None, *, as_call: bool = True) -> None:
         """Claim one call.
 
-        Raises:
-            AskFailed: If nothing is left; do not make the call then.
-        """
-        left = self.seconds_left
-        if left is not None and left <= 0:
-            raise AskFailed("deadline", "the deadline passed before the judge was asked")
-        with self._lock:
-            if self._cost is not None and self._unpriced:
-                raise AskFailed("budget", "a model's price is unknown, so the budget of cost cannot be kept")
-            for limit, remaining in (("calls", self._calls), ("tokens", self._tokens), ("cost", self._cost)):
-                if remaining is not None and remaining <= 0:
-                    raise AskFailed("budget", f"the budget of {limit} was spent before the judge was asked")
-            if self._calls is not None:
-                self._calls -= 1
+        Args:
+            key: Identifies a call that several observers may claim; it is counted once.
+            as_call: Whether it counts as a call; if not, it needs room in the other budgets only.
 
-    def add(self, usage: Usage, model: str | None) -> Usage:
-        """Subtract the usage of a call to `model`, and return it with its cost."""
-        usage = with_cost(usage, model, self._prices)
+        Raises:
+            Refused: If nothing is left; do not make the call then.
+        """
+        if self._state == "released" or not self._is_new(key):
+            return
+        try:
+            self.check()
+            self._claim(as_call=as_call)
+            if self._outer is not None:
+                self._outer.take(key, as_call=as_call)
+        except Refused as refusal:
+            self._refusal = self._refusal or refusal
+            raise
+
+    def check(self) -> None:
+        """Check that there is time left, and that nothing inside was stopped.
+
+        Raises:
+            Refused: If there is not; nothing may be begun then.
+        """
+        if self._state == "closed":
+            raise Refused("deadline", "nobody waits for an answer any more")
+        left = None if self._state == "released" else self.seconds_left
+        if left is not None and left <= 0:
+            raise Refused("deadline", f"the deadline passed before {self._purpose}")
+
+    def add(self, usage: Usage, model: str | None, key: Hashable = None, *, as_call: bool = True) -> Usage:
+        """Subtract the usage of a call to `model`, and return it with its cost.
+
+        Args:
+            usage: What the call consumed.
+            model: Name of the model, for its price.
+            key: Identifies the call, as for `take`.
+            as_call: Whether it counts as a call, as for `take`.
+        """
+        usage = _charged(usage, model, self.prices, as_call=as_call)
+        if self._state == "released" or not self._is_new(None if key is None else (key, "usage")):
+            return usage
+        if self._outer is not None:
+            self._outer.add(usage, model, key, as_call=as_call)
         with self._lock:
+            self._spent += usage
+            self._in_flight -= as_call
             if self._calls is not None:
-                self._calls += 1 - usage.calls  # a reply from a cache returns its claim
-            self._unpriced = self._unpriced or usage.cost is None
+                self._calls += as_call - usage.calls  # a reply from a cache returns its claim
             if self._tokens is not None:
                 self._tokens -= usage.tokens
             if self._cost is not None:
                 self._cost -= usage.cost or 0.0
         return usage
 
+    def fail(self, key: Hashable = None) -> None:
+        """Record that a claimed call failed: it counts, and consumed nothing that is known.
+
+        Args:
+            key: Identifies the call, as for `take`.
+        """
+        if self._state == "released" or not self._is_new(None if key is None else (key, "usage")):
+            return
+        if self._outer is not None:
+            self._outer.fail(key)
+        with self._lock:
+            self._spent += Usage(calls=1)
+            self._in_flight -= 1
+
+    def retries_left(self) -> bool:
+        """Whether a call whose transport failed may be repeated once more."""
+        return (self._retries is None or self._retries > 0) and (self._outer is None or self._outer.retries_left())
+
+    def retry(self) -> None:
+        """Claim one repeat of a call whose transport failed."""
+        with self._lock:
+            if self._retries is not None:
+                self._retries -= 1
+        if self._outer is not None:
+            self._outer.retry()
+
+    def release(self) -> None:
+        """Count and refuse nothing any more: what was asked is answered."""
+        if self._state == "open":
+            self._state = "released"
+
+    def close(self) -> None:
+        """Refuse every further call: nobody waits for an answer any more."""
+        if self._state == "open":
+            self._state = "closed"
+
+    def _is_new(self, key: Hashable) -> bool:
+        if key is None:
+            return True
+        with self._lock:
+            is_new = key not in self._keys
+            self._keys.add(key)
+        return is_new
+
+    def _claim(self, *, as_call: bool) -> None:
+        limits = {"calls": self._calls if as_call else None, "tokens": self._tokens, "cost": self._cost}
+        with self._lock:
+            fault = unkept_budget(self._before + self._spent, **limits)
+            if fault is not None:
+                raise Refused("budget", fault)
+            for limit, remaining in limits.items():
+                if remaining is not None and remaining <= 0:
+                    raise Refused("budget", f"the budget of {limit} was spent before {self._purpose}")
+            self._in_flight += as_call
+            if self._calls is not None:
+                self._calls -= as_call
+
+
+def unkept_budget(
+    spent: Usage, *, calls: float | None = None, tokens: float | None = None, cost: float | None = None
+) -> str | None:
+    """Return why a budget cannot be kept after what was spent, in a line; None if it can.
+
+    Args:
+        spent: What was consumed.
+        calls: The budget of calls; None is no budget.
+        tokens: The budget of tokens.
+        cost: The budget of cost.
+    """
+    if tokens is not None and not spent.tokens_known:
+        return f"{_UNREPORTED}, so max_tokens cannot be kept"
+    if cost is not None and spent.cost is None:
+        if not spent.tokens_known:
+            return f"{_UNREPORTED}, so max_cost cannot be kept"
+        return "a model's price is unknown, so max_cost cannot be kept; add it to prices"
+    if calls is not None and not spent.calls_known:
+        return (
+            "how many calls the generator made is unknown, so max_calls cannot be kept; call models through "
+            "LangChain, or return an AIMessage with usage_metadata"
+        )
+    return None
+
+
+_IN_FLIGHT = Usage(calls=1, cost=None, tokens_known=False)
+_UNREPORTED = "the tokens of a call were not reported"
 
 _current: ContextVar[Allowance | None] = ContextVar("judges.runtime.budget", default=None)
+_counted: ContextVar[bool] = ContextVar("judges.runtime.budget.counted", default=False)
 
 
 @contextmanager
 def within(allowance: Allowance | None) -> Iterator[None]:
     """Run a block under an allowance; None lifts an outer one."""
-    token = _current.set(allowance)
+    token = _current.set(None if allowance is None else allowance.inside(_current.get()))
     try:
         yield
     finally:
         _current.reset(token)
 
 
-def take() -> None:
+@contextmanager
+def counted() -> Iterator[None]:
+    """Mark the model calls in a block as counted by whoever makes them, so that no observer counts them again."""
+    if _current.get() is None:
+        yield
+        return
+    token = _counted.set(True)
+    try:
+        yield
+    finally:
+        _counted.reset(token)
+
+
+def is_counted() -> bool:
+    """Whether model calls made here are counted by whoever makes them."""
+    return _counted.get()
+
+
+def current() -> Allowance | None:
+    """Return the current allowance, if there is one."""
+    return _current.get()
+
+
+def take(*, as_call: bool = True) -> None:
     """Claim one call of the current allowance, if there is one."""
-    current = _current.get()
-    if current is not None:
-        current.take()
+    allowance = _current.get()
+    if allowance is not None:
+        allowance.take(as_call=as_call)
 
 
-def add(usage: Usage, model: str | None) -> Usage:
+def check() -> None:
+    """Check that the current allowance, if there is one, leaves time."""
+    allowance = _current.get()
+    if allowance is not None:
+        allowance.check()
+
+
+def add(usage: Usage, model: str | None, *, as_call: bool = True) -> Usage:
     """Subtract a call's usage from the current allowance, if there is one, and return it with its cost."""
-    current = _current.get()
-    return with_cost(usage, model, {}) if current is None else current.add(usage, model)
+    allowance = _current.get()
+    if allowance is None:
+        return _charged(usage, model, {}, as_call=as_call)
+    return allowance.add(usage, model, as_call=as_call)
+
+
+def _charged(usage: Usage, model: str | None, prices: Mapping[str, Price], *, as_call: bool) -> Usage:
+    usage = with_cost(usage, model, prices)
+    return usage if as_call else usage.model_copy(update={"calls": 0})
+
+
+def fail() -> None:
+    """Record that a claimed call of the current allowance, if there is one, failed."""
+    allowance = _current.get()
+    if allowance is not None:
+        allowance.fail()
+
+
+def retry() -> None:
+    """Claim a repeat of a call whose transport failed."""
+    allowance = _current.get()
+    if allowance is not None:
+        allowance.retry()
 
 
 def seconds_left() -> float | None:
     """Return the time left in the current allowance; None where there is no deadline."""
-    current = _current.get()
-    return None if current is None else current.seconds_left
+    allowance = _current.get()
+    return None if allowance is None else allowance.seconds_left
 
 
-class stop_at_deadline(stop_base):  # noqa: N801 - tenacity's strategies are named like functions
-    """Stop retrying when `other` says so, or when the next wait would pass the deadline."""
+class stop_at_limits(stop_base):  # noqa: N801 - tenacity's strategies are named like functions
+    """Stop retrying when `other` says so, no repeat is left, or the next wait would pass the deadline."""
 
     def __init__(self, other: stop_base) -> None:
         self._other = other
 
     def __call__(self, retry_state: RetryCallState) -> bool:
         """Check whether to stop."""
-        left = seconds_left()
-        return self._other(retry_state) or (left is not None and retry_state.upcoming_sleep >= left)
+        allowance = _current.get()
+        left = None if allowance is None else allowance.seconds_left
+        late = left is not None and retry_state.upcoming_sleep >= left
+        return self._other(retry_state) or late or not (allowance is None or allowance.retries_left())

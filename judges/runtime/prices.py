@@ -28,6 +28,11 @@ class Price(BaseModel):
     input: float = Field(ge=0)
     output: float = Field(ge=0)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether any number of tokens costs nothing."""
+        return not self.input and not self.output
+
     def of(self, usage: Usage) -> float:
         """Return the cost of a usage, in US dollars."""
         return (usage.input_tokens * self.input + usage.output_tokens * self.output) / 1_000_000
@@ -42,7 +47,8 @@ def with_cost(usage: Usage, model: str | None, prices: Mapping[str, Price]) -> U
     if usage.calls == 0:
         return usage.model_copy(update={"cost": 0.0})
     price = price_of(model, prices) if model else None
-    return usage.model_copy(update={"cost": None if price is None else price.of(usage)})
+    known = price is not None and (usage.tokens_known or price.is_free)
+    return usage.model_copy(update={"cost": price.of(usage) if known and price is not None else None})
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -134,6 +140,11 @@ class TieredPrice(Price):
     """
 
     tiers: tuple[tuple[int, Price], ...]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether any number of tokens costs nothing."""
+        return super().is_free and all(price.is_free for _, price in self.tiers)
 
     def of(self, usage: Usage) -> float:
         """Return the cost of one call's usage, in US dollars."""

@@ -19,6 +19,7 @@ from judges.verdict import Usage
 
 _PATH = "/embeddings"
 _FAKES = "langchain_core.embeddings.fake"
+_UNREPORTED = Usage(calls=1, cost=None, tokens_known=False)
 
 
 class LangChainEmbeddings:
@@ -53,7 +54,7 @@ class LangChainEmbeddings:
 
     def _response(self, vectors: Sequence[Sequence[float]], count: int) -> EmbeddingResponse:
         numbers = [[float(number) for number in vector] for vector in vectors]
-        return EmbeddingResponse(_checked_vectors(numbers, count, self.name), Usage(calls=1, cost=None), self.name)
+        return EmbeddingResponse(_checked_vectors(numbers, count, self.name), _UNREPORTED, self.name)
 
 
 class OpenAICompatibleEmbeddings(Connected):
@@ -155,7 +156,9 @@ class OpenAICompatibleEmbeddings(Connected):
             raise EndpointReplyError("the endpoint's reply is not JSON") from None
         model = payload.get("model") if isinstance(payload, dict) else None
         vectors = _checked_vectors(_in_order(payload), len(batch), self.name)
-        return EmbeddingResponse(vectors, usage_in(payload), model if isinstance(model, str) else None)
+        return EmbeddingResponse(
+            vectors, usage_in(payload, without_reply=0), model if isinstance(model, str) else None
+        )
 
 
 def _in_order(payload: Any) -> list[Any]:

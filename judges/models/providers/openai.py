@@ -213,16 +213,16 @@ def parse_completion(body: bytes) -> ModelResponse:
     )
 
 
-def usage_in(payload: Mapping[str, Any]) -> Usage:
-    """Return what a request consumed, as the endpoint counted it."""
+def usage_in(payload: Mapping[str, Any], *, without_reply: int | None = None) -> Usage:
+    """Return what a request consumed, as the endpoint counted it.
+
+    Args:
+        payload: The response.
+        without_reply: Reply tokens where the endpoint reports none: 0 for a request without a reply.
+    """
     usage = payload.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    return Usage(
-        calls=1,
-        input_tokens=_count(usage.get("prompt_tokens")),
-        output_tokens=_count(usage.get("completion_tokens")),
-        cost=None,
-    )
+    return Usage.of_call(usage.get("prompt_tokens"), usage.get("completion_tokens", without_reply))
 
 
 def _error_inside(error: Mapping[str, Any]) -> Exception:
@@ -257,10 +257,6 @@ def _text(content: object) -> str:
 
 def _string(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int:
-    return value if type(value) is int and value >= 0 else 0
 
 
 def checked_name(model: object) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -18,6 +17,7 @@ from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.ordered_writer import OrderedWriter
 from judges.runtime import faults
+from judges.runtime.blocking import DaemonThreads
 from judges.runtime.sharing import shared_work
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -138,14 +138,12 @@ async def _aenumerate(
 
 
 def _in_threads(work: Callable[[], None], workers: int, source: _Source) -> None:
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="judges-offline")
-    try:
-        running = [pool.submit(contextvars.copy_context().run, work) for _ in range(workers)]
-        for done in as_completed(running):
-            done.result()
-    finally:
-        source.close()
-        pool.shutdown(wait=False, cancel_futures=True)
+    with DaemonThreads(workers) as threads:
+        try:
+            for done in as_completed([threads.submit(work) for _ in range(workers)]):
+                done.result()
+        finally:
+            source.close()
 
 
 async def _in_tasks(running: list[asyncio.Task[None]]) -> None:
