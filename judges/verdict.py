@@ -80,7 +80,7 @@ class Usage(BaseModel):
             input_tokens=counts[0] or 0,
             output_tokens=counts[1] or 0,
             cost=None,
-            tokens_known=None not in counts and any(counts),
+            tokens_known=None not in counts,
         )
 
     @property

@@ -12,16 +12,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from judges.runtime import budget
-from judges.runtime.budget import Allowance
+from judges.runtime.budget import Allowance, CallStopped
 
 _LANGCHAIN = "langchain_core.callbacks"
-
-
-class CallStopped(BaseException):
-    """Raised inside somebody's code in place of a call that was refused.
-
-    It is no `Exception`, so that no retry, no fallback and no error handler of a tool goes on in spite of it.
-    """
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """One budget over many model calls, shared by everything that runs inside it.
 
-The loop sets an allowance around a generator or a judge. Every call is claimed from it: by the driver for a judge's
-own model, by `judges.models.metering` for models that a chain or a function calls. It is stored in a context
-variable, so concurrent requests never share one, and the members of a panel always do. An allowance inside another
-one claims from both.
+The loop sets an allowance around a generator or a judge. Every call is claimed from it: by the driver for a
+judge's own model, by `judges.models.metering` for models that a chain or a function calls. It is stored in a
+context variable, so concurrent requests never share one, and the members of a panel always do. An allowance inside
+another one claims from both.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ from judges.verdict import Usage
 
 class Refused(AskFailed):
     """A call that the allowance has no room for; it was not made."""
+
+
+class CallStopped(BaseException):
+    """Raised inside somebody's code in place of a call that was refused.
+
+    It is no `Exception`, so that no retry, no fallback and no error handler of a tool goes on in spite of it.
+    """
 
 
 class Allowance:

@@ -12,10 +12,9 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
-from judges.models.metering import CallStopped
 from judges.models.providers.langchain import usage_of
 from judges.runtime import budget
-from judges.runtime.budget import Allowance, Refused
+from judges.runtime.budget import Allowance, CallStopped, Refused
 from judges.verdict import Usage
 
 _handler: ContextVar[BaseCallbackHandler | None] = ContextVar("judges.langchain_calls", default=None)
