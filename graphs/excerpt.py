@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
@@ -18,7 +18,7 @@ _SHORTEST = 500
 
 
 def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sample:
-    """Return the sample for a judge: conversation and steps within the policy's bound, the last draft, the evidence."""
+    """Return the sample for a judge: conversation and steps within the policy's bound, the draft, the evidence."""
     limit = refinement.policy.max_conversation_chars
     attempt = refinement.attempts[-1]
     steps = steps_within(attempt.steps, limit)
@@ -65,13 +65,20 @@ def _without_middle(messages: Sequence[AnyMessage], limit: int, chosen: Sequence
     last = len(messages) - 1
     kept = {last, *chosen}
     left = limit - 2 * _length(_gap(last)) - sum(lengths[index] for index in kept)
-    for indexes, room in ((range(last - 1, -1, -1), left * 2 // 3), (range(last), left - left * 2 // 3)):
-        for index in indexes:
-            room -= 0 if index in kept else lengths[index]
-            if room < 0:
-                break
-            kept.add(index)
+    kept |= _fitting(range(last - 1, -1, -1), lengths, left * 2 // 3, kept)
+    kept |= _fitting(range(last), lengths, left - left * 2 // 3, kept)
     return _with_gaps(messages, sorted(kept))
+
+
+def _fitting(indexes: Sequence[int], lengths: Sequence[int], room: int, kept: Collection[int]) -> set[int]:
+    """Return the first of `indexes` whose lengths fit into `room`; what is kept already takes none."""
+    fitting: set[int] = set()
+    for index in indexes:
+        room -= 0 if index in kept else lengths[index]
+        if room < 0:
+            break
+        fitting.add(index)
+    return fitting
 
 
 def _with_gaps(messages: Sequence[AnyMessage], kept: Sequence[int]) -> list[AnyMessage]:

@@ -386,8 +386,8 @@ def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig)
 def _consumed(effect: Effect, reported: Usage) -> Usage:
     """Return what a generator consumed: as counted call by call, unless its messages report more calls.
 
-    They do so for calls that an agent made before it stopped for a human. If no call was counted and none reported,
-    how many there were is unknown.
+    They do so for calls that an agent made before it stopped for a human. If no call was counted and none
+    reported, how many there were is unknown.
     """
     counted = effect.spent
     if counted.calls or effect.allowance is None:

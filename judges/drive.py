@@ -295,7 +295,7 @@ def _counting(request: Apply) -> Iterator[Callable[[], Usage]]:
             yield lambda: allowance.spent
     except ConfigurationError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - sorted in one place
         failure = _failure(error, request)
         failure.usage = allowance.spent or failure.usage
         raise failure from failure.__cause__
