@@ -9,6 +9,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from judges.runtime.blocking import leave_unjoined
+
 T = TypeVar("T")
 
 
@@ -42,6 +44,7 @@ def call_within(seconds: float | None, function: Callable[[], T]) -> T:
     try:
         value, error = results.get(timeout=min(seconds, threading.TIMEOUT_MAX))
     except queue.Empty:
+        leave_unjoined()
         raise DeadlinePassed from None
     if error is not None:
         raise error
@@ -69,6 +72,7 @@ async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
         return task.result()
     task.add_done_callback(_retrieve_exception)
     task.cancel()
+    leave_unjoined()
     raise DeadlinePassed
 
 

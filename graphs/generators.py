@@ -152,23 +152,26 @@ class _FunctionGenerator:
         _reject_temperature(temperature, self._name)
         if langgraph_private.listeners(config):
             output = await self._as_runnable().ainvoke(prompt, config)
-        elif self._async:
-            output = await _await_value(self._function(list(prompt)))
         else:
-            output = await in_thread(self._function, list(prompt))
-            output = await output if inspect.isawaitable(output) else output
+            output = await self._acall(prompt)
         return draft_of(output, prompt)
+
+    async def _acall(self, prompt: list[BaseMessage]) -> object:
+        if self._async:
+            return await _await_value(self._function(list(prompt)))
+        output = await in_thread(self._function, list(prompt))
+        return await output if inspect.isawaitable(output) else output
 
     def _as_runnable(self) -> RunnableLambda[Any, Any]:
         """Return the function as a runnable, so that tracers record each call as a run."""
 
         async def arun(prompt: list[BaseMessage]) -> object:
-            return await _await_value(self._function(prompt))
+            return await self._acall(prompt)
 
         def run(prompt: list[BaseMessage]) -> object:
-            return waited_for(self._function(prompt))
+            return waited_for(self._function(list(prompt)))
 
-        return RunnableLambda(run, arun if self._async else None, name=self._name)
+        return RunnableLambda(run, arun, name=self._name)
 
 
 class _NamedGenerator:

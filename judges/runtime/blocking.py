@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread
 import contextvars
 import queue
 import threading
@@ -39,6 +40,17 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
     threading.Thread(target=run, daemon=True, name="judges-call").start()
     return await future
+
+
+def leave_unjoined() -> None:
+    """Let the process end without waiting for pools that were started inside an abandoned daemon thread.
+
+    Their threads are daemons too, since threads inherit that, and yet `concurrent.futures` joins them at the end
+    of the process: an agent's tool that hangs would hold it up. There is no public way to be left out.
+    """
+    joined = getattr(concurrent.futures.thread, "_threads_queues", {})
+    for thread in [thread for thread in list(joined) if thread.daemon]:
+        joined.pop(thread, None)
 
 
 class DaemonThreads:

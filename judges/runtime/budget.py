@@ -113,8 +113,7 @@ class Allowance:
         try:
             self.check()
             self._claim(as_call=as_call)
-            if self._outer is not None:
-                self._outer.take(key, as_call=as_call)
+            self._take_outside(key, as_call=as_call)
         except Refused as refusal:
             self._refusal = self._refusal or refusal
             raise
@@ -191,6 +190,18 @@ class Allowance:
         """Refuse every further call: nobody waits for an answer any more."""
         if self._state == "open":
             self._state = "closed"
+
+    def _take_outside(self, key: Hashable, *, as_call: bool) -> None:
+        """Claim the call outside too; if it is refused there, it is not made, and the claim here is undone."""
+        try:
+            if self._outer is not None:
+                self._outer.take(key, as_call=as_call)
+        except Refused:
+            with self._lock:
+                self._in_flight -= as_call
+                if self._calls is not None:
+                    self._calls += as_call
+            raise
 
     def _is_new(self, key: Hashable) -> bool:
         if key is None:

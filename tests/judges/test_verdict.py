@@ -166,7 +166,7 @@ def test_nothing_adds_nothing(usage: Usage) -> None:
 def test_nothing_is_used_less_than_not_at_all(field: str) -> None:
     """Negative counts are refused."""
     with pytest.raises(ValidationError, match=field):
-        Usage(**{field: -1})
+        Usage.model_validate({field: -1})
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from judges.models.providers.endpoint_errors import (
 )
 from judges.models.providers.sessions import Sessions
 from judges.runtime import budget
+from judges.runtime.exchange import exchange_end
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -188,26 +189,33 @@ class Endpoint:
             import urllib3  # noqa: PLC0415 - an extra, opened with the first sync request
         except ImportError as error:
             raise ConfigurationError(f"to ask a model at {self._origin} from sync code, {_INSTALL}") from error
-        return urllib3.connection_from_url(
+        from judges.models.providers.bounded_http import bounded  # noqa: PLC0415 - imports urllib3
+
+        pool = urllib3.connection_from_url(
             self._origin,
             headers=_plain(self._headers),
             timeout=urllib3.Timeout(connect=min(_CONNECTING_S, self._timeout_s), read=self._timeout_s),
             retries=False,
             maxsize=CONNECTIONS,
         )
+        return bounded(pool)
 
     def _exchange(self, pool: HTTPConnectionPool, target: str, body: bytes) -> EndpointResponse:
         seconds = self._seconds()
         until = time.monotonic() + seconds
         timeout = pool.timeout if seconds == self._timeout_s else seconds
-        response = pool.urlopen(
-            "POST", target, body, timeout=timeout, redirect=False, preload_content=False, decode_content=False
-        )
+        token = exchange_end.set(until)
         try:
-            return EndpointResponse(response.status, response.headers, self._read(response, until))
-        except BaseException:
-            response.close()
-            raise
+            response = pool.urlopen(
+                "POST", target, body, timeout=timeout, redirect=False, preload_content=False, decode_content=False
+            )
+            try:
+                return EndpointResponse(response.status, response.headers, self._read(response, until))
+            except BaseException:
+                response.close()
+                raise
+        finally:
+            exchange_end.reset(token)
 
     def _read(self, response: BaseHTTPResponse, until: float) -> bytes:
         parts, size = [], 0
@@ -239,6 +247,7 @@ class Endpoint:
         return EndpointReplyError(f"the reply of {self._origin} is larger than {LARGEST_REPLY:,} bytes")
 
     def _failure(self, error: Exception) -> Exception:
+        error = next((cause for cause in error.args if isinstance(cause, TimeoutError)), error)
         kinds = {kind.__name__ for kind in type(error).__mro__}
         name = type(error).__name__
         if "TimeoutError" in kinds and "NewConnectionError" not in kinds:

@@ -1,0 +1,118 @@
+"""Connections of urllib3 on which a whole exchange is bounded in time, not each of its reads.
+
+A socket's timeout begins anew with every byte, so a server that drips its status line, its headers, the sizes of
+chunks or `100 Continue` for ever would never time out. Here the time left shrinks from read to read.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from http.client import HTTPResponse
+from socket import socket
+from typing import Any
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool
+
+from judges.runtime.exchange import exchange_end
+
+
+def bounded(pool: HTTPConnectionPool) -> HTTPConnectionPool:
+    """Make a pool's connections keep `exchange_end`, and return the pool."""
+    pool.ConnectionCls = BoundedHTTPS if pool.scheme == "https" else BoundedHTTP
+    return pool
+
+
+class _Socket:
+    """A connection's socket as a response reads from it: until the exchange must be over.
+
+    Args:
+        inner: The socket.
+        end: When the exchange must be over, by the monotonic clock.
+    """
+
+    def __init__(self, inner: socket, end: float) -> None:
+        self._inner = inner
+        self._end = end
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return a file to read the response from."""
+        del mode
+        return io.BufferedReader(_Reader(self._inner, self._end))
+
+
+class _Reader(io.RawIOBase):
+    """Reads a socket with a timeout that shrinks."""
+
+    def __init__(self, inner: socket, end: float) -> None:
+        self._inner = inner
+        self._raw = inner.makefile("rb", buffering=0)
+        self._end = end
+        self._is_fresh = True
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what is there, within the time that is left."""
+        if self._is_fresh:
+            self._is_fresh = False  # urllib3 has just set the time that is left
+            return self._raw.readinto(buffer)
+        _limit(self._inner, self._end)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Leave the socket to the connection."""
+        self._raw.close()
+        super().close()
+
+
+def _limit(connected: Any, end: float | None) -> None:
+    if end is None or connected is None:
+        return
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the time for the exchange is over")
+    connected.settimeout(left)
+
+
+class BoundedHTTP(HTTPConnection):
+    """A connection that keeps `exchange_end`."""
+
+    def send(self, data: Any) -> None:
+        """Send, within the time that is left."""
+        _limit(self.sock, exchange_end.get())
+        super().send(data)
+
+    def getresponse(self) -> Any:
+        """Return the response, all of which is read within the time that is left."""
+        _bound_response(self)
+        return super().getresponse()
+
+
+class BoundedHTTPS(HTTPSConnection):
+    """A TLS connection that keeps `exchange_end`."""
+
+    def send(self, data: Any) -> None:
+        """Send, within the time that is left."""
+        _limit(self.sock, exchange_end.get())
+        super().send(data)
+
+    def getresponse(self) -> Any:
+        """Return the response, all of which is read within the time that is left."""
+        _bound_response(self)
+        return super().getresponse()
+
+
+def _bound_response(connection: Any) -> None:
+    end = exchange_end.get()
+    if end is None:
+        return
+    connection.timeout = max(0.001, end - time.monotonic())
+
+    def respond(connected: socket, *details: Any, **options: Any) -> HTTPResponse:
+        return HTTPResponse(_Socket(connected, end), *details, **options)  # type: ignore[arg-type]  # its file alone
+
+    connection.response_class = respond
