@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
-from typing import NamedTuple
+from itertools import accumulate
 
 PLACEHOLDER = "[...]"
 """The text that replaces a reference answer."""
+
+LONGEST_TEXT = 50_000
+"""Most characters of a text that are searched; the rest is left out."""
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -22,102 +27,177 @@ _JOINING = "\u00ad\u0300-\u036f\u200b-\u200f\u2060-\u2064\ufeff"
 
 _WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}_])\w|[{_JOINING}])+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f])|\n+")
+_POSSESSIVE = re.compile(r"(?<=\w)['\u2019]s\b", re.IGNORECASE)
+_HYPHENATION = re.compile(r".|[-\u2010\u2011]\s+", re.DOTALL)
+"""What may stand inside a word of the reference: one character, or the hyphen at the end of a line."""
+
+_UNMARKED = str.maketrans(
+    {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ŧ": "t", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
+)
+"""Letters whose mark is no accent that can be taken off."""
+
 _STEM, _ENDING = 5, 3
 _BEGINNING = 5
+_KEY = 8
 
 
 def redact(text: str, reference: str | None) -> str:
     """Replace the reference answer, whole or by sentence, in a text, so that it cannot be copied.
 
-    Only words are compared: case, accents, spacing, punctuation and invisible characters are ignored, and so is a
-    short ending of the last word. Sentences too short to be distinctive ("1.", "e.g.") remain; so do paraphrases
-    and encoded copies.
+    Only letters and digits are compared, from the start of a word to the end of a word: case, accents, spacing,
+    punctuation and invisible characters are ignored, words may be joined or divided by one character, and the
+    last word may have a short ending. Sentences too short to be distinctive ("1.", "e.g.") remain; so do
+    paraphrases and encoded copies. Of a text longer than `LONGEST_TEXT` only the beginning is returned.
     """
     if not reference or not reference.strip():
         return text
+    if len(text) > LONGEST_TEXT:
+        return f"{redact(text[:LONGEST_TEXT], reference)} {PLACEHOLDER}"
     bare = reference.strip()
     secret = _secret(bare)
     if (len(bare) == 1 and bare.isascii()) or not secret.whole:
         return re.sub(rf"(?<!\w){re.escape(bare)}(?!\w)" if bare.isalnum() else re.escape(bare), PLACEHOLDER, text)
-    words = _words(text)
-    folded = tuple(word.folded for word in words)
-    parts, done, position = [], 0, 0
-    while position < len(words):
-        length = _match_length(secret, folded, position)
-        if length:
-            parts += [text[done : words[position].start], PLACEHOLDER]
-            done = words[position + length - 1].end
-        position += length or 1
+    parts, done = [], 0
+    for start, end in _matches(secret, _Letters(text)):
+        parts += [text[done:start], PLACEHOLDER]
+        done = end
     return "".join([*parts, text[done:]])
 
 
-class _Word(NamedTuple):
-    folded: str
-    start: int
-    end: int
+class _Letters:
+    """The letters and digits of a text without anything between them, and where its words are.
+
+    Attributes:
+        text: The text.
+        spans: Start and end of each word in the text.
+        folded: All words, folded, one after the other.
+        offsets: Where each word begins in `folded`; the last entry is the length of it.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        words = [(match.span(), _fold(match.group())) for match in _WORD.finditer(text)]
+        words = [(span, word) for span, word in words if word]
+        self.spans = [span for span, _ in words]
+        self.folded = "".join(word for _, word in words)
+        self.offsets = [0, *accumulate(len(word) for _, word in words)]
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def gap(self, number: int) -> str:
+        """Return what stands before a word, after the word before it."""
+        return self.text[self.spans[number - 1][1] : self.spans[number][0]]
 
 
-def _words(text: str) -> list[_Word]:
-    words = [_Word(_fold(match.group()), *match.span()) for match in _WORD.finditer(text)]
-    return [word for word in words if word.folded]
+@dataclass(frozen=True)
+class _Piece:
+    """A reference or a sentence of it.
+
+    Args:
+        last: Length of its last word.
+        boundaries: Where one word ends and the next begins.
+    """
+
+    last: int
+    boundaries: frozenset[int]
+
+
+@dataclass(frozen=True)
+class _Secret:
+    """A reference, prepared for the search.
+
+    Args:
+        whole: Its letters.
+        beginning: Its first words, of which a text that breaks off may show no more.
+        pieces: The pieces by their first letters, then by their length, longest first, then by their letters.
+    """
+
+    whole: str
+    beginning: str
+    pieces: dict[str, dict[int, dict[str, _Piece]]] = field(default_factory=dict)
 
 
 def _fold(word: str) -> str:
     if word.isascii():
         return word.lower()
-    parts = unicodedata.normalize("NFKD", word.casefold())
+    parts = unicodedata.normalize("NFKD", word.casefold()).translate(_UNMARKED)
     return "".join(part for part in parts if unicodedata.category(part) not in ("Mn", "Cf"))
-
-
-class _Secret(NamedTuple):
-    """The words of a reference, and its sentences.
-
-    Args:
-        whole: All words of the reference.
-        sentences: Last words of the sentences, by the number of words and by the words with the last one stemmed.
-    """
-
-    whole: tuple[str, ...]
-    sentences: dict[int, dict[tuple[str, ...], list[str]]]
 
 
 @lru_cache(maxsize=16)
 def _secret(reference: str) -> _Secret:
-    texts = _SENTENCE_END.split(reference)
-    sentences = [tuple(filter(None, map(_fold, _WORD.findall(text)))) for text in texts]
-    whole = tuple(chain.from_iterable(sentences))
-    last_words: dict[int, dict[tuple[str, ...], list[str]]] = {}
-    for piece in sorted({*filter(None, [whole]), *filter(_is_distinctive, sentences)}, key=len, reverse=True):
-        last_words.setdefault(len(piece), {}).setdefault(_stem_last(piece), []).append(piece[-1])
-    return _Secret(whole, last_words)
+    words = _folded_words(reference)
+    secret = _Secret("".join(words), "".join(words[:_BEGINNING]) if len(words) > _BEGINNING else "")
+    for text in {reference, _POSSESSIVE.sub("", reference)}:
+        sentences = [_folded_words(sentence) for sentence in _SENTENCE_END.split(text)]
+        for words in (_folded_words(text), *filter(_is_distinctive, sentences)):
+            _add(secret, words)
+    for key, lengths in secret.pieces.items():
+        secret.pieces[key] = dict(sorted(lengths.items(), reverse=True))
+    return secret
 
 
-def _is_distinctive(sentence: tuple[str, ...]) -> bool:
+def _folded_words(text: str) -> list[str]:
+    return list(filter(None, map(_fold, _WORD.findall(text))))
+
+
+def _is_distinctive(sentence: list[str]) -> bool:
     letters = "".join(sentence)
     return len(letters) > (2 if letters.isascii() and letters.isalpha() else 1)
 
 
-def _stem_last(words: tuple[str, ...]) -> tuple[str, ...]:
-    return (*words[:-1], words[-1][:_STEM])
+def _add(secret: _Secret, words: list[str]) -> None:
+    if not words:
+        return
+    letters = "".join(words)
+    piece = _Piece(len(words[-1]), frozenset(accumulate(map(len, words[:-1]))))
+    lengths = secret.pieces.setdefault(letters[:_KEY], {})
+    lengths.setdefault(len(letters), {}).setdefault(letters, piece)
 
 
-def _match_length(secret: _Secret, words: tuple[str, ...], position: int) -> int:
-    """Return how many words from a position on match the secret, also where the text is truncated; 0 for none."""
-    for length, sentences in secret.sentences.items():
-        if position + length <= len(words):
-            candidate = words[position : position + length]
-            if any(_same_stem(candidate[-1], last) for last in sentences.get(_stem_last(candidate), ())):
-                return length
-    if words[position] != secret.whole[0]:
+def _matches(secret: _Secret, letters: _Letters) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each match in the text, in order."""
+    broken_off = _broken_off(secret, letters)
+    keys = sorted({len(key) for key in secret.pieces}, reverse=True)
+    number = 0
+    while number < len(letters):
+        after = len(letters) if number == broken_off else _match_end(secret, letters, number, keys)
+        if after:
+            yield letters.spans[number][0], letters.spans[after - 1][1]
+        number = after or number + 1
+
+
+def _match_end(secret: _Secret, letters: _Letters, number: int, keys: list[int]) -> int:
+    """Return the number of the word after the longest match that begins with a word; 0 where there is none."""
+    start = letters.offsets[number]
+    for key in keys:
+        for length, pieces in secret.pieces.get(letters.folded[start : start + key], {}).items():
+            piece = pieces.get(letters.folded[start : start + length])
+            after = 0 if piece is None else _last_word(letters, number, length, piece)
+            if after:
+                return after
+    return 0
+
+
+def _last_word(letters: _Letters, number: int, length: int, piece: _Piece) -> int:
+    """Return the number of the word after a match, 0 where it is none: it ends in a word, or divides a word."""
+    start = letters.offsets[number]
+    after = bisect_left(letters.offsets, start + length)
+    ending = letters.offsets[after] - start - length
+    if ending > (_ENDING if piece.last >= _STEM else 0):
         return 0
-    *complete, truncated = words[position:]
-    count = len(complete)
-    begins = count >= _BEGINNING and secret.whole[:count] == tuple(complete)
-    return count + 1 if begins and "".join(secret.whole[count:][:1]).startswith(truncated) else 0
+    inside = range(number + 1, after)
+    divided = (word for word in inside if letters.offsets[word] - start not in piece.boundaries)
+    return after if all(_HYPHENATION.fullmatch(letters.gap(word)) for word in divided) else 0
 
 
-def _same_stem(word: str, secret_word: str) -> bool:
-    longer = len(word) - len(secret_word)
-    return word == secret_word or (
-        len(secret_word) >= _STEM and longer <= _ENDING and word.startswith(secret_word)
-    )
+def _broken_off(secret: _Secret, letters: _Letters) -> int:
+    """Return the number of the word from which a text repeats the reference until it breaks off; -1 for none."""
+    starts = set(letters.offsets)
+    position = letters.folded.find(secret.beginning) if secret.beginning else -1
+    while position >= 0:
+        if position in starts and secret.whole.startswith(letters.folded[position:]):
+            return bisect_left(letters.offsets, position)
+        position = letters.folded.find(secret.beginning, position + 1)
+    return -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from structlog.testing import capture_logs
 
 from graphs import Augmenter, Policy, Refinement, all_drafts, feedback_only, last_draft, last_drafts
 from graphs.augment import FEEDBACK_LIMIT, MARK, added_messages
-from graphs.redaction import PLACEHOLDER, redact
+from graphs.redaction import LONGEST_TEXT, PLACEHOLDER, redact
 from judges import ConfigurationError, Helpfulness, Verdict
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -207,6 +208,14 @@ LEAKS = {
     "code": ("git reset --soft HEAD~1", "Use `git reset --soft HEAD~1`.", "Use `[...]`."),
     "twice": ("Paris", "Paris Paris", "[...] [...]"),
     "only that": ("Paris", "Paris", "[...]"),
+    "words joined": ("New York City", "Write NewYork City or new-yorkcity.", "Write [...] or [...]."),
+    "a word divided": ("Madagascar", "Mada-\n  gascar, Mada gascar", "[...], [...]"),
+    "accents that are letters": ("Łódź, Tromsø", "lodz and Tromso: Lodz Tromso", "lodz and Tromso: [...]"),
+    "digits in groups": ("1,000.50 USD", "It is 1000.50 USD or 1 000.50 USD.", "It is [...] or [...]."),
+    "a number in groups": ("1234567", "Say 1,234,567; 1.234.567; 1 234 567.", "Say [...]; [...]; [...]."),
+    "a possessive": ("Einstein's theory", "The theory is Einsteins theory.", "The theory is [...]."),
+    "a possessive at the end": ("Bob's", "It was Bob, it was Bob's.", "It was [...], it was [...]."),
+    "a possessive in between": ("The dog\u2019s bone", "Name the dog bone", "Name [...]"),
 }
 
 
@@ -227,6 +236,8 @@ KEPT = {
     "an abbreviation": ("Fruit, e.g. apples.", "Give an example, e.g. a name."),
     "a question word": ("The capital of France is Paris.", "You did not name the capital of France."),
     "a russian part of a word": ("да", "Надо иногда"),
+    "digits of a list": ("123", "Mend the points 1, 2, 3."),
+    "the ends of sentences": ("an art", "Not so a. N art"),
     "a long word that only begins alike": ("state", "Restate the statesmanlike part."),
 }
 
@@ -259,6 +270,16 @@ def test_a_long_reference_is_withheld_at_once() -> None:
     """A reference of a megabyte costs no noticeable time."""
     reference = " ".join(f"The town number {number} is large." for number in range(30_000))
     assert redact("Say: the town number 29999 is large", reference) == "Say: [...]"
+
+
+@pytest.mark.parametrize("text", ["the town number ", "The town number 7 is large. ", "巴黎是", "a ", "e\u0301", "aé"])
+def test_redaction_takes_time_by_the_length_alone(text: str) -> None:
+    """A long text that nearly repeats a long reference costs no noticeable time, and is bounded."""
+    reference = " ".join(f"The town number {number} is large." for number in range(3_000))
+    started = time.process_time()
+    rest = redact(text * (200_000 // len(text)), f"{reference} {'a ' * 3_000}b. 巴黎是{'巴' * 300}")
+    assert time.process_time() - started < 2
+    assert len(rest) <= LONGEST_TEXT + len(f" {PLACEHOLDER}")
 
 
 REFERENCES = [

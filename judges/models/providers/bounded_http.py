@@ -17,6 +17,9 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from judges.runtime.exchange import exchange_end
 
+_AT_ONCE = 65_536
+"""Bytes that a socket takes at once, whether or not they are read at the other end."""
+
 
 def bounded(pool: HTTPConnectionPool) -> HTTPConnectionPool:
     """Make a pool's connections keep `exchange_end`, and return the pool."""
@@ -83,7 +86,8 @@ class BoundedHTTP(HTTPConnection):
 
     def send(self, data: Any) -> None:
         """Send, within the time that is left."""
-        _limit(self.sock, exchange_end.get())
+        if len(data) > _AT_ONCE:
+            _limit(self.sock, exchange_end.get())
         super().send(data)
 
     def getresponse(self) -> Any:
@@ -97,7 +101,8 @@ class BoundedHTTPS(HTTPSConnection):
 
     def send(self, data: Any) -> None:
         """Send, within the time that is left."""
-        _limit(self.sock, exchange_end.get())
+        if len(data) > _AT_ONCE:
+            _limit(self.sock, exchange_end.get())
         super().send(data)
 
     def getresponse(self) -> Any:
