@@ -272,7 +272,9 @@ def test_a_long_reference_is_withheld_at_once() -> None:
     assert redact("Say: the town number 29999 is large", reference) == "Say: [...]"
 
 
-@pytest.mark.parametrize("text", ["the town number ", "The town number 7 is large. ", "巴黎是", "a ", "e\u0301", "aé"])
+@pytest.mark.parametrize(
+    "text", ["the town number ", "The town number 7 is large. ", "巴黎是", "a ", "e\u0301", "aé"]
+)
 def test_redaction_takes_time_by_the_length_alone(text: str) -> None:
     """A long text that nearly repeats a long reference costs no noticeable time, and is bounded."""
     reference = " ".join(f"The town number {number} is large." for number in range(3_000))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 
@@ -202,11 +203,46 @@ def test_a_draft_that_could_not_be_judged_is_flagged() -> None:
         assert (outcome.answer is not None, outcome.passed, outcome.stop_reason) == (answered, False, "budget")
 
 
-def test_a_function_counts_as_a_call() -> None:
-    """A generator that is a function counts one call a draft; a judge that asks no model counts none."""
-    inner = SelfRefine(lambda _: "draft", ScriptedJudge([1], cycle=True), max_calls=3, max_attempts=9)
+def test_a_function_that_reports_its_usage_counts_as_a_call() -> None:
+    """A generator that is a function counts one call for a reported message; a judge that asks no model, none."""
+    usage = UsageMetadata(input_tokens=3, output_tokens=4, total_tokens=7)
+    reported = AIMessage("draft", usage_metadata=usage)
+    inner = SelfRefine(lambda _: reported, ScriptedJudge([1], cycle=True), max_calls=3, max_attempts=9)
     outcome = inner.refine("what?")
     assert (outcome.usage.calls, len(outcome.attempts), outcome.stop_reason) == (3, 3, "budget")
+
+
+@pytest.mark.parametrize("limit", [{"max_calls": 9}, {"max_tokens": 9_000}, {"max_cost": 9.0, "prices": PRICES}])
+def test_a_function_of_unknown_calls_ends_a_budget(limit: dict[str, Any]) -> None:
+    """What a function's own client consumes is unknown: it says so, and under a budget the loop ends."""
+    inner = SelfRefine(lambda _: "draft", ScriptedJudge([1], cycle=True), **limit, max_attempts=4)
+    outcome = inner.refine("what?")
+    assert (len(outcome.attempts), outcome.stop_reason) == (1, "budget")
+    assert "cannot be kept" in outcome.detail
+    free = SelfRefine(lambda _: "draft", ScriptedJudge([1], cycle=True), max_attempts=4).refine("what?")
+    assert (len(free.attempts), free.usage.calls_known, free.usage.tokens_known) == (4, False, False)
+
+
+REPORTS: list[Any] = [None, {"input_tokens": -5, "output_tokens": 3, "total_tokens": -2}]
+REPORTS += [{"input_tokens": 10**30, "output_tokens": 3, "total_tokens": 3}]
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_usage_that_cannot_be_costs_no_answer_and_no_budget(report: Any) -> None:
+    """Tokens that are missing, negative or absurd are unknown: they end a budget of tokens, and nothing else."""
+
+    def model() -> GenericFakeChatModel:
+        message = AIMessage("draft")
+        message.usage_metadata = report
+        return GenericFakeChatModel(messages=iter([message.model_copy() for _ in range(9)]))
+
+    judge = ScriptedJudge([1], cycle=True)
+    limited = SelfRefine(model(), judge, max_tokens=1_000, max_attempts=9).refine("what?")
+    assert (limited.stop_reason, len(limited.attempts)) == ("budget", 1)
+    assert "not reported, so max_tokens cannot be kept" in limited.detail
+    outcome = SelfRefine(model(), judge, max_calls=3, max_attempts=9).refine("what?")
+    assert (outcome.stop_reason, outcome.usage.calls, outcome.usage.tokens_known) == ("budget", 3, False)
+    assert outcome.answer is not None
 
 
 def test_an_unknown_price_ends_the_loop() -> None:
