@@ -12,7 +12,7 @@ from graphs.refinement import Refinement
 from judges.sample import Sample
 
 _FRAME = 40
-"""Characters that each message costs beside its text: role and punctuation."""
+"""Characters that each message and each tool call costs beside its texts: names of fields, punctuation."""
 _SHORTEST = 500
 """A tool's result is not cut below this: rather, whole steps are left out."""
 
@@ -97,7 +97,7 @@ def _gap(count: int) -> AnyMessage:
 def _length(message: AnyMessage) -> int:
     text = message.content if isinstance(message.content, str) else str(message.text)
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    return _FRAME + len(text) + sum(len(call["name"]) + len(str(call["args"])) for call in calls)
+    return _FRAME + len(text) + sum(_FRAME + len(call["name"]) + len(str(call["args"])) for call in calls)
 
 
 def _cut(message: AnyMessage, longest: int) -> AnyMessage:

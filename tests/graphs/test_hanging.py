@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -61,3 +63,89 @@ def test_a_function_within_the_deadline_is_heard() -> None:
     assert asyncio.run(refiner.arefine("what?")).stop_reason == "accepted"
     failed = SelfRefine(broken, ScriptedJudge([4]), deadline_s=5)
     assert asyncio.run(failed.arefine("what?")).stop_reason == "generator_failed"
+
+
+ENDING = """
+import asyncio, threading, time
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from judges import Panel, as_judge
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefine
+
+def hang(_=None):
+    time.sleep(30)
+    return "late"
+
+async def ahang(_=None):
+    await asyncio.sleep(30)
+    return "late"
+
+def judging(answer):
+    return hang()
+
+async def ajudging(answer):
+    return await ahang()
+
+@tool
+def look(at: str) -> str:
+    "Look."
+    return hang()
+
+def agent():
+    call = {"name": "look", "args": {"at": "x"}, "id": "1"}
+    return create_agent(ScriptedModel([AIMessage("", tool_calls=[call]), "done"]), [look])
+
+def draft():
+    return ScriptedModel(["draft"])
+
+CASES = {
+    "function": (lambda: hang, lambda: ScriptedJudge([4])),
+    "async function": (lambda: ahang, lambda: ScriptedJudge([4])),
+    "model": (lambda: ScriptedModel(hang), lambda: ScriptedJudge([4])),
+    "chain": (lambda: draft() | RunnableLambda(hang), lambda: ScriptedJudge([4])),
+    "agent": (agent, lambda: ScriptedJudge([4])),
+    "judge": (draft, lambda: judging),
+    "async judge": (draft, lambda: ajudging),
+    "runnable judge": (draft, lambda: as_judge(RunnableLambda(hang))),
+    "panel": (draft, lambda: Panel([as_judge(judging, name="a"), as_judge(ajudging, name="b")])),
+}
+for case in names:
+    generator, judge = CASES[case]
+    refiner = SelfRefine(generator(), judge(), deadline_s=0.2)
+    outcome = refiner.refine("what?") if how == "sync" else asyncio.run(refiner.arefine("what?"))
+    assert outcome.stop_reason == "deadline", (case, outcome.stop_reason)
+print("over", time.monotonic(), flush=True)
+"""
+
+BY_THREAD = ["function", "async function", "judge", "async judge", "panel"]
+"""Cases that hang in a thread of ours, or in none, also in async code."""
+
+
+@pytest.mark.parametrize(
+    ("how", "names"), [("sync", [*BY_THREAD, "model", "chain", "agent", "runnable judge"]), ("async", BY_THREAD)]
+)
+def test_the_process_ends_at_once_after_the_deadline(how: str, names: list[str]) -> None:
+    """No thread that still hangs is waited for: not that of a function, of a panel, nor of an agent's tool."""
+    code = f"how, names = {how!r}, {names!r}\n{ENDING}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    word, at = done.stdout.split()
+    assert word == "over"
+    assert time.monotonic() - float(at) < 5
+
+
+def test_an_evaluation_that_is_interrupted_does_not_wait_for_its_judges() -> None:
+    """After an interruption the process ends, although judges still hang."""
+    code = (
+        "import time\nfrom judges.offline import evaluate\n"
+        "def hang(answer):\n    if answer == 'bad':\n        time.sleep(0.3)\n        raise KeyboardInterrupt\n"
+        "    time.sleep(30)\n"
+        "rows = [{'question': 'q', 'answer': answer} for answer in ('good', 'bad', 'good')]\n"
+        "try:\n    evaluate(rows, hang)\n"
+        "except KeyboardInterrupt:\n    print('over', time.monotonic(), flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("over")
+    assert time.monotonic() - float(done.stdout.split()[1]) < 5

@@ -162,6 +162,15 @@ def test_nothing_adds_nothing(usage: Usage) -> None:
     assert Usage() + usage == (usage or Usage())
 
 
+@pytest.mark.parametrize("report", [None, -1, 10**12, float("nan"), float("inf"), "7", True, [7]])
+def test_a_report_that_cannot_be_is_unknown(report: object) -> None:
+    """Tokens that are missing, negative, absurd or no number are not taken, and never an error."""
+    for usage in (Usage.of_call(report, 3), Usage.of_call(3, report)):
+        assert (usage.calls, usage.tokens, usage.tokens_known, usage.cost) == (1, 3, False, None)
+        assert not (usage + Usage.of_call(1, 2.0)).tokens_known
+    assert Usage.of_call(1, 2.0) == Usage(calls=1, input_tokens=1, output_tokens=2, cost=None)
+
+
 @pytest.mark.parametrize("field", ["calls", "input_tokens", "output_tokens", "cost"])
 def test_nothing_is_used_less_than_not_at_all(field: str) -> None:
     """Negative counts are refused."""
