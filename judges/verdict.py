@@ -32,6 +32,21 @@ Unscored = Literal[
 `"undefined"` means that the formula has no value here, for instance a precision over nothing.
 """
 
+NOTHING_TO_JUDGE: frozenset[str | None] = frozenset(
+    {
+        "no_claims",
+        "no_contexts",
+        "no_reference",
+        "no_response",
+        "no_topics",
+        "no_question",
+        "no_guidelines",
+        "no_rubrics",
+        "undefined",
+    }
+)
+"""The reasons that are no failure: the sample holds nothing that the judge could judge."""
+
 Value = bool | int | float | str
 
 

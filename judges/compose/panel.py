@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from judges.compose.coerce import judge_of
-from judges.compose.votes import checked_quorum, checked_success, skipped_notes, too_few_votes
+from judges.compose.votes import called_to_vote, checked_quorum, checked_success, skipped_notes, too_few_votes
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -59,8 +59,10 @@ class Panel(Judge):
     - `"veto"`: the mean, unless a member named in `veto` misses its pass mark; then that member decides.
 
     A tie goes to the stricter side, and `detail` reports it. An unscored member is skipped and counted in
-    `detail`. A member that misses its own pass mark counts as at most 2, and below `success_rating`, whatever
-    its score.
+    `detail`; one that had nothing to judge (`"no_contexts"`, `"no_claims"`, ...) does not count towards the
+    quorum either. Under `"min"` and `"veto"` a member that fails, or fails with a veto, decides even without a
+    quorum, as no other vote could change the outcome. A member that misses its own pass mark counts as at most 2,
+    and below `success_rating`, whatever its score.
 
     Args:
         judges: The members, or a mapping of names to members; functions are accepted. In a list, a second
@@ -68,8 +70,8 @@ class Panel(Judge):
         rule: How to combine them.
         weights: For `"weighted"`: a weight per member, in order or by name.
         veto: For `"veto"`: names of the members that may veto; none means all.
-        quorum: How many members must rate; None requires more than half. With fewer the panel is unscored,
-            `"too_few_votes"`.
+        quorum: How many of the members with something to judge must rate; None requires more than half. Where
+            fewer have something to judge, all of these must. Otherwise the panel is unscored, `"too_few_votes"`.
         success_rating: Rating from which the panel passes.
         name: The panel's name.
 
@@ -95,7 +97,7 @@ class Panel(Judge):
         self._rule: Rule = rule
         self._weights = _checked_weights(weights, tuple(self.judges), rule)
         self._veto = _checked_veto(veto, tuple(self.judges), rule)
-        self._quorum = checked_quorum(quorum, len(self.judges))
+        self._quorum = None if quorum is None else checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
 
     @property
@@ -120,11 +122,13 @@ class Panel(Judge):
             verdict.model_copy(update={"judge": name}) for name, verdict in zip(self.judges, answers, strict=True)
         )
         valid = [verdict for verdict in verdicts if verdict.rating is not None]
-        if len(valid) < self._quorum:
-            return too_few_votes(verdicts, len(valid), self._quorum)
+        failing = [verdict for verdict in valid if not verdict.reaches(self._success)]
+        called = called_to_vote(verdicts)
+        quorum = called // 2 + 1 if self._quorum is None else min(self._quorum, called)
+        if not valid or (len(valid) < quorum and not self._decides(failing)):
+            return too_few_votes(verdicts, len(valid), quorum)
         ballots = {verdict.judge: self._ballot(verdict) for verdict in valid}
         rating, note = self._combine(ballots, valid)
-        failing = [verdict for verdict in valid if not verdict.reaches(self._success)]
         passing = [verdict for verdict in valid if verdict.reaches(self._success)]
         return Verdict.rated(
             rating,
@@ -134,6 +138,10 @@ class Panel(Judge):
             items=verdicts,
             detail="; ".join([*([note] if note else []), *skipped_notes(verdicts)]),
         )
+
+    def _decides(self, failing: Sequence[Verdict]) -> bool:
+        """Check whether failing members decide alone: under `"min"` any does, under `"veto"` one with a veto."""
+        return any(self._rule == "min" or verdict.judge in self._veto for verdict in failing)
 
     def _ballot(self, verdict: Verdict) -> int:
         """Return the rating to count: a member that missed its own pass mark fails here too."""

@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judges.errors import ConfigurationError
-from judges.verdict import HIGHEST, LOWEST, Unscored, Verdict
+from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, Unscored, Verdict
 
 _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
 
 
+def called_to_vote(verdicts: Sequence[Verdict]) -> int:
+    """Return how many verdicts count towards a quorum: all but those of judges with nothing to judge."""
+    return sum(verdict.unscored not in NOTHING_TO_JUDGE for verdict in verdicts)
+
+
 def too_few_votes(verdicts: Sequence[Verdict], valid: int, quorum: int) -> Verdict:
-    """Return an unscored verdict; a budget or deadline behind it stays the reason, so that the loop sees it."""
+    """Return an unscored verdict.
+
+    A budget or deadline behind it stays the reason, so that the loop sees it; so does that there was nothing to
+    judge for anybody, so that a panel around this one sees it.
+    """
     reasons = [verdict.unscored for verdict in verdicts]
     reason: Unscored = next((limit for limit in _LIMITS if limit in reasons), "too_few_votes")
+    if not called_to_vote(verdicts):
+        detail = "; ".join(["there was nothing to judge for any", *skipped_notes(verdicts)])
+        return Verdict.without_score(reasons[0] or reason, detail, items=tuple(verdicts))
     count = f"{valid} of {len(verdicts)} rated, {quorum} needed"
     return Verdict.without_score(reason, "; ".join([count, *skipped_notes(verdicts)]), items=tuple(verdicts))
 
