@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from judges.errors import ConfigurationError
 from judges.model import ModelRequest, ModelResponse
+from judges.models.endings import ending_of, reason_in
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
 from judges.models.providers.openai_arguments import drops_arguments, keep_raw_arguments, raw_arguments
 from judges.models.retry import status_of
@@ -31,6 +32,8 @@ RETRIES = 2
 """How often a failed transport is repeated for a model whose own client does not retry."""
 
 _FINISH_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_UNFINISHED = ("incomplete", "failed", "cancelled", "in_progress", "queued")
+"""Bad values of `status` in OpenAI's Responses API; elsewhere the name may mean anything."""
 _PROVIDER_PACKAGES = "install the provider's package, for instance selfrefine[openai], [anthropic] or [ollama]"
 
 
@@ -334,11 +337,12 @@ def _response(reply: Any, *, raw_only: bool) -> ModelResponse:
 
 
 def _finish_reason(metadata: Mapping[str, Any]) -> str:
-    """Return why the reply ended, under whichever name the provider uses."""
-    incomplete = metadata.get("incomplete_details")
-    reasons = [metadata.get(name) for name in _FINISH_REASONS]
-    reasons.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
-    return str(next((reason for reason in reasons if reason), ""))
+    """Return why the reply ended, under whichever name the provider uses; where several say so, a bad one."""
+    own = next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None)
+    status = metadata.get("status")
+    reasons = [reason_in(own), reason_in(metadata.get("incomplete_details") or None)]
+    reasons.append(status if status in _UNFINISHED else "")
+    return next((reason for reason in reasons if ending_of(reason) != "finished"), reasons[0])
 
 
 def _calls(reply: Any, *, raw_only: bool) -> Iterator[tuple[str, str | dict[str, Any] | None]]:
