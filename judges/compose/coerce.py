@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
 
+from judges.entry import Explanation
 from judges.errors import AskFailed, ConfigurationError
 from judges.judge import Judge
 from judges.requests import Apply, Deliberation
@@ -48,6 +50,10 @@ class FunctionJudge(Judge):
     def __init__(self, function: Callable[..., object], *, name: str) -> None:
         self.name = name
         self._function = _adapt_to_sample(function)
+
+    def explain(self) -> Explanation:
+        """Describe what the function needs: the fields that its parameters without a default are named after."""
+        return replace(super().explain(), needs=_needs_of(self._function))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Call the function, and convert its result to a verdict."""
@@ -152,6 +158,15 @@ def _adapt_to_sample(function: Callable[..., object]) -> Callable[[Sample], obje
         f"the parameters {unknown} of {_name_of(function)!r} name no field of a sample; take one sample, or "
         f"parameters such as user_input, response, retrieved_contexts, reference"
     )
+
+
+def _needs_of(function: Callable[..., object]) -> tuple[str, ...]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # as above
+        return ()
+    required = [param.name for param in parameters if param.default is param.empty and param.kind not in _UNNAMED]
+    return tuple(field for field in map(canonical_field, required) if field is not None)
 
 
 def _accepts_one_argument(signature: inspect.Signature) -> bool:
