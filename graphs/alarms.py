@@ -50,7 +50,7 @@ class Ration:
         """Check whether to warn now, and if so count it; `once` means never again."""
         now = self._clock()
         last = self._last.get(kind)
-        if last is not None and (once or now - last < self._every_s):
+        if last is not None and (once or 0 <= now - last < self._every_s):
             return False
         self._last[kind] = now
         return True

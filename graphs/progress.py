@@ -15,6 +15,7 @@ from graphs import langgraph_private
 from graphs.refinement import Refinement
 
 _LOGGER = "refine"
+_STANDARD_LOGGER = logging.getLogger(_LOGGER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,12 @@ def publish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refin
     """Send events to the graph's custom stream, to callback handlers, and to the log.
 
     Args:
-        events: Makes the events; not called where nobody listens.
+        events: Makes the events, or `tuple` for none; not called where nobody listens.
         config: The config of the run.
         refinement: The record they are about.
     """
+    if events is tuple:
+        return
     send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
     if send is None and log is None and not targets:
         return
@@ -65,6 +68,8 @@ def publish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refin
 
 async def apublish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refinement: Refinement) -> None:
     """Send events without blocking; otherwise like `publish`."""
+    if events is tuple:
+        return
     send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
     if send is None and log is None and not targets:
         return
@@ -105,11 +110,10 @@ def _log(level: int = logging.INFO) -> Any:
     """
     if structlog.is_configured():
         return structlog.get_logger(_LOGGER)
-    logger = logging.getLogger(_LOGGER)
-    if not logger.isEnabledFor(level):
+    if not _STANDARD_LOGGER.isEnabledFor(level):
         return None
     return structlog.wrap_logger(
-        logger,
+        _STANDARD_LOGGER,
         processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
         wrapper_class=structlog.stdlib.BoundLogger,
     )

@@ -71,6 +71,9 @@ _LASTING_NAMES = {
 """Names that mean a fault of the request or the set-up, though their clients derive them from the above."""
 
 _TRANSIENT_ERRNOS = {errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH}
+_MOST_MEMBERS = 3
+"""How many members of a group an error's description names."""
+
 _DEEPEST = 20
 """How many causes of an error are looked at."""
 
@@ -213,7 +216,10 @@ def _valid_status(value: object) -> int | None:
 
 
 def kind_of(error: BaseException) -> str:
-    """Return an error's class and status; never its message, which may hold a key or a prompt."""
+    """Return an error's class and status, of a group those inside; never a message, which may hold a prompt."""
+    if isinstance(error, BaseExceptionGroup):
+        members = list(dict.fromkeys(map(kind_of, _decisive(error))))
+        return f"{type(error).__name__} of {', '.join(members[:_MOST_MEMBERS])}"
     status = status_of(error)
     return type(error).__name__ if status is None else f"{type(error).__name__} (status {status})"
 

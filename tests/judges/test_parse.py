@@ -278,6 +278,7 @@ def test_a_whole_reply_counts_only_if_it_ended_well(name: str) -> None:
     "metadata",
     [
         {"status": "incomplete"},
+        {"done": False},
         {"status": "failed", "finish_reason": "stop"},
         {"finish_reason": "stop", "incomplete_details": {"reason": "max_output_tokens"}},
         {"finish_reason": {"type": "length"}},

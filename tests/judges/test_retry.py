@@ -16,7 +16,7 @@ import pytest
 import urllib3.exceptions
 
 from judges import Breaker, ConfigurationError, Helpfulness, Limiter, limited
-from judges.models.retry import is_transient, status_of
+from judges.models.retry import is_transient, kind_of, status_of
 from judges.testing import ScriptedModel, no_waiting
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -134,6 +134,8 @@ def test_a_wrapped_failure_is_repeated_as_long_as_it_asks() -> None:
         verdict = Helpfulness(model)(user_input="q", response="a")
     assert (verdict.rating, waits) == (4, [7])
     assert status_of(wrapped(StatusFault(429))) == 429
+    group = ExceptionGroup("g", [StatusFault(401), ExceptionGroup("h", [httpcore.ReadError()]), StatusFault(401)])
+    assert kind_of(group) == "ExceptionGroup of StatusFault (status 401), ReadError"
     breaker = Breaker(1)
     guarded = Helpfulness(limited(ScriptedModel([wrapped(StatusFault(429)), GOOD]), Limiter(1), breaker=breaker))
     with no_waiting():

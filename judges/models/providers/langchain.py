@@ -341,7 +341,7 @@ def _finish_reason(metadata: Mapping[str, Any]) -> str:
     own = next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None)
     status = metadata.get("status")
     reasons = [reason_in(own), reason_in(metadata.get("incomplete_details") or None)]
-    reasons.append(status if status in _UNFINISHED else "")
+    reasons.append(status if status in _UNFINISHED else "not done" if metadata.get("done") is False else "")
     return next((reason for reason in reasons if ending_of(reason) != "finished"), reasons[0])
 
 
