@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import structlog
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from structlog.testing import capture_logs
 
 from graphs.alarms import GENERATOR_FAILED, PARTLY_JUDGED, UNJUDGED, UNMET, Ration
 from graphs.graph import self_refine
@@ -23,6 +25,14 @@ from refine import SelfRefine
 
 QUOTED = "Zanzibar"
 Log = pytest.LogCaptureFixture
+
+
+@pytest.fixture(autouse=True)
+def _unconfigured() -> Iterator[None]:
+    """Leave structlog as it was found: unconfigured."""
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
 
 
 def warnings_in(log: Log) -> list[str]:
@@ -83,6 +93,14 @@ def test_a_failure_after_a_verdict_is_a_warning_too(caplog: Log) -> None:
     assert GENERATOR_FAILED in generated
     assert "ValueError from the generator" in generated
     assert QUOTED not in caplog.text
+
+
+def test_a_configured_structlog_has_the_warning() -> None:
+    """Where the application has set up structlog, its loggers write the warning, with every figure as a field."""
+    with capture_logs() as lines:
+        outcome = SelfRefine(lambda _: "yes", failing()).refine("what?")
+    (line,) = (line for line in lines if line["log_level"] == "warning")
+    assert (line["event"], line["unscored"], line["outcome_id"]) == (UNJUDGED, "judge_failed", outcome.id)
 
 
 def test_a_spent_budget_that_leaves_an_answer_unjudged_is_a_warning(caplog: Log) -> None:
