@@ -15,13 +15,14 @@ from pathlib import Path
 
 from judges.catalogue.metric import Metric
 from judges.catalogue.model_judge import ModelJudge
-from judges.catalogue.registry import load
+from judges.catalogue.registry import load, qualified_name
 from judges.errors import ConfigurationError
 from judges.models.resolve import as_embeddings, as_model
 from judges.offline import Evaluation, Row, aevaluate, evaluate
 from judges.prompting.prompts import LANGUAGES, Language, prompt
 from judges.prompting.translation import Pack, atranslate, translate
 from judges.rag.limits import Columns, checked_columns, checked_folder
+from judges.runtime.by_judge import ByJudge
 from judges.verdict import Unscored, Verdict
 
 METRICS: Mapping[str, tuple[str, ...]] = {
@@ -44,8 +45,10 @@ _LANGUAGE_CODES: Mapping[str, Language] = {"chinese": "zh", "english": "en"}
 _MOST_METRICS, _LONGEST_NAME = 14, 50
 
 
-class RAGResult(dict[str, list[float | None]]):
+class RAGResult(ByJudge[list[float | None]]):
     """The values of each metric, row by row, on the reference's scale; None where a cell has no score.
+
+    A metric is found by any of its names, here, in `verdicts` and in `unscored`.
 
     Args:
         evaluation: The evaluation to read the values from.
@@ -57,13 +60,15 @@ class RAGResult(dict[str, list[float | None]]):
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
         super().__init__(
-            {name: [_number(verdict) for verdict in column] for name, column in self.verdicts.items()}
+            {name: [_number(verdict) for verdict in column] for name, column in self.verdicts.items()},
+            qualified=qualified_name,
         )
 
     @property
     def verdicts(self) -> dict[str, list[Verdict]]:
         """The verdict of each cell: reasons, items, feedback, usage, and why there is no score."""
-        return {name: [row.verdicts[name] for row in self.evaluation.rows] for name in self.evaluation.summary}
+        columns = {name: [row.verdicts[name] for row in self.evaluation.rows] for name in self.evaluation.summary}
+        return ByJudge(columns, qualified=qualified_name)
 
     @property
     def unscored(self) -> dict[str, dict[int, Unscored]]:
@@ -72,7 +77,7 @@ class RAGResult(dict[str, list[float | None]]):
             name: {row: verdict.unscored for row, verdict in enumerate(column) if verdict.unscored is not None}
             for name, column in self.verdicts.items()
         }
-        return {name: cells for name, cells in reasons.items() if cells}
+        return ByJudge({name: cells for name, cells in reasons.items() if cells}, qualified=qualified_name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,7 +73,7 @@ def whole_number(value: int, *, setting: str, least: int = 1) -> int:
     return value
 
 
-def finite_number(value: float, *, setting: str) -> float:
+def finite_number(value: object, *, setting: str) -> float:
     """Return the value of a setting after checking that it is a number, and neither infinite nor NaN.
 
     Raises:

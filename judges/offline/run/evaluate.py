@@ -19,6 +19,7 @@ from judges.offline.results import Evaluation, Row
 from judges.offline.run.ordered_writer import OrderedWriter
 from judges.runtime import faults
 from judges.runtime.sharing import shared_work
+from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -210,9 +211,11 @@ def _read_sample(row: RowInput) -> Sample | BadSample:
 
 def _judges_by_name(judges: object) -> dict[str, Judge]:
     if isinstance(judges, Mapping):
-        by_name = {str(name): as_judge(judge, name=str(name)) for name, judge in judges.items()}
+        by_name = {judge_name(name): as_judge(judge, name=name) for name, judge in judges.items()}
     else:
         members = [as_judge(judge) for judge in (judges if isinstance(judges, list | tuple) else [judges])]
+        for member in members:
+            judge_name(member.name)
         shared = sorted(name for name, times in Counter(member.name for member in members).items() if times > 1)
         if shared:
             raise ConfigurationError(
