@@ -73,7 +73,7 @@ def test_members_are_found_under_any_name() -> None:
         weighted = Panel(members, rule="weighted", weights={name: 0, "length": 1})(sample)
         assert (weighted.rating, [item.judge for item in weighted.items]) == (4, ["ragas.exact_match", "length"])
         assert Panel(members).judges[name] is Cascade(members).judges[name] is members[0]
-    with pytest.raises(ConfigurationError, match="the members are ragas.exact_match, length, given was"):
+    with pytest.raises(ConfigurationError, match=r"the members are ragas.exact_match, length, given was"):
         Panel(members, rule="veto", veto=["bleu"])
     with pytest.raises(ConfigurationError, match="weights gives each of"):
         Panel(members, rule="weighted", weights={"exact_match": 1, "ExactMatch": 2, "length": 1})

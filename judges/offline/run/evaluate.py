@@ -211,7 +211,7 @@ def _read_sample(row: RowInput) -> Sample | BadSample:
 
 def _judges_by_name(judges: object) -> dict[str, Judge]:
     if isinstance(judges, Mapping):
-        by_name = {judge_name(name): as_judge(judge, name=name) for name, judge in judges.items()}
+        by_name = {judge_name(str(name)): as_judge(judge, name=str(name)) for name, judge in judges.items()}
     else:
         members = [as_judge(judge) for judge in (judges if isinstance(judges, list | tuple) else [judges])]
         for member in members:
