@@ -193,7 +193,7 @@ def test_a_check_has_a_name_of_its_own() -> None:
         (
             Pattern,
             {"required": ""},
-            "not a regular expression among ('',): write texts such as 'as an AI', none of",
+            "not a regular expression among ('',): write texts such as 'as an AI', none",
         ),
         (Pattern, {"forbidden": ["x", b"y"]}, "not a regular expression among ('x', b'y'): write texts"),
         (Pattern, {"forbidden": 5}, "a pattern is a regular expression, or a list of them, not 5"),

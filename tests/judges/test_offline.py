@@ -501,6 +501,53 @@ def test_a_row_that_cannot_be_read_is_placed(written: Written, name: str, text: 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("r.jsonl", '{"answer": "a"}\n{"question": "ж日😀", "answer": x}\n', "line 2: .* at column 31$"),
+        ("r.jsonl", '\ufeff{"answer": }', "line 1: .* at column 12$"),
+        (
+            "r.jsonl",
+            '\r\n{"answer": "a"\r\n',
+            "line 2: .* at column 15; a row is one whole JSON object on one line$",
+        ),
+        ("r.jsonl", "{\n", "line 1: .* at column 2; a row is one whole"),
+        (
+            "r.jsonl",
+            '{"answer": "NaN \\" Infinity", "score": -Infinity}',
+            "-Infinity is not a JSON number, at column 40$",
+        ),
+        (
+            "r.csv",
+            'answer,contexts\n"a\n\nb",\n\n\n"c\nd",[é}\n',
+            "line 7: field 'contexts': .* column 2 of the cell$",
+        ),
+        (
+            "r.csv",
+            '\nanswer,contexts\r\n"a\r\nb","[1,\r\n,]"\r\n',
+            "line 3: .* at column 1 of line 2 of the cell$",
+        ),
+        ("r.csv", 'answer\na\n\n"b\n\n', "line 4: a quotation mark is opened here and never closed$"),
+        ("r.csv", f"answer\na\n{'b' * 200_000}\n", r"line 3: field larger than .*; write such rows as \.jsonl$"),
+    ],
+)
+def test_a_broken_row_is_named_by_line_and_column(written: Written, name: str, text: str, place: str) -> None:
+    """Columns are characters of that line, lines those of the file, blank and quoted ones too."""
+    with pytest.raises(BadSample, match=place):
+        list(read_rows(written(name, text)))
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("r.jsonl", "line 2: .* column 15;"), ("r.csv", "line 4: .* column 6;")]
+)
+def test_bytes_that_are_not_utf8_are_named_by_line_and_column(tmp_path: Path, name: str, place: str) -> None:
+    """A large file is read up to them, and the error says where they are and what to do."""
+    rows = {"r.jsonl": '{"answer": "a"}\n{"answer": "éé\xff"}\n', "r.csv": 'answer\na\n"b\nééb,é\xff"\n'}[name]
+    (tmp_path / name).write_bytes(rows.encode().replace("\xff".encode(), b"\xff"))
+    with pytest.raises(BadSample, match=f"{place} save the file as UTF-8"):
+        list(read_rows(tmp_path / name))
+
+
 @pytest.mark.parametrize("name", ["r.jsonl", "r.csv"])
 def test_other_encodings_are_refused(tmp_path: Path, name: str) -> None:
     """A file that is not UTF-8 is an error that says so."""

@@ -249,7 +249,7 @@ def _compile(patterns: str | Sequence[str], flags: int) -> tuple[re.Pattern[str]
     texts = (patterns,) if isinstance(patterns, str | re.Pattern) else tuple(patterns)
     if any(not isinstance(text, str | re.Pattern) or text == "" for text in texts):
         raise ConfigurationError(
-            f"not a regular expression among {shortened(texts)}: write texts such as 'as an AI', none of them empty"
+            f"not a regular expression among {shortened(texts)}: write texts such as 'as an AI', none empty"
         )
     try:
         return tuple(re.compile(text, flags) for text in texts)
