@@ -24,7 +24,7 @@ class Row(BaseModel):
     """One row of a dataset, judged.
 
     Args:
-        index: Its position in the dataset, from 0.
+        index: Its position in the dataset, from 0; messages name rows by it.
         sample: The sample judged; None if the row could not be read.
         verdicts: Verdicts by judge, scored or not: every judge has one in every row. A judge of the catalogue is
             found by any of its names.

@@ -53,8 +53,8 @@ def checked_columns(dataset: object) -> Columns:
         sizes = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         raise ConfigurationError(f"the columns of a dataset are equally long; {sizes}")
     for name, column in dataset.items():
-        for place, cell in enumerate(column, 1):
-            _check_cell(fields[name], f"{name}, row {place}", cell)
+        for index, cell in enumerate(column):
+            _check_cell(fields[name], f"{name}, index {index}", cell)
     columns = [dataset[name] for name in fields]
     rows = tuple(dict(zip(fields.values(), cells, strict=True)) for cells in zip(*columns, strict=True))
     return Columns(tuple(fields.values()), rows)

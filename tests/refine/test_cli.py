@@ -156,7 +156,7 @@ def test_unreadable_rows_can_be_kept(rows: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0
     judged = [Row.model_validate_json(line) for line in (run / "results.jsonl").read_text().splitlines()]
     assert [bool(row.error) for row in judged] == [False] * 4 + [True, False]
-    assert f"1 x unreadable, first in row 5: {rows}, line 5: not valid JSON" in result.stdout
+    assert f"1 x unreadable, first at index 4: {rows}, line 5: not valid JSON" in result.stdout
 
 
 def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
     result = refine("evaluate", rows, "--judge", "length:at_most=99", "--out", tmp_path / "run")
 
     assert result.exit_code == 1
-    assert "3 x length no_response, first in row 1: there is no answer to judge" in result.stdout
+    assert "3 x length no_response, first at index 0: there is no answer to judge" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_model_judges_over_http(server: ModelServer, tmp_path: Path) -> None:
     )
 
     assert (result.returncode, result.stderr) == (0, "")
-    assert "1 x helpfulness invalid_output, first in row 3: rating: " in result.stdout
+    assert "1 x helpfulness invalid_output, first at index 2: rating: " in result.stdout
     judged = [Row.model_validate_json(line) for line in (run / "results.jsonl").read_text().splitlines()]
     assert [row.verdicts["helpfulness"].rating for row in judged] == [4, 2, None, 3]
     summary = json.loads((run / "summary.json").read_text())["judges"]
