@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from judges.runtime.validation import one_line, shortened, suggestion
+from judges.errors import one_line, shortened
+from judges.runtime.validation import suggestion
 
 _LONGEST_NAME = 80
 _ALIKE = 0.5
@@ -27,12 +28,18 @@ def misuse(make: Callable[..., object], name: str, settings: Mapping[str, Any], 
     """Describe in one line why a judge cannot be made with these settings."""
     text = one_line(error)
     if isinstance(error, TypeError) and _SIGNATURE.match(text):
-        known = _settings_of(make)
-        unknown = [setting for setting in settings if setting not in known]
-        hint = f"; {suggestion(unknown[0], known)}" if unknown and known else ""
-        return f"{_SIGNATURE.sub(f'the judge {name!r}', text)}{hint}"
+        return f"{_SIGNATURE.sub(f'the judge {name!r}', text)}{_hint(make, settings, text)}"
     values = ", ".join(f"{setting}={shortened(value)}" for setting, value in settings.items())
     return f"the judge {name!r} cannot be made with {values or 'no settings'}: {text}"
+
+
+def _hint(make: Callable[..., object], settings: Mapping[str, Any], text: str) -> str:
+    known = _settings_of(make)
+    unknown = [setting for setting in settings if setting not in known]
+    if unknown and known:
+        return f"; {suggestion(unknown[0], known)}"
+    missing = re.findall(r"'(\w+)'", text.partition(" missing ")[2])
+    return f"; give {', '.join(f'{setting}=...' for setting in missing)}" if missing else ""
 
 
 def _settings_of(make: Callable[..., object]) -> set[str]:

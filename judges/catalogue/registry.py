@@ -13,9 +13,9 @@ from typing import Any
 
 from judges.catalogue.misuse import misuse, similar_names
 from judges.entry import Entry
-from judges.errors import ConfigurationError, JudgesError
+from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge
-from judges.runtime.validation import judge_name, one_line, shortened
+from judges.runtime.validation import judge_name
 
 GROUP = "selfrefine.judges"
 """Entry point group through which another distribution adds judges: each is a class with an `entry`."""

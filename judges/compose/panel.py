@@ -9,12 +9,12 @@ from typing import Literal
 from judges.compose.coerce import judge_of
 from judges.compose.votes import checked_quorum, checked_success, skipped_notes, too_few_votes
 from judges.entry import Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Deliberation, consult
 from judges.runtime.by_judge import ByJudge, names_of
-from judges.runtime.validation import judge_name, shortened
+from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.verdict import LOWEST, Verdict
 
@@ -91,7 +91,7 @@ class Panel(Judge):
         name: str = "panel",
     ) -> None:
         if rule not in RULES:
-            raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {rule!r}")
+            raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {shortened(rule)}")
         self.name = name
         members = judges_by_name(judges)
         self.judges: Mapping[str, Judge] = members
@@ -210,7 +210,7 @@ def _checked_weights(
     names = tuple(members)
     if rule != "weighted":
         if setting is not None:
-            raise ConfigurationError(f"weights are for rule='weighted', not {rule!r}")
+            raise ConfigurationError(f"weights are for rule='weighted', not {shortened(rule)}")
         return dict.fromkeys(names, 1.0)
     by_name = setting.items() if isinstance(setting, Mapping) else zip(names, setting or (), strict=False)
     weights = {members.key(name): weight for name, weight in by_name}
@@ -226,7 +226,7 @@ def _checked_veto(veto: Sequence[str], names: Sequence[str], rule: Rule) -> tupl
     unknown = [name for name in veto if name not in names]
     if unknown or (veto and rule != "veto"):
         raise ConfigurationError(
-            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was {list(veto)!r} "
-            f"for rule={rule!r}"
+            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was "
+            f"{shortened(list(veto))} for rule={rule!r}"
         )
     return tuple(veto or names) if rule == "veto" else ()

@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 
 C = TypeVar("C")
 
-_LONGEST = 80
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = _LONGEST
-_MOST_NAMES = 24
-
-
-def shortened(value: object, *, longest: int = _LONGEST) -> str:
-    """Return the repr of a value as one line for an error message, cut where it is long.
-
-    Args:
-        value: Anything that a user gave.
-        longest: Most characters of the line.
-    """
-    try:
-        line = " ".join(_REPR.repr(value).split("\n"))
-    except Exception:  # noqa: BLE001 - a value that has no repr must not hide the error that names it
-        line = f"a {type(value).__name__}"
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
-
-
-def one_line(error: object, *, longest: int = 200) -> str:
-    """Return what an error says as one line, cut where it is long."""
-    line = " ".join(str(error).split())
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+_MOST_NAMES, _LONGEST_NAME = 24, 80
 
 
 def suggestion(name: object, names: Collection[str]) -> str:
     """Return a hint for a name that is unknown: the most similar one, or else the names there are."""
-    near = get_close_matches(str(name)[:_LONGEST], names, n=1)
+    near = get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
     known = sorted(names)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from judges import ConfigurationError, Entry
 from judges.catalogue.registry import default_registry, entry_called
+from judges.errors import shortened
 
 _WIDTH = 115
 """Columns of the text if stdout is not a terminal."""
@@ -39,7 +40,7 @@ def show(name: str | None, *, containing: str | None) -> None:
     ]
     if not matches:
         raise ConfigurationError(
-            f"no judge has {containing!r} in its names or its question; `refine judges` lists all of them"
+            f"no judge has {shortened(containing)} in its names or its question; `refine judges` lists all of them"
         )
     console.print(_table(matches))
     console.print(Text(f" {len(matches)} judges; refine judges NAME tells more of one", style="dim"))

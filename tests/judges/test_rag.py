@@ -188,7 +188,9 @@ def test_the_limits_themselves_are_kept() -> None:
 def test_contexts_merged_by_a_lost_comma_are_told(context: str) -> None:
     """A row with exactly one context that looks like several is warned of, by its number."""
     dataset: dict[str, list[Any]] = {**DATASET, "retrieved_contexts": [["a", "b"], [context]]}
-    with pytest.warns(UserWarning, match="retrieved_contexts, index 1: there is one context, .* put commas between"):
+    with pytest.warns(
+        UserWarning, match="retrieved_contexts, index 1: there is one context, .* put commas between"
+    ):
         evaluator().evaluate(["faithfulness"], dataset)
 
 

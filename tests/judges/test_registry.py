@@ -68,7 +68,7 @@ def test_settings_reach_the_judge() -> None:
         ),
         ("length", {"at_mst": 1}, "unexpected keyword argument 'at_mst'; did you mean 'at_most'?"),
         ("ragas.faithfulness", {"thresold": 1, "model": "a:b"}, "'thresold'; did you mean 'threshold'?"),
-        ("pattern", {"required": 5}, "required"),
+        ("pattern", {"required": 5}, "a pattern is a regular expression, or a list of them, not 5"),
         ("length", {"at_most": 1, "name": 5}, "a judge's name is a text such as 'tone', not 5"),
         ("length", {"at_most": 1, "name": " "}, "a judge's name is a text such as 'tone', not ' '"),
         ("rubric", {"model": "a:b"}, "the judge 'rubric' missing 2 required keyword-only arguments"),

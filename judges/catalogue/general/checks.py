@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from judges.entry import Entry, Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
 from judges.requests import Deliberation
-from judges.runtime.validation import finite_number, one_line, one_of, shortened, whole_number
+from judges.runtime.validation import finite_number, one_of, whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -241,7 +241,7 @@ class NumericRange(Check):
 _MOST_FAULTS = 5
 
 
-def _compile(patterns: str | Sequence[str], flags: int) -> tuple[re.Pattern[str], ...]:
+def _compile(patterns: Any, flags: int) -> tuple[re.Pattern[str], ...]:
     if not isinstance(patterns, str | re.Pattern | Iterable):
         raise ConfigurationError(
             f"a pattern is a regular expression, or a list of them, not {shortened(patterns)}"

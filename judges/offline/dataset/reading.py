@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
-from judges.errors import BadSample, ConfigurationError
-from judges.runtime.validation import one_line
+from judges.errors import BadSample, ConfigurationError, one_line
 from judges.sample import Sample, canonical_field
 
 _AS_TEXT = ("user_input", "response", "reference")
@@ -162,8 +161,8 @@ def _utf8_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _record(columns: list[str], cells: list[str]) -> dict[str | None, Any]:
     """Return a record by column; cells that have no column are under None."""
-    surplus = {None: cells[len(columns) :]} if len(cells) > len(columns) else {}
-    return {**dict(zip(columns, cells, strict=False)), **surplus}
+    record: dict[str | None, Any] = dict(zip(columns, cells, strict=False))
+    return record if len(cells) <= len(columns) else {**record, None: cells[len(columns) :]}
 
 
 def _csv_fault(error: Exception) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from judges.compose.panel import as_judge
-from judges.errors import BadSample, ConfigurationError
+from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.ordered_writer import OrderedWriter
@@ -230,9 +230,9 @@ def _judges_by_name(judges: object) -> dict[str, Judge]:
 
 def _checked_rows(samples: object, max_concurrency: int) -> Iterable[RowInput]:
     if type(max_concurrency) is not int or max_concurrency < 1:
-        raise ConfigurationError(f"max_concurrency is a whole number from 1, not {max_concurrency!r}")
+        raise ConfigurationError(f"max_concurrency is a whole number from 1, not {shortened(max_concurrency)}")
     if isinstance(samples, str | Path):
-        raise ConfigurationError(f"samples are rows, not a path; give read_rows({str(samples)!r})")
+        raise ConfigurationError(f"samples are rows, not a path; give read_rows({shortened(str(samples))})")
     if isinstance(samples, Sample | Mapping):
         raise ConfigurationError(f"samples are several rows, not one {type(samples).__name__}; give [sample]")
     return samples  # type: ignore[return-value]  # a value that is not iterable fails when it is iterated
