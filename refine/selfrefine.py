@@ -19,6 +19,7 @@ from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refine
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop
 from judges import ConfigurationError
+from judges.errors import shortened
 from refine.recording import Record
 
 RefineInput = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
@@ -323,7 +324,7 @@ def _messages(value: Any) -> list[BaseMessage]:
     if isinstance(value, BaseMessage):
         return [value]
     if not isinstance(value, Sequence):
-        raise InputError(f"cannot read {value!r} as a question; give a text or a list of messages")
+        raise InputError(f"cannot read {shortened(value)} as a question; give a text or a list of messages")
     try:
         return convert_to_messages(value)
     except (ValueError, NotImplementedError) as error:

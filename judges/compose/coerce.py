@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from judges.entry import Explanation
-from judges.errors import AskFailed, ConfigurationError
+from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample, argument, canonical_field
@@ -39,8 +39,8 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
     if callable(candidate) and not isinstance(candidate, type):
         return FunctionJudge(candidate, name=name or _name_of(candidate))
     raise ConfigurationError(
-        f"cannot make a judge of {candidate!r}; give a judge, a function from a sample to a verdict, a LangChain "
-        f"runnable, or a list of these"
+        f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
+        f"LangChain runnable, or a list of these"
     )
 
 

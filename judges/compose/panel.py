@@ -9,10 +9,12 @@ from typing import Literal
 from judges.compose.coerce import judge_of
 from judges.compose.votes import called_to_vote, checked_quorum, checked_success, skipped_notes, too_few_votes
 from judges.entry import Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Deliberation, consult
+from judges.runtime.by_judge import ByJudge, names_of
+from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.verdict import LOWEST, Verdict
 
@@ -91,12 +93,13 @@ class Panel(Judge):
         name: str = "panel",
     ) -> None:
         if rule not in RULES:
-            raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {rule!r}")
+            raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {shortened(rule)}")
         self.name = name
-        self.judges: Mapping[str, Judge] = judges_by_name(judges)
+        members = judges_by_name(judges)
+        self.judges: Mapping[str, Judge] = members
         self._rule: Rule = rule
-        self._weights = _checked_weights(weights, tuple(self.judges), rule)
-        self._veto = _checked_veto(veto, tuple(self.judges), rule)
+        self._weights = _checked_weights(weights, members, rule)
+        self._veto = _checked_veto(tuple(members.key(member) for member in veto), tuple(members), rule)
         self._quorum = None if quorum is None else checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
 
@@ -163,20 +166,23 @@ class Panel(Judge):
         return _mean([(ballot, self._weights[name]) for name, ballot in ballots.items()])
 
 
-def judges_by_name(members: Sequence[object] | Mapping[str, object]) -> dict[str, Judge]:
+def judges_by_name(members: Sequence[object] | Mapping[str, object]) -> ByJudge[Judge]:
     """Return the members as judges under unique names: the second `x` of a list becomes `x-2`."""
     if isinstance(members, Mapping):
-        judges = {name: as_judge(member, name=name) for name, member in members.items()}
+        judges = {judge_name(name): as_judge(member, name=name) for name, member in members.items()}
     elif isinstance(members, Iterable):
         judges = {}
         for judge in map(as_judge, members):
+            judge_name(judge.name)
             names = (judge.name, *(f"{judge.name}-{number}" for number in range(2, len(judges) + 3)))
             judges[next(name for name in names if name not in judges)] = judge
     else:
-        raise ConfigurationError(f"give a list of judges, or a mapping of names to judges, not {members!r}")
+        raise ConfigurationError(
+            f"give a list of judges, or a mapping of names to judges, not {shortened(members)}"
+        )
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
-    return judges
+    return ByJudge(judges, qualified=names_of(getattr(judge, "entry", None) for judge in judges.values()))
 
 
 def _lower_median(ballots: list[int]) -> tuple[int, str]:
@@ -207,16 +213,20 @@ def _merged_feedback(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> 
 
 
 def _checked_weights(
-    setting: Sequence[float] | Mapping[str, float] | None, names: Sequence[str], rule: Rule
+    setting: Sequence[float] | Mapping[str, float] | None, members: ByJudge[Judge], rule: Rule
 ) -> dict[str, float]:
+    names = tuple(members)
     if rule != "weighted":
         if setting is not None:
-            raise ConfigurationError(f"weights are for rule='weighted', not {rule!r}")
+            raise ConfigurationError(f"weights are for rule='weighted', not {shortened(rule)}")
         return dict.fromkeys(names, 1.0)
-    weights = dict(setting) if isinstance(setting, Mapping) else dict(zip(names, setting or (), strict=False))
+    by_name = setting.items() if isinstance(setting, Mapping) else zip(names, setting or (), strict=False)
+    weights = {members.key(name): weight for name, weight in by_name}
     complete = set(weights) == set(names) and (setting is not None and len(setting) == len(names))
     if not complete or min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
-        raise ConfigurationError(f"weights gives each of {', '.join(names)} a weight from 0, not {setting!r}")
+        raise ConfigurationError(
+            f"weights gives each of {', '.join(names)} a weight from 0, not {shortened(setting)}"
+        )
     return weights
 
 
@@ -224,7 +234,7 @@ def _checked_veto(veto: Sequence[str], names: Sequence[str], rule: Rule) -> tupl
     unknown = [name for name in veto if name not in names]
     if unknown or (veto and rule != "veto"):
         raise ConfigurationError(
-            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was {list(veto)!r} "
-            f"for rule={rule!r}"
+            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was "
+            f"{shortened(list(veto))} for rule={rule!r}"
         )
     return tuple(veto or names) if rule == "veto" else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, Unscored, Verdict
 
 _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
@@ -40,7 +40,7 @@ def checked_success(success_rating: int) -> int:
     """Return a success rating after checking that it is an integer from 1 to 4."""
     if type(success_rating) is not int or not LOWEST <= success_rating <= HIGHEST:
         raise ConfigurationError(
-            f"success_rating is a whole number from {LOWEST} to {HIGHEST}, not {success_rating!r}"
+            f"success_rating is a whole number from {LOWEST} to {HIGHEST}, not {shortened(success_rating)}"
         )
     return success_rating
 
@@ -50,5 +50,5 @@ def checked_quorum(quorum: int | None, most: int) -> int:
     if quorum is None:
         return most // 2 + 1
     if type(quorum) is not int or not 1 <= quorum <= most:
-        raise ConfigurationError(f"quorum is a whole number from 1 to {most}, not {quorum!r}")
+        raise ConfigurationError(f"quorum is a whole number from 1 to {most}, not {shortened(quorum)}")
     return quorum

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.model import ModelResponse
 from judges.models.endings import ending_of
 
@@ -101,7 +101,7 @@ def checked_methods(method: object) -> tuple[Method, ...]:
     for known_method in get_args(Method):
         if method == known_method:
             return (known_method,)
-    raise ConfigurationError(f"method is one of {', '.join(get_args(Method))} or None, not {method!r}")
+    raise ConfigurationError(f"method is one of {', '.join(get_args(Method))} or None, not {shortened(method)}")
 
 
 @lru_cache(maxsize=256)

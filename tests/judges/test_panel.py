@@ -243,7 +243,9 @@ def reply(rating: int) -> dict[str, object]:
 def test_usage_and_models_are_summed() -> None:
     """A panel costs what its members cost, and asks the models they ask."""
     models = [ScriptedModel([reply(4)]), ScriptedModel([reply(3)])]
-    panel = Panel([Helpfulness(models[0], name="a"), Panel([Helpfulness(models[1], name="b")]), Length()])
+    panel = Panel(
+        [Helpfulness(models[0], name="a"), Panel([Helpfulness(models[1], name="b")]), Length(at_most=99)]
+    )
     verdict = panel(ROW)
     assert verdict.usage.calls == 2
     assert verdict.usage == sum((item.usage for item in verdict.items), Usage())
@@ -320,7 +322,7 @@ def test_an_error_of_set_up_is_raised() -> None:
     [
         ([], {}, "at least one judge is needed"),
         ({}, {}, "at least one judge is needed"),
-        (Length(), {}, "give a list of judges"),
+        (Length(at_most=99), {}, "give a list of judges"),
         (["length"], {}, "cannot make a judge of 'length'"),
         (members(4), {"rule": "max"}, "rule is one of min, mean, weighted, majority, veto, not 'max'"),
         (members(4, 4), {"rule": "weighted"}, "weights gives each of a, b a weight"),

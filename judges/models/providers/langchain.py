@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line, shortened
 from judges.model import ModelRequest, ModelResponse
 from judges.models.endings import ending_of, reason_in
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
+from judges.models.providers.endpoint import checked_address
 from judges.models.providers.openai_arguments import drops_arguments, keep_raw_arguments, raw_arguments
 from judges.models.retry import status_of
 from judges.runtime import flow
@@ -35,6 +36,8 @@ _FINISH_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _UNFINISHED = ("incomplete", "failed", "cancelled", "in_progress", "queued")
 """Bad values of `status` in OpenAI's Responses API; elsewhere the name may mean anything."""
 _PROVIDER_PACKAGES = "install the provider's package, for instance selfrefine[openai], [anthropic] or [ollama]"
+
+_NAMING = "a model is named by provider and model, for instance 'openai:gpt-5-mini'"
 
 
 def looks_like_chat_model(candidate: object) -> bool:
@@ -262,9 +265,14 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
         settings: Arguments of the provider's class, for instance `temperature=0.7`.
 
     Raises:
-        ConfigurationError: If the provider is unknown, its package or its key is missing.
+        ConfigurationError: If the provider is unknown, its package or its key is missing, or `base_url` is no
+            address.
     """
+    provider, colon, model_name = name.partition(":")
+    if not provider.strip() or (colon and not model_name.strip()):
+        raise ConfigurationError(f"{_NAMING}, not {shortened(name)}")
     if base_url is not None:
+        checked_address(base_url)
         key = os.environ.get("OPENAI_API_KEY") or "none-needed"
         settings = {"api_key": key, **settings, "base_url": base_url}
         name = f"openai:{name.removeprefix('openai:')}"
@@ -277,8 +285,9 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
     except ImportError as error:
         raise ConfigurationError(f"the model {name!r} is not available: {_PROVIDER_PACKAGES}") from error
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigurationError(f"the model {name!r} cannot be set up: {reason}") from error
+        reason = one_line(str(error).partition("\n")[0] or type(error).__name__)
+        hint = f"; {_NAMING}" if "provider" in reason else ""
+        raise ConfigurationError(f"the model {shortened(name)} cannot be set up: {reason}{hint}") from error
     return model
 
 

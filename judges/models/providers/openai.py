@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, JsonValue
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.model import ModelRequest, ModelResponse
 from judges.models.endings import reason_in
 from judges.models.methods import Method, Plan, checked_methods, forced_tool, response_format
@@ -276,7 +276,7 @@ def _count(value: object) -> int:
 def checked_name(model: object) -> str:
     """Return the name of a model at an endpoint, checked."""
     if not isinstance(model, str) or not model.strip():
-        raise ConfigurationError(f"model is the model's name at the endpoint, not {model!r}")
+        raise ConfigurationError(f"model is the model's name at the endpoint, not {shortened(model)}")
     return model
 
 
