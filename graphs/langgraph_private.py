@@ -11,9 +11,10 @@ stated, fact by fact, in `tests/graphs/test_langgraph_contract.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from contextvars import ContextVar
+from functools import lru_cache, partial
 from typing import Any
 from uuid import uuid4
 
@@ -30,8 +31,13 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
+from langchain_core.tracers.context import _configure_hooks
+from langchain_core.utils.env import env_var_is_set
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.pregel import Pregel
+from langgraph.pregel._tools import _tool_call_writer
+
+from graphs.muting import run_task, without_tokens
 
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
@@ -40,7 +46,8 @@ SUMMARY = "refine"
 """The visible channel: a summary of the record without any rejected text."""
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
-_RUNTIME, _PROGRESS = "__pregel_runtime", "__refine_progress"
+_RUNTIME, _PROGRESS, _CALL = "__pregel_runtime", "__refine_progress", "__pregel_call"
+_RESUME = "__resume__"
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
 _GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
@@ -94,7 +101,8 @@ def detached_config(config: RunnableConfig) -> RunnableConfig:
 def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
     """Return the config for a generator that may be a graph itself: muted, but part of the surrounding graph.
 
-    An agent can thus interrupt and resume, with the checkpointer and the store of the graph.
+    An agent can thus interrupt and resume, with the checkpointer and the store of the graph. What a function
+    pushes into the graph (`push_message`) is dropped, and its tasks run where they are called.
 
     Args:
         config: The config of the node.
@@ -102,8 +110,11 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
     """
     configurable = config.get("configurable") or {}
     remaining = {key: value for key, value in configurable.items() if key not in _STREAM_KEYS}
-    if silent and _RUNTIME in remaining:
-        remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+    if silent:
+        remaining.pop(_PROGRESS, None)
+        if _RUNTIME in remaining:
+            remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+    remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
     return _traced_config(config, remaining)
 
 
@@ -119,6 +130,8 @@ def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:
 
 def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> RunnableConfig:
     traced: RunnableConfig = {
+        "callbacks": [],
+        "metadata": {},
         "configurable": configurable,
         "recursion_limit": config.get("recursion_limit", 10_000),
     }
@@ -130,6 +143,13 @@ def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> Runn
 
 def _drop(_: Any) -> None:
     """Discard the value."""
+
+
+def _send_resumed(send: Callable[[Any], None] | None, writes: Sequence[tuple[str, Any]]) -> None:
+    """Send what `interrupt` notes of a decision; discard messages and other values for the graph's channels."""
+    resumed = [write for write in writes if write[0] == _RESUME]
+    if resumed and send is not None:
+        send(resumed)
 
 
 def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
@@ -163,15 +183,21 @@ def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
 
 
 def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager | None:
-    """Return a manager of only the handlers that feed streams, or only the others; None if there are none."""
-    handlers = [handler for handler in listeners(config) if feeds_stream(handler) is streaming]
+    """Return a manager of only the handlers that feed streams, or only the others; None if there are none.
+
+    The others hear no tokens.
+    """
+
+    def select(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
+        selected = [handler for handler in handlers if feeds_stream(handler) is streaming]
+        return selected if streaming else [without_tokens(handler) for handler in selected]
+
+    handlers = select(listeners(config))
     callbacks = config.get("callbacks")
     if not handlers or not isinstance(callbacks, BaseCallbackManager):
         return CallbackManager(handlers=handlers, inheritable_handlers=handlers) if handlers else None
     manager = callbacks.copy()
-    for handler in callbacks.handlers:
-        if handler not in handlers:
-            manager.remove_handler(handler)
+    manager.handlers, manager.inheritable_handlers = handlers, select(callbacks.inheritable_handlers)
     return manager
 
 
@@ -181,7 +207,7 @@ def feeds_stream(handler: BaseCallbackHandler) -> bool:
     A user's own class counts as its nearest ancestor among the frameworks' handlers. A handler of the frameworks
     that is not known to be a tracer or an observer counts as a stream, so that a new one is muted.
     """
-    return _class_feeds_stream(type(handler))  # type: ignore[arg-type]  # mypy does not know that a class has a hash
+    return _class_feeds_stream(handler.__class__)  # type: ignore[arg-type]  # mypy does not know that a class has a hash
 
 
 @lru_cache(maxsize=256)
@@ -202,10 +228,33 @@ def _class_feeds_stream(kind: type) -> bool:
 def use_config(config: RunnableConfig) -> Iterator[None]:
     """Make every call in the block inherit `config` alone, instead of the config inherited so far.
 
-    LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing.
+    LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing. Nor does
+    it mute what reaches a client through other context variables: handlers that LangChain adds to every run
+    (`register_configure_hook`), and the writer of a surrounding tool's output.
     """
     token = var_child_runnable_config.set(config)
+    muted = [(variable, variable.set(value)) for variable, value in _audible()]
     try:
         yield
     finally:
+        for variable, before in muted:
+            variable.reset(before)
         var_child_runnable_config.reset(token)
+
+
+def _audible() -> Iterator[tuple[ContextVar[Any], Any]]:
+    """Yield the context variables through which a client would see drafts, each with a value that shows none."""
+    if _tool_call_writer.get() is not None:
+        yield _tool_call_writer, None
+    for variable, _, kind, name in _configure_hooks:
+        handler = variable.get()
+        if handler is None and kind is not None and name is not None and env_var_is_set(name):
+            handler = kind()
+        if handler is not None and handler is not _SILENT:
+            muted = _SILENT if feeds_stream(handler) else without_tokens(handler)
+            if muted is not handler:
+                yield variable, muted
+
+
+_SILENT = BaseCallbackHandler()
+"""A handler that does nothing, in the place of one that feeds a stream."""
