@@ -54,8 +54,8 @@ class _WithoutTokens:
     def __init__(self, handler: BaseCallbackHandler) -> None:
         object.__setattr__(self, "_handler", handler)
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]  # read only: what `isinstance` asks for
+    @property  # type: ignore[misc]  # read only: what `isinstance` asks for
+    def __class__(self) -> Any:
         return type(self._handler)
 
     def __getattr__(self, name: str) -> Any:
