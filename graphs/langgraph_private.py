@@ -23,6 +23,7 @@ from langchain_core.callbacks import (
     BaseCallbackHandler,
     BaseCallbackManager,
     CallbackManager,
+    Callbacks,
     FileCallbackHandler,
     StdOutCallbackHandler,
     UsageMetadataCallbackHandler,
@@ -199,6 +200,11 @@ def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager 
     manager = callbacks.copy()
     manager.handlers, manager.inheritable_handlers = handlers, select(callbacks.inheritable_handlers)
     return manager
+
+
+def muted_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
+    """Return the callbacks of a generator itself without handlers that feed streams, and deaf to tokens."""
+    return None if callbacks is None else _manager({"callbacks": callbacks}, streaming=False)
 
 
 def feeds_stream(handler: BaseCallbackHandler) -> bool:

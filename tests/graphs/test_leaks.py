@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
-from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, StreamingStdOutCallbackHandler
+from langchain_core.callbacks import (
+    AsyncCallbackHandler,
+    BaseCallbackHandler,
+    CallbackManager,
+    StreamingStdOutCallbackHandler,
+)
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import tool
 from langchain_core.tracers import context as tracing_context
 from langchain_core.tracers.base import BaseTracer
@@ -156,6 +162,42 @@ def test_a_streaming_handler_added_by_langchain_itself_prints_no_draft(
         assert MARK not in capsys.readouterr().out
         "".join(chunk.text for chunk in ScriptedModel([MARK]).stream("what?"))
         assert MARK in capsys.readouterr().out
+
+
+class Streaming(ScriptedModel):
+    """A chat model with a setting to stream whenever it is called."""
+
+    streaming: bool = False
+
+
+def attached(handler: BaseCallbackHandler, position: str) -> Runnable[Any, Any]:
+    """Attach a handler to a chat model, to one in a binding, to a config, or to one in a chain."""
+    model = Streaming(drafts())  # type: ignore[call-arg, arg-type]  # pydantic's plugin sees no constructor
+    model.streaming = True
+    if position == "config":
+        return model.with_config(callbacks=[handler])
+    model.callbacks = CallbackManager([handler]) if position == "manager" else [handler]
+    chain = ChatPromptTemplate([MessagesPlaceholder("messages")]) | model
+    positions: dict[str, Runnable[Any, Any]] = {"binding": model.bind(stop=["x"]), "chain": chain}
+    return positions.get(position, model)
+
+
+@pytest.mark.parametrize("position", ["model", "manager", "binding", "config", "chain"])
+async def test_a_handler_of_the_model_itself_shows_no_draft(
+    position: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A handler attached to the generator is muted as one of the config is; outside of the loop it is not."""
+    for handler in (Tokens(), StreamingStdOutCallbackHandler()):
+        assert SelfRefine(attached(handler, position), strict(), max_attempts=9).invoke("what?").text == GOOD
+        await SelfRefine(attached(handler, position), strict(), max_attempts=9).ainvoke("what?")
+        assert MARK not in capsys.readouterr().out
+        if isinstance(handler, Tokens):
+            assert handler.tokens == []
+            assert "end" in handler.events
+    heard = Tokens()
+    model = attached(heard, position)
+    model.invoke({"messages": []} if position == "chain" else "what?")
+    assert heard.tokens
 
 
 def outer_agent(refiner: SelfRefine) -> Graph:
