@@ -17,7 +17,7 @@ from langchain_core.callbacks import (
     CallbackManager,
     StreamingStdOutCallbackHandler,
 )
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import tool
@@ -27,7 +27,6 @@ from langchain_core.tracers.context import register_configure_hook
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import task
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.message import push_message
 from langgraph.graph.ui import push_ui_message
 
 from graphs import Policy, langgraph_private, self_refine
@@ -35,7 +34,20 @@ from graphs.muting import without_tokens
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
-from tests.graphs.test_streams import ASKED, GENERATORS, GOOD, MARK, MODES, Graph, drafts, graph, strict
+from tests.graphs.test_streams import (
+    ASKED,
+    GENERATORS,
+    GOOD,
+    MARK,
+    MODES,
+    Graph,
+    drafts,
+    graph,
+    pushing,
+    strict,
+    think,
+    thinking,
+)
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
@@ -237,39 +249,11 @@ async def test_an_inner_tool_writes_nothing_into_the_outer_tools_output(*, check
         assert seen.count("asking") == 2
 
 
-def pushing() -> Any:
-    """Make a function that pushes each draft into the graph's messages."""
-    left = iter(drafts())
-
-    def generate(_: list[BaseMessage]) -> str:
-        draft = next(left)
-        push_message(AIMessage(draft, id=f"id {draft}"))
-        return draft
-
-    return generate
-
-
-@task
-def think(text: str) -> str:
-    """Think."""
-    return text
-
-
 @task
 async def athink(text: str) -> str:
     """Think without blocking."""
     await asyncio.sleep(0)
     return text
-
-
-def thinking() -> Any:
-    """Make a function that calls tasks of LangGraph's functional API."""
-    left = iter(drafts())
-
-    def generate(_: list[BaseMessage]) -> str:
-        return str(think(next(left)).result())
-
-    return generate
 
 
 def athinking() -> Any:
