@@ -153,9 +153,9 @@ def self_refine(
     graph over messages.
 
     With `on_exhausted="interrupt"` and a checkpointer it interrupts for a human, who resumes with
-    `Command(resume="accept")`, `"reject"`, or `{"answer": "the text to send"}`. The interrupt holds the draft under
-    review, and LangGraph shows it wherever it shows interrupts (the modes `updates`, `values`, `tasks` and `debug`):
-    hand a client the modes `messages` and `custom` alone.
+    `Command(resume="accept")`, `"reject"`, or `{"answer": "the text to send"}`. The interrupt holds the draft
+    under review, and LangGraph shows it wherever it shows interrupts (the modes `updates`, `values`, `tasks` and
+    `debug`): hand a client the modes `messages` and `custom` alone.
 
     Args:
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
