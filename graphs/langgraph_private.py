@@ -48,7 +48,7 @@ SUMMARY = "refine"
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
 _RUNTIME, _PROGRESS, _CALL = "__pregel_runtime", "__refine_progress", "__pregel_call"
-_RESUME = "__resume__"
+_RESUME, _SILENCED = "__resume__", "__refine_silenced"
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
 _GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
@@ -96,7 +96,7 @@ def detached_config(config: RunnableConfig) -> RunnableConfig:
     """
     configurable = config.get("configurable") or {}
     remaining = {key: value for key, value in configurable.items() if not key.startswith(_GRAPH_KEYS)}
-    return _traced_config(config, remaining)
+    return _traced_config(config, {**remaining, _SILENCED: True})
 
 
 def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
@@ -113,6 +113,7 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
     remaining = {key: value for key, value in configurable.items() if key not in _STREAM_KEYS}
     if silent:
         remaining.pop(_PROGRESS, None)
+        remaining[_SILENCED] = True
         if _RUNTIME in remaining:
             remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
     remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
@@ -161,6 +162,11 @@ def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
         outer: RunnableConfig = {**config, "callbacks": manager}
         muted["configurable"] = {**muted["configurable"], _PROGRESS: outer}
     return muted
+
+
+def silenced(config: RunnableConfig) -> bool:
+    """Check whether this run is inside a generator or judge of a loop that hides its drafts."""
+    return _SILENCED in config.get("configurable", {})
 
 
 def progress_configs(config: RunnableConfig) -> list[RunnableConfig]:

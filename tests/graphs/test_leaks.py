@@ -343,3 +343,27 @@ async def test_a_nested_refiner_shows_drafts_only_where_the_outer_one_does(*, ch
     events = [event async for event in nested(checkpointed=checkpointed).astream_events("?", THREAD, version="v2")]
     assert MARK not in repr(events)
     assert GOOD in repr(events)
+
+
+class Events(BaseCallbackHandler):
+    """A handler that passes progress on, as a web page's would."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Any]] = []
+
+    def on_custom_event(self, name: str, data: Any, **_: Any) -> None:
+        """Pass an event on."""
+        self.events.append((name, data))
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+@pytest.mark.parametrize("shown", [False, True])
+async def test_handlers_of_progress_hear_no_hidden_draft(*, shown: bool, checkpointed: bool) -> None:
+    """A handler of events hears a nested refiner go on, and its drafts only where the outer one shows its own."""
+    for call in ("invoke", "ainvoke"):
+        heard = Events()
+        outer = nested(checkpointed=checkpointed, shown=shown)
+        config: RunnableConfig = {**THREAD, "callbacks": [heard]}
+        _ = outer.invoke("?", config) if call == "invoke" else await outer.ainvoke("?", config)
+        assert (MARK in repr(heard.events)) is shown
+        assert [name for name, _ in heard.events].count("refine.verdict") == 3
