@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 
 from graphs import langgraph_private
 from graphs.refinement import Refinement
+from judges.runtime import losses
 
 _LOGGER = "refine"
 _STANDARD_LOGGER = logging.getLogger(_LOGGER)
@@ -105,7 +106,8 @@ def _write(
         send(event.payload(labels))
     if log is not None and event.logged:
         write = log.warning if event.level >= logging.WARNING else log.info
-        write(event.name, **{**event.figures, **(event.texts if log_texts else {}), **labels})
+        with losses.logging_safely():
+            write(event.name, **{**event.figures, **(event.texts if log_texts else {}), **labels})
 
 
 def _log(level: int = logging.INFO) -> Any:

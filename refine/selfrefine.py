@@ -47,7 +47,8 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; the
             config must then hold `{"configurable": {"thread_id": ...}}`.
         store: A LangGraph store, for the nodes of an agent used as generator.
-        record: File of JSON lines to which every attempt is appended as a sample.
+        record: File of JSON lines to which every attempt is appended as a sample. Rows that cannot be written are
+            a WARNING of the logger `refine` and counted in `refine.losses()`; they never cost the answer.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
             `"exit"` writes only the final state, and is fastest.
         name: Name of the run in a trace, in events and in the log.
@@ -284,8 +285,12 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             self._record.add(outcome)
 
     async def _awrite(self, outcome: Outcome) -> None:
-        if self._record is not None:
+        if self._record is None:
+            return
+        try:
             await asyncio.to_thread(self._record.add, outcome)
+        except RuntimeError:  # the pool of threads is shut down: `add` itself raises nothing
+            self._record.add(outcome)
 
 
 def _name_of(generator: object) -> str:

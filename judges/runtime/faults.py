@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 
+from judges.runtime import losses
+
 _log = logging.getLogger("judges")
 
 _log_texts: ContextVar[bool] = ContextVar("judges.log_texts", default=False)
@@ -70,13 +72,14 @@ def report(error: Exception, place: str) -> str:
     repeated = seen is not None and line in seen
     if seen is not None:
         seen.add(line)
-    if not repeated:
-        message = f": {error}" if _log_texts.get() else ""
-        _log.warning(
-            "%s%s; the verdict is unscored (judge_failed), the traceback is logged on DEBUG", line, message
-        )
-    if _log.isEnabledFor(logging.DEBUG):
-        _log.debug("%s\n%s", line, _rendered(error))
+    with losses.logging_safely():
+        if not repeated:
+            message = f": {error}" if _log_texts.get() else ""
+            _log.warning(
+                "%s%s; the verdict is unscored (judge_failed), the traceback is logged on DEBUG", line, message
+            )
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s\n%s", line, _rendered(error))
     return fault
 
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from judges.errors import ConfigurationError
+from judges.runtime import losses
 
 FORMAT = 1
 """Version of the file format; a file of another version is refused."""
@@ -52,7 +53,8 @@ class Cache:
         try:
             rows = self._reader.run("SELECT reply FROM replies WHERE key = ?", key)
         except sqlite3.OperationalError as error:
-            _log.warning("the cache %s could not be read: %s", self.path, error)
+            with losses.logging_safely():
+                _log.warning("the cache %s could not be read: %s", self.path, error)
             return None
         return rows[0][0] if rows and isinstance(rows[0][0], str) else None
 
@@ -61,7 +63,8 @@ class Cache:
         try:
             self._writer.run("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, record)
         except sqlite3.OperationalError as error:
-            _log.warning("the cache %s could not be written: %s", self.path, error)
+            with losses.logging_safely():
+                _log.warning("the cache %s could not be written: %s", self.path, error)
 
     def clear(self) -> None:
         """Delete all records."""
