@@ -2,6 +2,7 @@
 
 RefineError
 ├── InputError            nothing to answer, or unreadable input
+├── ConcurrentTurn        another turn ran on the same thread, and this one is not part of the conversation
 ├── DraftError            a generator returned nothing, or a value that is not an answer
 └── Unanswered            the loop ended without a releasable answer; `outcome` holds the record
     ├── NotAccepted       no attempt passed, and the policy is to raise
@@ -29,6 +30,14 @@ class InputError(RefineError, ValueError):
 
 class DraftError(RefineError, TypeError):
     """A generator returned a value that is not an answer; the message says what to return."""
+
+
+class ConcurrentTurn(RefineError):  # noqa: N818 - names what got in the way
+    """Another turn runs on the same thread of a checkpointer; this one is not part of the conversation.
+
+    It was refused before anything was spent, or, where another process had continued the thread meanwhile, at the
+    end of one of its steps. It can be given again.
+    """
 
 
 class Unanswered(RefineError):  # noqa: N818 - the adjective describes the question

@@ -11,11 +11,13 @@ stated, fact by fact, in `tests/graphs/test_langgraph_contract.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from langchain_core.callbacks import (
@@ -47,6 +49,7 @@ SUMMARY = "refine"
 """The visible channel: a summary of the record without any rejected text."""
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
+_TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 _RUNTIME, _PROGRESS, _CALL = "__pregel_runtime", "__refine_progress", "__pregel_call"
 _RESUME, _SILENCED = "__resume__", "__refine_silenced"
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
@@ -87,6 +90,51 @@ def write(config: RunnableConfig, channel: str, value: object) -> None:
 def has_checkpointer(config: RunnableConfig) -> bool:
     """Check whether there is a checkpointer, so that written values must be plain data."""
     return config.get("configurable", {}).get(_CHECKPOINTER) is not None
+
+
+class Position(NamedTuple):
+    """The checkpoint that a node continues."""
+
+    checkpointer: Any
+    thread_id: str
+    checkpoint_id: str
+
+
+def checkpoint_of(config: RunnableConfig) -> Position | None:
+    """Return what a node of an outermost graph continues.
+
+    None means that there is no checkpointer, or that the graph is part of another one.
+    """
+    configurable = config.get("configurable", {})
+    checkpointer, checkpoint_id = configurable.get(_CHECKPOINTER), configurable.get("checkpoint_map", {}).get("")
+    if checkpointer is None or checkpoint_id is None or "|" in configurable.get("checkpoint_ns", ""):
+        return None
+    return Position(checkpointer, str(configurable.get("thread_id")), checkpoint_id)
+
+
+def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
+    """Return what identifies, in this process, the thread on which an outermost graph is about to run.
+
+    None means that it has none: there is no checkpointer, or the graph is part of another one, whose thread it is.
+    A config that names a thread is not part of the surrounding graph, as LangGraph sees it.
+
+    Args:
+        config: The config of the run, merged with the graph's own.
+        checkpointer: The graph's own checkpointer.
+    """
+    configurable = config.get("configurable") or {}
+    if not any(map(configurable.get, _POSITIONS)):
+        ambient = var_child_runnable_config.get() or {}
+        configurable = {**(ambient.get("configurable") or {}), **configurable}
+    saver, thread_id = configurable.get(_CHECKPOINTER, checkpointer), configurable.get("thread_id")
+    if not saver or isinstance(saver, bool) or thread_id is None or _TASK in configurable:
+        return None
+    return os.getpid(), id(saver), str(thread_id)
+
+
+def is_interrupt_id(key: object) -> bool:
+    """Check whether a key of a resume value has the form of an interrupt's id, as LangGraph does."""
+    return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
 
 
 def detached_config(config: RunnableConfig) -> RunnableConfig:

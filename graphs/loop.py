@@ -23,7 +23,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import interrupt
-from pydantic import BaseModel, Field, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from graphs import langgraph_private
 from graphs.alarms import Needs, Ration, needs_of, release_alarms, unmet_alarms
@@ -102,10 +102,12 @@ Step = Callable[[Refinement, Messages, RunnableConfig], Generator[Effect, Any, T
 class _Written(BaseModel):
     """A text that a reviewer wrote instead of the draft."""
 
+    model_config = ConfigDict(strict=True, extra="forbid")
+
     answer: str = Field(pattern=r"\S")
 
 
-class _Review(RootModel[Literal["accept", "reject"] | bool | _Written]):
+class _Review(RootModel[Literal["accept", "reject"] | _Written]):
     """What a reviewer may decide; LangGraph checks it before it is stored, so a mistyped one can be given anew."""
 
 
@@ -345,7 +347,7 @@ class Loop:
         decision = review.root
         if isinstance(decision, _Written):
             return AIMessage(decision.answer), refinement.answered(None, detail="written by a reviewer")
-        if decision in (True, "accept"):
+        if decision == "accept":
             released = refinement.answered(attempt.number, detail="released by a reviewer")
             return _released(attempt, self.policy), released
         refused = refinement.answered(None, detail="refused by a reviewer")

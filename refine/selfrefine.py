@@ -18,6 +18,7 @@ from langgraph.types import Checkpointer, Command, Durability
 from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop
+from graphs.turns import ConcurrentTurns
 from judges import ConfigurationError
 from judges.errors import shortened
 from refine.recording import Record
@@ -52,6 +53,9 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
             `"exit"` writes only the final state, and is fastest.
         name: Name of the run in a trace, in events and in the log.
+        concurrent_turns: What becomes of a turn while another one runs on its thread of the checkpointer:
+            `"queue"` lets it wait, at most for the policy's `deadline_s`; `"refuse"` raises `ConcurrentTurn` at
+            once. What holds between processes is said at `graphs.self_refine`.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
     Raises:
@@ -69,6 +73,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         record: str | Path | None = None,
         durability: Durability = "sync",
         name: str = "SelfRefine",
+        concurrent_turns: ConcurrentTurns = "queue",
         **settings: Any,
     ) -> None:
         if policy is not None and settings:
@@ -79,7 +84,12 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         self._loop = build_loop(generator, judge, self.policy, name=name)
         single_node = durability == "exit" and not self._loop.may_interrupt
         self.graph = compile_loop(
-            self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop", single_node=single_node
+            self._loop,
+            checkpointer=checkpointer,
+            store=store,
+            name=f"{name} loop",
+            concurrent_turns=concurrent_turns,
+            single_node=single_node,
         )
         self._record = None if record is None else Record(record)
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
@@ -107,7 +117,8 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         Raises:
             Unanswered: If no answer may be released: `GeneratorFailed`, or as the policy says `NotAccepted`
                 or `JudgeFailed`; `outcome` holds the record.
-            InputError: If there is nothing to answer.
+            InputError: If there is nothing to answer, or a reviewer's decision cannot be read or is not awaited.
+            ConcurrentTurn: If another turn runs on the thread, see `concurrent_turns`.
             ConfigurationError: If there is any other setting; bind settings of a model to the generator.
         """
         _refuse(unknown)

@@ -1,4 +1,4 @@
-"""What could not be written down, a row of a record or a line of the log: counted, never at the cost of an answer."""
+"""What could not be written, a row of a record or a line of the log: counted, never at the cost of an answer."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ def _report(message: str) -> None:
         _log.warning(message)
     except Exception:  # noqa: BLE001 - as above
         with suppress(Exception):
-            print(f"refine: {message}", file=sys.stderr)
+            sys.stderr.write(f"refine: {message}\n")
