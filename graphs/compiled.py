@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import aclosing
 from typing import Any, get_args
+from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -58,6 +59,7 @@ class LoopGraph(CompiledStateGraph[Any, Any, Any, Any]):
         with turn(self._thread(config), self.concurrent_turns, self.longest_wait_s):
             if isinstance(input, Command) and self._thread(config) is not None:
                 check_decision(input, self.get_state(config or {}).interrupts)
+                config = langgraph_private.with_decision(config, str(uuid4()))
             yield from super().stream(input, config, **settings)
 
     async def astream(
@@ -70,6 +72,7 @@ class LoopGraph(CompiledStateGraph[Any, Any, Any, Any]):
         async with aturn(self._thread(config), self.concurrent_turns, self.longest_wait_s):
             if isinstance(input, Command) and self._thread(config) is not None:
                 check_decision(input, (await self.aget_state(config or {})).interrupts)
+                config = langgraph_private.with_decision(config, str(uuid4()))
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
             async with aclosing(chunks):
                 async for chunk in chunks:

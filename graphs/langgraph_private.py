@@ -51,9 +51,9 @@ SUMMARY = "refine"
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
 _TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 _RUNTIME, _PROGRESS, _CALL = "__pregel_runtime", "__refine_progress", "__pregel_call"
-_RESUME, _SILENCED = "__resume__", "__refine_silenced"
+_RESUME, _SILENCED, _DECISION = "__resume__", "__refine_silenced", "__refine_decision"
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS)
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _DECISION)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 _OBSERVERS = frozenset(
@@ -130,6 +130,18 @@ def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
     if not saver or isinstance(saver, bool) or thread_id is None or _TASK in configurable:
         return None
     return os.getpid(), id(saver), str(thread_id)
+
+
+def with_decision(config: RunnableConfig | None, decision_id: str) -> RunnableConfig:
+    """Return the config of a run that carries a decision, under an id of its own."""
+    configurable = (config or {}).get("configurable") or {}
+    return {**(config or {}), "configurable": {**configurable, _DECISION: decision_id}}
+
+
+def decision_of(config: RunnableConfig) -> str | None:
+    """Return the id of the decision that a run carries; None where it carries none, or goes on after a crash."""
+    value = config.get("configurable", {}).get(_DECISION)
+    return value if isinstance(value, str) else None
 
 
 def is_interrupt_id(key: object) -> bool:

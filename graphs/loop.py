@@ -40,6 +40,7 @@ from graphs.reasoning import without_reasoning
 from graphs.refinement import Attempt, Refinement, empty_answer
 from graphs.secrets import withhold
 from graphs.tracing import trace_judges
+from graphs.turns import aclaim_decision, claim_decision
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.retry import kind_of
@@ -373,7 +374,7 @@ def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig)
         "feedback": withhold(attempt.feedback, refinement.evidence),
     }
 
-    def run() -> _Review:
+    def decide() -> _Review:
         try:
             return interrupt(question, response_schema=_Review)
         except ValidationError as error:
@@ -381,8 +382,15 @@ def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig)
                 "the review cannot be read; a review is 'accept', 'reject' or {'answer': 'the text to send'}"
             ) from error
 
+    def run() -> _Review:
+        review = decide()
+        claim_decision(config)
+        return review
+
     async def arun() -> _Review:
-        return run()
+        review = decide()
+        await aclaim_decision(config)
+        return review
 
     return Effect(run=run, arun=arun, config=config)
 

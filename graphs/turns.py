@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterat
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 from langchain_core.runnables import RunnableConfig
@@ -36,6 +36,13 @@ _queues: WeakValueDictionary[Hashable, AdmissionQueue] = WeakValueDictionary()
 """The queue of each thread on which a turn is running: refiners that share a checkpointer share its threads."""
 _creation = threading.Lock()
 
+
+_NOT_AWAITED = (
+    "no decision is awaited on this thread: it was made already, a new message took its place, or there never was "
+    "a question"
+)
+_CLAIM = "refine_decision"
+"""Task and channel under which the claim of a review is stored."""
 
 _CLOSING_S = 5.0
 """Longest wait in seconds for a stream that was left before its end, and that its event loop closes soon."""
@@ -165,10 +172,58 @@ def check_decision(command: Command[Any], interrupts: Sequence[Interrupt]) -> No
         )
     is_map = isinstance(decision, dict) and all(map(langgraph_private.is_interrupt_id, keys))
     if decision is not None and (not ids or (is_map and not (decision and decision.keys() <= ids))):
-        raise InputError(
-            "no decision is awaited on this thread: it was made already, a new message took its place, or there "
-            "never was a question"
-        )
+        raise InputError(_NOT_AWAITED)
+
+
+def claim_decision(config: RunnableConfig) -> None:
+    """Claim the open review for the decision that this run carries: of all processes, the first one gets it.
+
+    The claim is stored with the checkpoint that waits, as a task's write, of which a checkpointer keeps the first.
+
+    Raises:
+        InputError: If another decision was first.
+    """
+    claim = _claim_of(config)
+    if claim is not None:
+        claim.saver.put_writes(claim.config, claim.writes, _CLAIM)
+        _refuse_second(claim.saver.get_tuple(claim.config), claim)
+
+
+async def aclaim_decision(config: RunnableConfig) -> None:
+    """Claim the open review without blocking; otherwise as `claim_decision`."""
+    claim = _claim_of(config)
+    if claim is not None:
+        await claim.saver.aput_writes(claim.config, claim.writes, _CLAIM)
+        _refuse_second(await claim.saver.aget_tuple(claim.config), claim)
+
+
+class _Claim(NamedTuple):
+    """A claim of a review, and where it is stored."""
+
+    saver: Any
+    config: RunnableConfig
+    writes: list[tuple[str, str]]
+
+
+def _claim_of(config: RunnableConfig) -> _Claim | None:
+    position, decision_id = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    if position is None or decision_id is None:
+        return None
+    waiting: RunnableConfig = {
+        "configurable": {
+            "thread_id": position.thread_id,
+            "checkpoint_ns": "",
+            "checkpoint_id": position.checkpoint_id,
+        }
+    }
+    return _Claim(position.checkpointer, waiting, [(_CLAIM, decision_id)])
+
+
+def _refuse_second(waiting: CheckpointTuple | None, claim: _Claim) -> None:
+    writes = (waiting.pending_writes or []) if waiting is not None else []
+    first = next((value for task, _, value in writes if task == _CLAIM), None)
+    if first is not None and (_CLAIM, first) not in claim.writes:
+        raise InputError(_NOT_AWAITED)
 
 
 def check_current(config: RunnableConfig) -> None:

@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
@@ -225,11 +226,16 @@ def test_an_unknown_setting_is_refused() -> None:
         refiner(InMemorySaver(), concurrent_turns="wait")
 
 
-def waiting(saver: Saver, **settings: Any) -> SelfRefine:
-    """Make a refiner whose first turn waits for a reviewer."""
+def undecided(saver: Saver, **settings: Any) -> SelfRefine:
+    """Make a refiner that asks a reviewer after one attempt."""
     policy = Policy(max_attempts=1, on_exhausted="interrupt")
     judge = ScriptedJudge([2], cycle=True)
-    asked = SelfRefine(lambda _: "draft", judge, policy=policy, checkpointer=saver, **settings)
+    return SelfRefine(lambda _: "draft", judge, policy=policy, checkpointer=saver, **settings)
+
+
+def waiting(saver: Saver, **settings: Any) -> SelfRefine:
+    """Make a refiner whose first turn waits for a reviewer."""
+    asked = undecided(saver, **settings)
     assert asked.refine("what?", THREAD).stop_reason == "interrupted"
     return asked
 
@@ -266,10 +272,35 @@ async def test_a_decision_made_twice_is_told(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no decision is awaited"):
             async for _ in graph.astream(Command(resume="accept"), THREAD):
                 pass
+    refused = waiting(InMemorySaver())
+    with pytest.raises(NotAccepted):
+        refused.invoke(Command(resume="reject"), THREAD)
+    for decision in ("accept", "reject"):
+        with pytest.raises(InputError, match="no decision is awaited"):
+            refused.invoke(Command(resume=decision), THREAD)
+    nothing: Any = None
+    with pytest.raises(NotAccepted):
+        refused.invoke(nothing, THREAD)
     sync = waiting(InMemorySaver())
     sync.invoke(Command(resume="accept"), THREAD)
     with pytest.raises(InputError, match="no decision is awaited"):
         sync.refine(Command(resume="accept"), THREAD)
+
+
+def test_of_two_reviewers_with_checkpointers_of_their_own_one_wins(tmp_path: Path) -> None:
+    """The same where reviewers share the stored thread only, as two processes do."""
+    for number in range(10):
+        path = str(tmp_path / f"{number}.sqlite")
+        with SqliteSaver.from_conn_string(path) as first, SqliteSaver.from_conn_string(path) as second:
+            one, other = waiting(first), undecided(second)
+            told = at_once(
+                partial(one.invoke, Command(resume="accept"), THREAD),
+                partial(other.invoke, Command(resume={"answer": "by hand"}), THREAD),
+            )
+            (won,) = [answer.text for answer in told if isinstance(answer, AIMessage)]
+            (lost,) = [error for error in told if isinstance(error, Exception)]
+            assert isinstance(lost, InputError | ConcurrentTurn)
+            assert conversation(one.graph) == ["what?", won]
 
 
 def in_a_process(path: Path, number: int, seconds: float) -> subprocess.Popen[str]:
