@@ -93,11 +93,21 @@ def has_checkpointer(config: RunnableConfig) -> bool:
 
 
 class Position(NamedTuple):
-    """The checkpoint that a node continues."""
+    """The checkpoint that a node continues: the ids of its thread and its own."""
 
     checkpointer: Any
     thread_id: str
     checkpoint_id: str
+
+    @property
+    def newest(self) -> RunnableConfig:
+        """The config that addresses the newest checkpoint of the thread."""
+        return {"configurable": {"thread_id": self.thread_id, "checkpoint_ns": ""}}
+
+    @property
+    def own(self) -> RunnableConfig:
+        """The config that addresses the checkpoint itself."""
+        return {"configurable": {**self.newest["configurable"], "checkpoint_id": self.checkpoint_id}}
 
 
 def checkpoint_of(config: RunnableConfig) -> Position | None:
@@ -170,7 +180,7 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         silent: Whether values written to LangGraph's stream writer are dropped.
     """
     configurable = config.get("configurable") or {}
-    remaining = {key: value for key, value in configurable.items() if key not in _STREAM_KEYS}
+    remaining = {key: value for key, value in configurable.items() if key not in (*_STREAM_KEYS, _DECISION)}
     if silent:
         remaining.pop(_PROGRESS, None)
         remaining[_SILENCED] = True

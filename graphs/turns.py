@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterat
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from langchain_core.runnables import RunnableConfig
@@ -183,82 +183,52 @@ def claim_decision(config: RunnableConfig) -> None:
     Raises:
         InputError: If another decision was first.
     """
-    claim = _claim_of(config)
-    if claim is not None:
-        claim.saver.put_writes(claim.config, claim.writes, _CLAIM)
-        _refuse_second(claim.saver.get_tuple(claim.config), claim)
+    position, claim = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    if position is not None and claim is not None:
+        position.checkpointer.put_writes(position.own, [(_CLAIM, claim)], _CLAIM)
+        _refuse_second(position.checkpointer.get_tuple(position.own), claim)
 
 
 async def aclaim_decision(config: RunnableConfig) -> None:
     """Claim the open review without blocking; otherwise as `claim_decision`."""
-    claim = _claim_of(config)
-    if claim is not None:
-        await claim.saver.aput_writes(claim.config, claim.writes, _CLAIM)
-        _refuse_second(await claim.saver.aget_tuple(claim.config), claim)
+    position, claim = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    if position is not None and claim is not None:
+        await position.checkpointer.aput_writes(position.own, [(_CLAIM, claim)], _CLAIM)
+        _refuse_second(await position.checkpointer.aget_tuple(position.own), claim)
 
 
-class _Claim(NamedTuple):
-    """A claim of a review, and where it is stored."""
-
-    saver: Any
-    config: RunnableConfig
-    writes: list[tuple[str, str]]
-
-
-def _claim_of(config: RunnableConfig) -> _Claim | None:
-    position, decision_id = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
-    if position is None or decision_id is None:
-        return None
-    waiting: RunnableConfig = {
-        "configurable": {
-            "thread_id": position.thread_id,
-            "checkpoint_ns": "",
-            "checkpoint_id": position.checkpoint_id,
-        }
-    }
-    return _Claim(position.checkpointer, waiting, [(_CLAIM, decision_id)])
-
-
-def _refuse_second(waiting: CheckpointTuple | None, claim: _Claim) -> None:
+def _refuse_second(waiting: CheckpointTuple | None, claim: str) -> None:
     writes = (waiting.pending_writes or []) if waiting is not None else []
-    first = next((value for task, _, value in writes if task == _CLAIM), None)
-    if first is not None and (_CLAIM, first) not in claim.writes:
+    if any(task == _CLAIM and value != claim for task, _, value in writes):
         raise InputError(_NOT_AWAITED)
 
 
 def check_current(config: RunnableConfig) -> None:
-    """Check, at the end of a node, that nobody else has continued its thread since the node began.
+    """Check in a node that nobody else has continued its thread since the node began.
 
     Raises:
         ConcurrentTurn: If there is a newer checkpoint; nothing of this turn is stored any more.
     """
-    read = _newest_of(config)
-    if read is not None:
-        _refuse_overtaken(read[0].get_tuple(read[1]), read[2])
+    position = _shared_position(config)
+    if position is not None:
+        _refuse_overtaken(position.checkpointer.get_tuple(position.newest), position)
 
 
 async def acheck_current(config: RunnableConfig) -> None:
     """Check without blocking; otherwise as `check_current`."""
-    read = _newest_of(config)
-    if read is not None:
-        _refuse_overtaken(await read[0].aget_tuple(read[1]), read[2])
+    position = _shared_position(config)
+    if position is not None:
+        _refuse_overtaken(await position.checkpointer.aget_tuple(position.newest), position)
 
 
-def _newest_of(config: RunnableConfig) -> tuple[Any, RunnableConfig, str] | None:
-    """Return the checkpointer, the config that addresses the newest checkpoint, and the id of the node's own.
-
-    None means that there is nothing to check: a checkpointer in memory is this process's own, and the thread of a
-    surrounding graph is that graph's.
-    """
+def _shared_position(config: RunnableConfig) -> langgraph_private.Position | None:
+    """Return what a node continues; None where no other process can, since it is in the memory of this one."""
     position = langgraph_private.checkpoint_of(config)
-    if position is None or isinstance(position.checkpointer, InMemorySaver):
-        return None
-    newest: RunnableConfig = {"configurable": {"thread_id": position.thread_id, "checkpoint_ns": ""}}
-    return position.checkpointer, newest, position.checkpoint_id
+    return None if position is None or isinstance(position.checkpointer, InMemorySaver) else position
 
 
-def _refuse_overtaken(newest: CheckpointTuple | None, own_id: str) -> None:
-    if newest is not None and newest.checkpoint["id"] > own_id:
+def _refuse_overtaken(newest: CheckpointTuple | None, position: langgraph_private.Position) -> None:
+    if newest is not None and newest.checkpoint["id"] > position.checkpoint_id:
         raise ConcurrentTurn(
             "another process has continued this thread meanwhile; this turn's answer is not part of it, ask again"
         )

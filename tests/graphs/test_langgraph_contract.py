@@ -7,12 +7,13 @@ name says what the frameworks no longer do.
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import pkgutil
 import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +38,7 @@ from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
 from langchain_core.tracers.context import _configure_hooks, register_configure_hook
 from langgraph._internal import _constants
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.func import task
@@ -808,3 +810,73 @@ def test_a_decision_that_does_not_fit_may_be_given_anew() -> None:
         made.invoke(Command(resume="yse"), THREAD)
     made.invoke(Command(resume="yes"), THREAD)
     assert [decision.root for decision in decisions] == ["yes"]
+
+
+def test_a_node_knows_the_checkpoint_that_it_continues() -> None:
+    """The config of a node of an outermost graph names the checkpointer, and the newest checkpoint as its own."""
+    seen: list[RunnableConfig] = []
+    saver = InMemorySaver()
+    newest: list[str] = []
+
+    def note(config: RunnableConfig) -> None:
+        seen.append(config)
+        newest.extend(stored.checkpoint["id"] for stored in [saver.get_tuple(THREAD)] if stored is not None)
+
+    chain(note, note, checkpointer=saver).invoke(ASKED, THREAD, durability="sync")
+    positions = [langgraph_private.checkpoint_of(config) for config in seen]
+    assert [position and position.checkpoint_id for position in positions] == newest
+    assert newest == sorted(set(newest))
+    assert all(position is not None and position.checkpointer is saver for position in positions)
+    assert {position.thread_id for position in positions if position is not None} == {"1"}
+
+
+def test_a_graph_inside_another_has_no_checkpoint_or_thread_of_its_own() -> None:
+    """A node's config shows whether its graph is part of another, whose task it then is."""
+    seen: list[RunnableConfig] = []
+    around(chain(configs(seen)), InMemorySaver()).invoke(ASKED, THREAD)
+    (config,) = seen
+    assert langgraph_private.checkpoint_of(config) is None
+    assert langgraph_private.thread_of(config, InMemorySaver()) is None
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_of_two_writes_of_one_task_a_checkpointer_keeps_the_first(kind: str) -> None:
+    """A claim that is stored as a task's write belongs to whoever stored it first."""
+    with ExitStack() as stack:
+        saver: Any = (
+            InMemorySaver() if kind == "memory" else stack.enter_context(SqliteSaver.from_conn_string(":memory:"))
+        )
+        chain(read([]), checkpointer=saver).invoke(ASKED, THREAD)
+        newest = saver.get_tuple(THREAD).config
+        for claim in ("first", "second"):
+            saver.put_writes(newest, [("claim", claim)], "claim")
+        assert ("claim", "claim", "first") in saver.get_tuple(newest).pending_writes
+        assert "second" not in str(saver.get_tuple(newest).pending_writes)
+
+
+def test_all_ways_to_run_a_graph_come_down_to_stream_and_astream() -> None:
+    """A graph of a class that overrides the two runs through them, whatever it is called by."""
+    used: list[str] = []
+
+    class Watched(CompiledStateGraph[Any, Any, Any, Any]):
+        def stream(self, *arguments: Any, **settings: Any) -> Iterator[Any]:
+            used.append("stream")
+            yield from super().stream(*arguments, **settings)
+
+        async def astream(self, *arguments: Any, **settings: Any) -> AsyncIterator[Any]:
+            used.append("astream")
+            async for chunk in super().astream(*arguments, **settings):
+                yield chunk
+
+    graph = chain(read([]))
+    watched = Watched(**vars(graph))
+
+    async def run() -> None:
+        await watched.ainvoke(ASKED)
+        async for _ in watched.astream_events(ASKED, version="v2"):
+            pass
+
+    watched.invoke(ASKED)
+    watched.batch([ASKED])
+    asyncio.run(run())
+    assert used == ["stream", "stream", "astream", "astream"]
