@@ -14,7 +14,9 @@ A misconfigured policy, judge or model raises `judges.ConfigurationError`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from judges.errors import rebuild
 
 if TYPE_CHECKING:
     from graphs.outcome import Outcome
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 class RefineError(Exception):
     """Base class of every error of this package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a copy or a pickle is made of: type, message and attributes."""
+        return rebuild, (type(self), self.args), vars(self)
 
 
 class InputError(RefineError, ValueError):

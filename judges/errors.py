@@ -11,12 +11,27 @@ JudgesError
 from __future__ import annotations
 
 import reprlib
+from typing import Any, TypeVar
 
 from judges.verdict import Unscored, Usage
 
 
+Error = TypeVar("Error", bound=BaseException)
+
+
+def rebuild(kind: type[Error], arguments: tuple[object, ...]) -> Error:
+    """Return an error of a kind without its `__init__`, whose parameters are not what `args` holds."""
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    return error
+
+
 class JudgesError(Exception):
     """Base of every error of this package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a copy or a pickle is made of: type, message and attributes."""
+        return rebuild, (type(self), self.args), vars(self)
 
 
 class ConfigurationError(JudgesError, ValueError):
