@@ -6,6 +6,8 @@ length, never as bare instructions, and never with the reference in it, or other
 
 from __future__ import annotations
 
+from functools import partial
+
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 
 from graphs.policy import Augmenter, AugmenterName
@@ -83,15 +85,14 @@ def last_drafts(k: int) -> Augmenter:
     if type(k) is not int or k < 1:
         raise ConfigurationError(f"k is how many drafts are shown, a whole number from 1, not {shortened(k)}")
 
-    def augment(refinement: Refinement) -> list[AnyMessage]:
-        attempts = refinement.attempts[-k:]
-        return [
-            message
-            for attempt in attempts
-            for message in (_draft(attempt), _note(refinement, attempt, rated=True))
-        ]
+    return partial(_last_drafts, k)
 
-    return augment
+
+def _last_drafts(k: int, refinement: Refinement) -> list[AnyMessage]:
+    attempts = refinement.attempts[-k:]
+    return [
+        message for attempt in attempts for message in (_draft(attempt), _note(refinement, attempt, rated=True))
+    ]
 
 
 _AUGMENTERS: dict[AugmenterName, Augmenter] = {

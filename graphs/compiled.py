@@ -15,11 +15,12 @@ from langgraph.types import Command
 from graphs import langgraph_private
 from graphs.turns import ConcurrentTurns, aturn, check_decision, turn
 from judges.errors import ConfigurationError
+from judges.runtime.pickling import SharedByCopies
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
-class LoopGraph(CompiledStateGraph[Any, Any, Any, Any]):
+class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose turns on one thread of a checkpointer never run at once in this process.
 
     All ways to run a graph come down to `stream` and `astream`, so the place of a turn is taken there.
@@ -48,6 +49,9 @@ class LoopGraph(CompiledStateGraph[Any, Any, Any, Any]):
         graph = cls(concurrent_turns=concurrent_turns, longest_wait_s=longest_wait_s, **vars(compiled))
         vars(graph).update(vars(compiled))  # what LangGraph set after it made the graph, and leaves out of a copy
         return graph
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ConfigurationError("a compiled graph is not pickled; make it by self_refine in each process")
 
     def stream(
         self,

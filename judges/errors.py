@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from judges.verdict import Unscored, Usage
 
-
 Error = TypeVar("Error", bound=BaseException)
 
 

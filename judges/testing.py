@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import threading
 import time
@@ -53,16 +52,25 @@ class _Script(Generic[T]):
     def __init__(self, lines: Sequence[T] | Callable[[Any], T], *, cycle: bool, owner: str) -> None:
         self._make = lines if callable(lines) else None
         self._lines: Sequence[T] = () if callable(lines) else tuple(lines)
-        self._remaining: Iterator[T] = itertools.cycle(self._lines) if cycle else iter(self._lines)
+        self._position = 0
+        self._cycle = cycle
         self._owner = owner
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
 
     def line(self, request: Any) -> T:
         if self._make is not None:
             return self._make(request)
         with self._lock:
-            for line in self._remaining:
-                return line
+            position = self._position % len(self._lines) if self._cycle and self._lines else self._position
+            self._position += 1
+        if position < len(self._lines):
+            return self._lines[position]
         raise ConfigurationError(
             f"the script of {self._owner!r} has run out after {len(self._lines)} lines; "
             f"give it more, or cycle=True"

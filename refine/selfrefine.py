@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from graphs.graph import build_loop, compile_loop
 from graphs.turns import ConcurrentTurns
 from judges import ConfigurationError
 from judges.errors import shortened
+from judges.runtime.pickling import SharedByCopies, check_picklable
 from refine.recording import Record
 
 RefineInput = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
@@ -33,7 +35,7 @@ _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
-class SelfRefine(Runnable[RefineInput, AIMessage]):
+class SelfRefine(SharedByCopies, Runnable[RefineInput, AIMessage]):
     """Refine a generator's answers until a judge accepts them.
 
     A LangChain runnable from a question to the accepted answer. The answer's `response_metadata["refine"]`
@@ -92,11 +94,31 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             single_node=single_node,
         )
         self._record = None if record is None else Record(record)
+        self._parts: dict[str, Any] = {
+            "generator": generator,
+            "judge": judge,
+            "policy": self.policy,
+            "store": store,
+        }
+        self._settings: dict[str, Any] = {
+            "checkpointer": checkpointer,
+            "record": record,
+            "durability": durability,
+            "name": name,
+            "concurrent_turns": concurrent_turns,
+        }
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
 
     def __repr__(self) -> str:
         settings = f"success_rating={self.policy.success_rating}, max_attempts={self.policy.max_attempts}"
         return f"SelfRefine({self._generator_name}, {self._loop.judge_name!r}, {settings})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._settings["checkpointer"]:
+            raise ConfigurationError("a SelfRefine with a checkpointer is not pickled; make it in each process")
+        for name, part in self._parts.items():
+            check_picklable(part, f"the {name} of this SelfRefine", "make it in each process")
+        return partial(type(self), **self._parts, **self._settings), ()
 
     def invoke(
         self,

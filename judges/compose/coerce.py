@@ -14,6 +14,7 @@ from judges.entry import Explanation
 from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.requests import Apply, Deliberation
+from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.sample import Sample, argument, canonical_field
 from judges.verdict import Verdict
 
@@ -44,12 +45,17 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
     )
 
 
-class FunctionJudge(Judge):
+class FunctionJudge(SharedByCopies, Judge):
     """A judge that calls one plain function; see `as_judge`."""
 
     def __init__(self, function: Callable[..., object], *, name: str) -> None:
         self.name = name
+        self._given = function
         self._function = _adapt_to_sample(function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        check_picklable(self._given, f"the judge {self.name!r}", "define its function by def in a module")
+        return functools.partial(FunctionJudge, name=self.name), (self._given,)
 
     def explain(self) -> Explanation:
         """Describe what the function needs: the fields that its parameters without a default are named after."""
@@ -61,8 +67,12 @@ class FunctionJudge(Judge):
         return verdict_of(result, judge=self.name)
 
 
-class _RunnableJudge(Judge):
+class _RunnableJudge(SharedByCopies, Judge):
     """A judge that calls a LangChain runnable with the sample's fields as a dict."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        check_picklable(self._runnable, f"the judge {self.name!r}", "make it in each process")
+        return functools.partial(_RunnableJudge, name=self.name), (self._runnable,)
 
     def __init__(self, runnable: Any, *, name: str) -> None:
         self.name = name

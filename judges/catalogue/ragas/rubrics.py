@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
@@ -102,14 +103,12 @@ class RubricsScore(ModelJudge):
 
     def _question(self, name: str) -> Question[Any]:
         """Return the question with the caller's levels and no examples, or else with those of the pack."""
-        own, scale = self._own, self._scale
-
-        def fills(text: Prompt, _: Language) -> dict[str, str]:
-            levels = own or {**prompt(name, "en").levels, **text.levels}
-            return {"levels": "\n".join(f"{level}: {levels[level]}" for level in scale)}
-
         return Question(
-            prompt=name, reply=finding_schema(scale), compat=Grade, fills=fills, examples=() if own else None
+            prompt=name,
+            reply=finding_schema(self._scale),
+            compat=Grade,
+            fills=partial(_fills, name, self._own, self._scale),
+            examples=() if self._own else None,
         )
 
 
@@ -155,6 +154,13 @@ class InstanceRubrics(ModelJudge):
         request = self.request(self.question, sample, {"levels": listed, **data})
         reply = yield replace(request, schema=schema)
         return level_verdict(self, reply, scale)
+
+
+def _fills(
+    name: str, own: Mapping[int, str] | None, scale: tuple[int, ...], text: Prompt, _: Language
+) -> dict[str, str]:
+    levels = own or {**prompt(name, "en").levels, **text.levels}
+    return {"levels": "\n".join(f"{level}: {levels[level]}" for level in scale)}
 
 
 def _levels_of(sample: Sample) -> dict[int, str]:

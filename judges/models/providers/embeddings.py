@@ -15,13 +15,14 @@ from judges.models.providers.endpoint import Connected, Endpoint, EndpointRespon
 from judges.models.providers.endpoint_errors import EndpointReplyError
 from judges.models.providers.openai import RETRIES, checked_name, usage_in
 from judges.runtime.no_requests import check_allowed
+from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.verdict import Usage
 
 _PATH = "/embeddings"
 _FAKES = "langchain_core.embeddings.fake"
 
 
-class LangChainEmbeddings:
+class LangChainEmbeddings(SharedByCopies):
     """Embed with a LangChain `Embeddings` object, whose own client batches and retries, and reports no usage.
 
     Args:
@@ -32,6 +33,10 @@ class LangChainEmbeddings:
         self.embeddings = embeddings
         model = getattr(embeddings, "model", None)
         self.name = model if isinstance(model, str) and model else type(embeddings).__name__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        check_picklable(self.embeddings, f"the embedding model {self.name!r}", "make it in each process")
+        return LangChainEmbeddings, (self.embeddings,)
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts, in their order."""

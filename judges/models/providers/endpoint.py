@@ -35,6 +35,7 @@ from judges.models.providers.endpoint_errors import (
 from judges.models.providers.http_log import hidden_target, hide_targets
 from judges.models.providers.sessions import Sessions
 from judges.runtime import budget
+from judges.runtime.pickling import SharedByCopies
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -66,7 +67,7 @@ class EndpointResponse:
     body: bytes = field(repr=False)
 
 
-class Endpoint:
+class Endpoint(SharedByCopies):
     """An address, its credentials and the connections to it; serves any number of threads and event loops.
 
     Args:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from judges.errors import ConfigurationError, one_line, shortened
+from judges.runtime.pickling import SharedByCopies
 
 _SUPPORTING = ("entail", "support", "consistent", "factual", "label_1")
 _OPPOSING = ("no", "un", "in", "dis")
 
 
-class HHEM:
+class HHEM(SharedByCopies):
     """Estimate the probability that a premise supports a hypothesis, with a model on this machine.
 
     A judge takes it as its `classifier`.
@@ -70,6 +72,11 @@ class HHEM:
         self._most_tokens = most_tokens
         self._label = None if predicts else _supporting_label(loaded.config.id2label, label)
         self._lock = threading.Lock()
+        settings: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code, "label": label}
+        self._make = partial(HHEM, model, most_tokens=most_tokens, **settings)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._make, ()  # the model is loaded again, from where it came
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the probability for each pair (premise, hypothesis), 0 to 1."""

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -23,6 +23,7 @@ from judges.models.providers.openai_arguments import drops_arguments, keep_raw_a
 from judges.models.retry import status_of
 from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
+from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ RETRIES = 2
 _FINISH_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _UNFINISHED = ("incomplete", "failed", "cancelled", "in_progress", "queued")
 """Bad values of `status` in OpenAI's Responses API; elsewhere the name may mean anything."""
+_NAME_IT = "name it, as in 'openai:gpt-5-mini', and each process takes the key from its environment"
 _PROVIDER_PACKAGES = "install the provider's package, for instance selfrefine[openai], [anthropic] or [ollama]"
 
 _NAMING = "a model is named by provider and model, for instance 'openai:gpt-5-mini'"
@@ -47,7 +49,7 @@ def looks_like_chat_model(candidate: object) -> bool:
     )
 
 
-class LangChainModel:
+class LangChainModel(SharedByCopies):
     """Ask a LangChain chat model.
 
     The reply is requested as one forced tool call, built once per schema: LangChain's cheapest method. A model
@@ -72,6 +74,10 @@ class LangChainModel:
         self._method = method if method is None else checked_methods(method)[0]
         self._plan: Plan | None = None
         self._bindings: dict[tuple[type[BaseModel] | None, Plan], _Binding] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        check_picklable(self.chat, f"the chat model {self.name!r}", _NAME_IT)
+        return partial(LangChainModel, temperature=self._temperature, method=self._method), (self.chat,)
 
     @cached_property
     def name(self) -> str:
@@ -235,6 +241,9 @@ class NamedModel:
         self._temperature = temperature
         self._method = method if method is None else checked_methods(method)[0]
         self.retries = RETRIES
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_model"}  # which holds the key
 
     @cached_property
     def _model(self) -> LangChainModel:

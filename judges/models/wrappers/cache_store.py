@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from judges.errors import ConfigurationError
 from judges.runtime import losses
+from judges.runtime.pickling import SharedByCopies
 
 FORMAT = 1
 """Version of the file format; a file of another version is refused."""
@@ -27,7 +28,7 @@ _creation_lock = threading.Lock()
 _log = logging.getLogger("judges")
 
 
-class Cache:
+class Cache(SharedByCopies):
     """A file that keeps models' replies, for `cached`.
 
     It holds replies as JSON, and of the requests only a digest. Whoever can write to the file can decide verdicts;
@@ -47,6 +48,9 @@ class Cache:
         self._writer = _Connection(self.path)
         self._reader = _Connection(self.path)
         self._end = weakref.finalize(self, _close, self._writer, self._reader)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cache, (self.path,)  # another process opens the same file
 
     def get(self, key: bytes) -> str | None:
         """Return a record, or None; no reader waits for a writer."""
