@@ -10,6 +10,7 @@ from functools import partial
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 
+from graphs.isolation import copy_messages, copy_refinement
 from graphs.policy import Augmenter, AugmenterName
 from graphs.refinement import Attempt, Refinement
 from graphs.secrets import withhold
@@ -49,10 +50,11 @@ def added_messages(refinement: Refinement) -> list[AnyMessage]:
         ConfigurationError: If a user-defined function returns anything but a list of messages.
     """
     augment = refinement.policy.augment
-    augmenter = _AUGMENTERS[augment] if isinstance(augment, str) else augment
-    added: object = augmenter(refinement)  # a user's function may return anything
+    if isinstance(augment, str):
+        return _AUGMENTERS[augment](refinement)
+    added: object = augment(copy_refinement(refinement))  # a user's function may do and return anything
     if isinstance(added, list | tuple) and all(isinstance(message, BaseMessage) for message in added):
-        return list(added)
+        return copy_messages(added)
     kinds = [type(item).__name__ for item in added] if isinstance(added, list | tuple) else type(added).__name__
     raise ConfigurationError(
         f"the policy's augment function returned {kinds}; return a list of messages, for instance "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from graphs import langgraph_private
 from graphs.errors import DraftError
+from graphs.isolation import copy_message, copy_messages
 from judges.drive import waited_for
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.providers.langchain import chat_model, usage_of
@@ -91,21 +92,28 @@ class _RunnableGenerator:
         self._is_chat_model = _chat_model_in(runnable) is not None
         self.may_interrupt = not self._is_chat_model
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
+        self._is_trusted = _only_reads(runnable)
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        runnable = _muted(self._runnable)
-        output = runnable.invoke(self._input(prompt), self._config(config), **self._settings(temperature))
-        return draft_of(output, prompt)
+        runnable, shown = _muted(self._runnable), self._input(prompt, config)
+        output = runnable.invoke(shown, self._config(config), **self._settings(temperature))
+        return self._draft_of(output, prompt)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        runnable = _muted(self._runnable)
-        output = await runnable.ainvoke(self._input(prompt), self._config(config), **self._settings(temperature))
-        return draft_of(output, prompt)
+        runnable, shown = _muted(self._runnable), self._input(prompt, config)
+        output = await runnable.ainvoke(shown, self._config(config), **self._settings(temperature))
+        return self._draft_of(output, prompt)
 
-    def _input(self, prompt: list[BaseMessage]) -> Any:
-        return prompt if self._key is None else {self._key: prompt}
+    def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
+        is_read_only = self._is_trusted and not langgraph_private.listeners(config)
+        messages = prompt if is_read_only else copy_messages(prompt)
+        return messages if self._key is None else {self._key: messages}
+
+    def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
+        draft = draft_of(output, prompt)
+        return draft if self._is_trusted else _own(draft)
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config; a graph with its own checkpointer gets a new thread, to forget rejected drafts."""
@@ -143,22 +151,24 @@ class _FunctionGenerator:
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
+        messages = copy_messages(prompt)
         if langgraph_private.listeners(config):
-            output = self._as_runnable().invoke(prompt, config)
+            output = self._as_runnable().invoke(messages, config)
         else:
-            output = waited_for(self._function(list(prompt)))
-        return draft_of(output, prompt)
+            output = waited_for(self._function(messages))
+        return _own(draft_of(output, prompt))
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
+        messages = copy_messages(prompt)
         if langgraph_private.listeners(config):
-            output = await self._as_runnable().ainvoke(prompt, config)
+            output = await self._as_runnable().ainvoke(messages, config)
         elif self._async:
-            output = await _await_value(self._function(list(prompt)))
+            output = await _await_value(self._function(messages))
         else:
-            output = await in_thread(self._function, list(prompt))
+            output = await in_thread(self._function, messages)
             output = await output if inspect.isawaitable(output) else output
-        return draft_of(output, prompt)
+        return _own(draft_of(output, prompt))
 
     def _as_runnable(self) -> RunnableLambda[Any, Any]:
         """Return the function as a runnable, so that tracers record each call as a run."""
@@ -192,6 +202,11 @@ class _NamedGenerator:
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         return await self._generator.adraft(prompt, config, temperature)
+
+
+def _own(draft: Draft) -> Draft:
+    """Return a draft that shares nothing with a generator which may use its messages again."""
+    return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
 
 
 def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
@@ -302,6 +317,13 @@ def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
     elif isinstance(runnable, BaseChatModel) and runnable.callbacks:
         update = {"callbacks": langgraph_private.muted_callbacks(runnable.callbacks)}
     return runnable.model_copy(update=update) if update else runnable  # type: ignore[attr-defined]  # of pydantic
+
+
+def _only_reads(runnable: object) -> bool:
+    """Check whether a runnable is a chat model of LangChain's packages, which leave their messages as they are."""
+    model = _chat_model_in(runnable)
+    package = "" if model is None or model.callbacks else type(model).__module__.partition(".")[0]
+    return package.startswith("langchain") or package == "judges"
 
 
 def _prompt_variable(runnable: object) -> str | None:

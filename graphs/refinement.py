@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -77,7 +78,7 @@ class Attempt(BaseModel):
         """Tool calls of this attempt in order: `name`, `args`, and `result`, the text returned, or None."""
         results = {step.tool_call_id: str(step.text) for step in self.steps if isinstance(step, ToolMessage)}
         return [
-            {"name": call["name"], "args": call["args"], "result": results.get(call["id"] or "")}
+            {"name": call["name"], "args": deepcopy(call["args"]), "result": results.get(call["id"] or "")}
             for message in self.steps
             if isinstance(message, AIMessage)
             for call in message.tool_calls
@@ -196,7 +197,8 @@ class Refinement:
 
     def _skips(self, answer: AIMessage) -> bool:
         skip = self.policy.skip
-        return bool(answer.tool_calls) or not self.sampled or (skip is not None and skip(answer))
+        own = answer if skip is None else answer.model_copy(deep=True)  # a user's function may change it
+        return bool(answer.tool_calls) or not self.sampled or (skip is not None and skip(own))
 
     def _reason_to_stop(self, verdict: Verdict, now: float) -> tuple[StopReason | None, str]:
         policy = self.policy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from difflib import get_close_matches
 from typing import Annotated, Any, Self
 
@@ -268,6 +269,24 @@ def _path(loc: tuple[int | str, ...]) -> str:
     """Return a location as a dotted path, without pydantic's names for the branches of a union."""
     parts = [str(part) for part in loc if part != "str"]
     return ".".join(part for part in parts if not part.startswith(("function-", "tuple[", "dict[")))
+
+
+def copy_sample(sample: Sample) -> Sample:
+    """Return a sample for code that is not ours, which may change the mappings and arguments in it."""
+    twin = sample.model_copy()
+    fields = vars(twin)
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            fields[name] = deepcopy(value) if value else {}
+        elif isinstance(value, tuple):
+            fields[name] = tuple(map(_copy_calls, value))
+    return twin
+
+
+def _copy_calls(part: Any) -> Any:
+    """Return a tool call, or a message with some, as a copy: arguments can be changed, all else cannot."""
+    has_arguments = isinstance(part, ToolCall) or (isinstance(part, Message) and part.tool_calls)
+    return deepcopy(part) if has_arguments else part
 
 
 def canonical_field(name: str) -> str | None:

@@ -15,7 +15,7 @@ from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.requests import Apply, Deliberation
 from judges.runtime.pickling import SharedByCopies, check_picklable
-from judges.sample import Sample, argument, canonical_field
+from judges.sample import Sample, argument, canonical_field, copy_sample
 from judges.verdict import Verdict
 
 _REASONS = ("rationale", "reason", "reasoning", "comment", "explanation")
@@ -63,7 +63,7 @@ class FunctionJudge(SharedByCopies, Judge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Call the function, and convert its result to a verdict."""
-        result = yield Apply(self._function, sample)
+        result = yield Apply(self._function, copy_sample(sample))
         return verdict_of(result, judge=self.name)
 
 
