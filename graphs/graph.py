@@ -194,9 +194,7 @@ def self_refine(
         ConfigurationError: If the generator or the judge is not valid, or the policy requires what they cannot do.
     """
     loop = build_loop(generator, judge, policy or Policy(), name=name)
-    return compile_loop(
-        loop, checkpointer=checkpointer, store=store, name=name, concurrent_turns=concurrent_turns
-    )
+    return compile_loop(loop, checkpointer=checkpointer, store=store, name=name, concurrent_turns=concurrent_turns)
 
 
 def build_loop(generator: object, judge: object, policy: Policy, *, name: str) -> Loop:

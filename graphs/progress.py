@@ -105,8 +105,8 @@ def _write(
     if send is not None and event.streamed:
         send(event.payload(labels))
     if log is not None and event.logged:
-        write = log.warning if event.level >= logging.WARNING else log.info
         with losses.logging_safely():
+            write = log.warning if event.level >= logging.WARNING else log.info
             write(event.name, **{**event.figures, **(event.texts if log_texts else {}), **labels})
 
 

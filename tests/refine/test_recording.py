@@ -254,7 +254,7 @@ async def test_a_log_handler_that_raises_costs_no_answer() -> None:
     assert losses()["log_lines"] - before >= 2 * 3
 
 
-def test_a_structlog_processor_that_raises_costs_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_structlog_processor_that_raises_costs_no_answer() -> None:
     """The same for the user's own structlog."""
 
     def processor(*_: object) -> str:
@@ -266,4 +266,4 @@ def test_a_structlog_processor_that_raises_costs_no_answer(caplog: pytest.LogCap
         assert SelfRefine(lambda _: "draft", lambda response: 4).invoke("what?").text == "draft"
     finally:
         structlog.reset_defaults()
-    assert losses()["log_lines"] - before == 3
+    assert losses()["log_lines"] - before >= 3
