@@ -113,7 +113,7 @@ class _RunnableGenerator:
 
     def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
         draft = draft_of(output, prompt)
-        return draft if self._is_trusted else _own(draft)
+        return draft if self._is_chat_model else _own(draft)
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config; a graph with its own checkpointer gets a new thread, to forget rejected drafts."""

@@ -7,7 +7,7 @@ other generators, and the functions of a policy, get copies.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from typing import TypeVar
 
@@ -17,14 +17,16 @@ from graphs.refinement import Attempt, Refinement
 
 M = TypeVar("M", bound=BaseMessage)
 
+_CHANGEABLE = (list, dict)
+
 
 def copy_message(message: M) -> M:
     """Return a message that shares with another one only what cannot be changed."""
-    twin = message.model_copy()
+    twin = copy(message)
     fields = vars(twin)
     for name, value in fields.items():
-        if isinstance(value, list | dict):
-            fields[name] = deepcopy(value) if value else type(value)()
+        if isinstance(value, _CHANGEABLE):
+            fields[name] = deepcopy(value) if value else value.copy()
     return twin
 
 

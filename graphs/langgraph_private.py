@@ -49,6 +49,7 @@ SUMMARY = "refine"
 """The visible channel: a summary of the record without any rejected text."""
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
+_DURABILITY = "__pregel_durability"
 _TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 _RUNTIME, _PROGRESS, _CALL = "__pregel_runtime", "__refine_progress", "__pregel_call"
 _RESUME, _SILENCED, _DECISION = "__resume__", "__refine_silenced", "__refine_decision"
@@ -120,6 +121,11 @@ def checkpoint_of(config: RunnableConfig) -> Position | None:
     if checkpointer is None or checkpoint_id is None or "|" in configurable.get("checkpoint_ns", ""):
         return None
     return Position(checkpointer, str(configurable.get("thread_id")), checkpoint_id)
+
+
+def stores_steps(config: RunnableConfig) -> bool:
+    """Check whether each step of a graph is stored as it ends, and not all of them when the graph does."""
+    return config.get("configurable", {}).get(_DURABILITY) != "exit"
 
 
 def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:

@@ -223,7 +223,7 @@ async def acheck_current(config: RunnableConfig) -> None:
 
 def _shared_position(config: RunnableConfig) -> langgraph_private.Position | None:
     """Return what a node continues; None where no other process can, since it is in the memory of this one."""
-    position = langgraph_private.checkpoint_of(config)
+    position = langgraph_private.checkpoint_of(config) if langgraph_private.stores_steps(config) else None
     return None if position is None or isinstance(position.checkpointer, InMemorySaver) else position
 
 

@@ -830,6 +830,14 @@ def test_a_node_knows_the_checkpoint_that_it_continues() -> None:
     assert {position.thread_id for position in positions if position is not None} == {"1"}
 
 
+@pytest.mark.parametrize(("durability", "stored"), [("sync", True), ("async", True), ("exit", False)])
+def test_a_node_knows_whether_steps_are_stored(durability: Any, stored: bool) -> None:  # noqa: FBT001 - a case
+    """The config of a node shows how soon LangGraph stores what the node did."""
+    seen: list[RunnableConfig] = []
+    chain(configs(seen), checkpointer=InMemorySaver()).invoke(ASKED, THREAD, durability=durability)
+    assert [langgraph_private.stores_steps(config) for config in seen] == [stored]
+
+
 def test_a_graph_inside_another_has_no_checkpoint_or_thread_of_its_own() -> None:
     """A node's config shows whether its graph is part of another, whose task it then is."""
     seen: list[RunnableConfig] = []
