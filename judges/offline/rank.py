@@ -177,7 +177,7 @@ def _results(outcome: Game | Comparison) -> tuple[str, str, tuple[int, int, int]
     """Return two systems, and the games won, tied and lost by the first, of a game or a comparison."""
     if isinstance(outcome, Comparison):
         return outcome.a, outcome.b, (outcome.wins, outcome.ties, outcome.losses)
-    if not are_texts(outcome, count=3):
+    if not _names_two_systems(outcome):
         raise ConfigurationError(
             f"a game is a tuple (system, system, 'a' or 'b' or 'tie'), or a Comparison; not {shortened(outcome)}"
         )
@@ -187,6 +187,11 @@ def _results(outcome: Game | Comparison) -> tuple[str, str, tuple[int, int, int]
     if a == b:
         raise ConfigurationError(f"{shortened(a)} plays against itself")
     return a, b, (int(winner == "a"), int(winner == "tie"), int(winner == "b"))
+
+
+def _names_two_systems(outcome: object) -> bool:
+    """Whether an outcome is the names of two systems, and a third thing."""
+    return isinstance(outcome, list | tuple) and len(outcome) == 3 and are_texts(outcome[:2], count=2)  # noqa: PLR2004
 
 
 def _system(table: _PointsTable, place: int, rating: float, others: Sequence[float]) -> RankedSystem:

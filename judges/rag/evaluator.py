@@ -23,6 +23,7 @@ from judges.prompting.prompts import LANGUAGES, Language, prompt
 from judges.prompting.translation import Pack, atranslate, translate
 from judges.rag.limits import Columns, checked_columns, checked_folder
 from judges.runtime.by_judge import ByJudge
+from judges.runtime.validation import suggestion
 from judges.verdict import Unscored, Verdict
 
 METRICS: Mapping[str, tuple[str, ...]] = {
@@ -225,7 +226,7 @@ def _checked_names(metrics: object) -> tuple[str, ...]:
                 f"a metric's name is a text of 1 to {_LONGEST_NAME} characters, not {shortened(name)}"
             )
         if name not in METRICS:
-            raise ConfigurationError(f"there is no metric {shortened(name)}; known are {', '.join(METRICS)}")
+            raise ConfigurationError(f"there is no metric {shortened(name)}; {suggestion(name, METRICS)}")
         if metrics.count(name) > 1:
             raise ConfigurationError(f"the metric {shortened(name)} is asked for twice")
     return tuple(metrics)
