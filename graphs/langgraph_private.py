@@ -81,6 +81,22 @@ def has_checkpointer(config: RunnableConfig) -> bool:
     return config.get("configurable", {}).get(_CHECKPOINTER) is not None
 
 
+def is_node(config: RunnableConfig) -> bool:
+    """Check whether the config is that of a node of a graph, or of a call inside one."""
+    return _READ in config.get("configurable", {})
+
+
+def has_channel(config: RunnableConfig, channel: str) -> bool:
+    """Check whether the graph whose node has this config has a channel of that name, empty or not."""
+    if not is_node(config):
+        return False
+    try:
+        read(config, channel)
+    except KeyError:
+        return False
+    return True
+
+
 def detached_config(config: RunnableConfig) -> RunnableConfig:
     """Return the config for a model or a judge: its events reach tracers, but none of the client's streams.
 

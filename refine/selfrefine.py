@@ -6,37 +6,40 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
-from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_messages
-from langchain_core.prompt_values import PromptValue
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, Durability
 
-from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
+from graphs import JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop
 from judges import ConfigurationError
+from refine.question import (
+    ModelQuestion,
+    RefineInput,
+    RefineOutput,
+    StateQuestion,
+    StateUpdate,
+    read_question,
+    reply,
+)
 from refine.recording import Record
-
-RefineInput = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
-"""A question: text, messages, a prompt value, a mapping with `messages`; or a reviewer's `Command`.
-
-Where a checkpointer keeps the conversation, None resumes an interrupted turn.
-"""
 
 _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
-class SelfRefine(Runnable[RefineInput, AIMessage]):
+class SelfRefine(Runnable[RefineInput, Any]):  # Any, so that chains type-check; `invoke` and the like say more
     """Refine a generator's answers until a judge accepts them.
 
-    A LangChain runnable from a question to the accepted answer. The answer's `response_metadata["refine"]`
-    sums up the attempts; `refine` and `arefine` return the whole `Outcome`. Nothing of a rejected draft is
-    returned or streamed. Progress is sent as custom events named `refine.*`.
+    A LangChain runnable from a question to the accepted answer: as a chat model it takes text, messages or a
+    prompt value and returns the message; as an agent, or as a node of a graph, it takes a mapping with `messages`
+    and returns `{"messages": [answer]}`, with a summary under `refine` where the mapping or the graph's state has
+    that key. The answer's `response_metadata["refine"]` sums up the attempts; `refine` and `arefine` return the
+    whole `Outcome`. Nothing of a rejected draft is returned or streamed. Progress is sent as custom events named `refine.*`.
 
     Args:
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
@@ -82,9 +85,44 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         self._record = None if record is None else Record(record)
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
 
+    @property
+    def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """The answer, as a message or as an update of a graph's state."""
+        return RefineOutput
+
     def __repr__(self) -> str:
         settings = f"success_rating={self.policy.success_rating}, max_attempts={self.policy.max_attempts}"
         return f"SelfRefine({self._generator_name}, {self._loop.judge_name!r}, {settings})"
+
+    @overload
+    def invoke(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> StateUpdate: ...
+
+    @overload
+    def invoke(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AIMessage: ...
+
+    @overload
+    def invoke(
+        self,
+        input: RefineInput,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> RefineOutput: ...
 
     def invoke(
         self,
@@ -93,7 +131,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> AIMessage:
+    ) -> RefineOutput:
         """Answer a question.
 
         Args:
@@ -109,7 +147,39 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             ConfigurationError: If there is any other setting; bind settings of a model to the generator.
         """
         _refuse(unknown)
-        return self._call_with_config(self._answer, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # LangChain checks whether the function takes a config
+        graph_input = self._graph_input(input, evidence, config)
+        answer = self._call_with_config(self._answer, graph_input, config)  # type: ignore[arg-type]  # LangChain checks whether the function takes a config
+        return reply(answer, input, config)
+
+    @overload
+    async def ainvoke(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> StateUpdate: ...
+
+    @overload
+    async def ainvoke(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AIMessage: ...
+
+    @overload
+    async def ainvoke(
+        self,
+        input: RefineInput,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> RefineOutput: ...
 
     async def ainvoke(
         self,
@@ -118,10 +188,12 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> AIMessage:
+    ) -> RefineOutput:
         """Answer a question without blocking; otherwise as `invoke`."""
         _refuse(unknown)
-        return await self._acall_with_config(self._aanswer, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # as above
+        graph_input = self._graph_input(input, evidence, config)
+        answer = await self._acall_with_config(self._aanswer, graph_input, config)  # type: ignore[arg-type]  # as above
+        return reply(answer, input, config)
 
     def refine(
         self,
@@ -147,7 +219,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             return outcomes[0].answer
 
         try:
-            self._call_with_config(run, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # as in `invoke`
+            self._call_with_config(run, self._graph_input(input, evidence, config), config)  # type: ignore[arg-type]  # as in `invoke`
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -169,12 +241,42 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             return outcomes[0].answer
 
         try:
-            await self._acall_with_config(run, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # as above
+            await self._acall_with_config(run, self._graph_input(input, evidence, config), config)  # type: ignore[arg-type]  # as above
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
             return unanswered.outcome
         return outcomes[0]
+
+    @overload
+    def stream(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> Iterator[StateUpdate]: ...
+
+    @overload
+    def stream(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> Iterator[AIMessage]: ...
+
+    @overload
+    def stream(
+        self,
+        input: RefineInput,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> Iterator[RefineOutput]: ...
 
     def stream(
         self,
@@ -183,11 +285,42 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> Iterator[AIMessage]:
+    ) -> Iterator[RefineOutput]:
         """Stream the answer, once it is accepted, as one chunk; progress is sent as custom events meanwhile."""
         _refuse(unknown)
-        inputs = iter([self._graph_input(input, evidence)])
-        yield from self._transform_stream_with_config(inputs, self._stream_answer, config)
+        inputs = iter([self._graph_input(input, evidence, config)])
+        for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
+            yield _streamed(answer, input, config)
+
+    @overload
+    def astream(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AsyncIterator[StateUpdate]: ...
+
+    @overload
+    def astream(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AsyncIterator[AIMessage]: ...
+
+    @overload
+    def astream(
+        self,
+        input: RefineInput,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AsyncIterator[RefineOutput]: ...
 
     async def astream(
         self,
@@ -196,15 +329,15 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> AsyncIterator[AIMessage]:
+    ) -> AsyncIterator[RefineOutput]:
         """Stream the answer, once it is accepted; otherwise as `stream`."""
         _refuse(unknown)
 
         async def inputs() -> AsyncIterator[Any]:
-            yield self._graph_input(input, evidence)
+            yield self._graph_input(input, evidence, config)
 
-        async for chunk in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
-            yield chunk
+        async for answer in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
+            yield _streamed(answer, input, config)
 
     def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
         return _release(self._outcome(graph_input, config))
@@ -253,22 +386,24 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             or isinstance(graph_input, Command)
         )
 
-    def _graph_input(self, value: RefineInput | None, evidence: Mapping[str, Any] | None) -> Any:
+    def _graph_input(
+        self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None
+    ) -> Any:
         """Return a question as the graph's input; with a checkpointer, None resumes an interrupted turn."""
         resumes = value is None and bool(self.graph.checkpointer)
-        return value if resumes or isinstance(value, Command) else _question(value, evidence)
+        return value if resumes or isinstance(value, Command) else read_question(value, evidence, config)
 
     def _stream_answer(
         self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig
-    ) -> Iterator[AIMessageChunk]:
+    ) -> Iterator[AIMessage]:
         del run_manager
-        yield _chunk(self._answer(next(inputs), config))
+        yield self._answer(next(inputs), config)
 
     async def _astream_answer(
         self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
-    ) -> AsyncIterator[AIMessageChunk]:
+    ) -> AsyncIterator[AIMessage]:
         del run_manager
-        yield _chunk(await self._aanswer(await anext(inputs), config))
+        yield await self._aanswer(await anext(inputs), config)
 
     def _final_outcome(self, state: Mapping[str, Any]) -> Outcome:
         """Return the outcome that the graph's final state holds."""
@@ -302,38 +437,16 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
         )
 
 
-def _question(value: Any, evidence: Mapping[str, Any] | None) -> dict[str, Any]:
-    messages: Any = value
-    if isinstance(value, Mapping):
-        unknown = sorted(set(value) - {"messages", "evidence"})
-        if "messages" not in value or unknown:
-            raise InputError(
-                f"a question given as a mapping has 'messages' and, if need be, 'evidence', not {unknown}"
-            )
-        messages, evidence = value["messages"], evidence or value.get("evidence")
-    question = {"messages": _messages(messages)}
-    return question if evidence is None else {**question, "evidence": dict(evidence)}
-
-
-def _messages(value: Any) -> list[BaseMessage]:
-    if isinstance(value, str):
-        return convert_to_messages([("user", value)]) if value.strip() else []
-    if isinstance(value, PromptValue):
-        return value.to_messages()
-    if isinstance(value, BaseMessage):
-        return [value]
-    if not isinstance(value, Sequence):
-        raise InputError(f"cannot read {value!r} as a question; give a text or a list of messages")
-    try:
-        return convert_to_messages(value)
-    except (ValueError, NotImplementedError) as error:
-        raise InputError(f"cannot read the messages: {str(error).splitlines()[0]}") from error
-
-
 def _release(outcome: Outcome) -> AIMessage:
     if outcome.answer is None:
         raise Unanswered(f"the answer awaits a review ({outcome.detail}); resume with a Command", outcome)
     return outcome.answer
+
+
+def _streamed(answer: AIMessage, value: RefineInput, config: RunnableConfig | None) -> RefineOutput:
+    """Return the answer in the form that matches the question; a message is streamed as one chunk."""
+    output = reply(answer, value, config)
+    return _chunk(output) if isinstance(output, AIMessage) else output
 
 
 def _chunk(answer: AIMessage) -> AIMessageChunk:

@@ -157,7 +157,8 @@ def test_it_can_be_a_fallback() -> None:
 def test_it_is_a_tool() -> None:
     """`as_tool` makes a tool of it."""
     tool = echoing().as_tool(name="ask", description="Ask.", arg_types={"messages": list})
-    assert tool.invoke({"messages": [("user", "what?")]}).text == "re: what?"
+    (answer,) = tool.invoke({"messages": [("user", "what?")]})["messages"]
+    assert answer.text == "re: what?"
 
 
 MESSAGES: list[AnyMessage] = [SystemMessage("be kind"), HumanMessage("what?")]
