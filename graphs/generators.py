@@ -86,7 +86,7 @@ class _RunnableGenerator:
 
     def __init__(self, runnable: Runnable[Any, Any]) -> None:
         self._runnable = runnable
-        self._is_graph = isinstance(runnable, Pregel)
+        self._is_graph = _graph_in(runnable) is not None
         self._is_chat_model = _chat_model_in(runnable) is not None
         self.may_interrupt = not self._is_chat_model
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
@@ -107,10 +107,13 @@ class _RunnableGenerator:
         return prompt if self._key is None else {self._key: prompt}
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the config; a graph with its own checkpointer gets a new thread, to forget rejected drafts."""
-        if isinstance(self._runnable, Pregel) and _has_own_memory(self._runnable):
-            return langgraph_private.fresh_thread_config(config)
-        return config
+        """Return the config: a new thread for what has memory of its own, to forget rejected drafts.
+
+        A graph keeps its own step limit unless the caller set another.
+        """
+        if _has_own_memory(self._runnable):
+            config = langgraph_private.fresh_thread_config(config)
+        return langgraph_private.without_default_limit(config) if self._is_graph else config
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
         if temperature is None:
@@ -279,10 +282,20 @@ def _contexts(output: Mapping[Any, Any]) -> dict[str, JsonValue]:
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:
     """Return the chat model itself, or the one inside a binding; None where there is none."""
-    while not isinstance(runnable, BaseChatModel):
-        runnable = getattr(runnable, "bound", None)
-        if runnable is None:
-            return None
+    bound = _unbound(runnable)
+    return bound if isinstance(bound, BaseChatModel) else None
+
+
+def _graph_in(runnable: object) -> Pregel[Any, Any, Any, Any] | None:
+    """Return the compiled graph itself, or the one inside a binding; None where there is none."""
+    bound = _unbound(runnable)
+    return bound if isinstance(bound, Pregel) else None
+
+
+def _unbound(runnable: object) -> object:
+    """Return what is inside of bindings such as those of `with_config` and `with_retry`."""
+    while not isinstance(runnable, BaseChatModel | Pregel) and getattr(runnable, "bound", None) is not None:
+        runnable = runnable.bound  # type: ignore[attr-defined]  # checked in the line above
     return runnable
 
 
@@ -301,8 +314,10 @@ def _prompt_variable(runnable: object) -> str | None:
     )
 
 
-def _has_own_memory(graph: Pregel[Any, Any, Any, Any]) -> bool:
-    return graph.checkpointer is not None and not isinstance(graph.checkpointer, bool)
+def _has_own_memory(runnable: object) -> bool:
+    """Check whether a graph, or a runnable with a `checkpointer` such as `SelfRefine`, has one of its own."""
+    checkpointer = getattr(_unbound(runnable), "checkpointer", None)
+    return checkpointer is not None and not isinstance(checkpointer, bool)
 
 
 def _reject_temperature(temperature: float | None, name: str) -> None:

@@ -27,9 +27,11 @@ from langchain_core.callbacks import (
     UsageMetadataCallbackHandler,
 )
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT as LANGCHAIN_LIMIT
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT as LANGGRAPH_LIMIT
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.pregel import Pregel
 
@@ -40,10 +42,16 @@ SUMMARY = "refine"
 """The visible channel: a summary of the record without any rejected text."""
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
-_RUNTIME, _PROGRESS = "__pregel_runtime", "__refine_progress"
+_RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS)
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
+
+_DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
+"""Step limits that nobody asked for: LangChain's, LangGraph's, and the one that `create_agent` binds."""
+
+_UNLIMITED_STEPS = 1_000_000_000
+"""The step limit of the loop's own graph, which ends by itself."""
 
 _OBSERVERS = frozenset(
     {
@@ -117,7 +125,7 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         silent: Whether values written to LangGraph's stream writer are dropped.
     """
     configurable = config.get("configurable") or {}
-    remaining = {key: value for key, value in configurable.items() if key not in _STREAM_KEYS}
+    remaining = {key: value for key, value in configurable.items() if key not in (*_STREAM_KEYS, _STEP_LIMIT)}
     if silent and _RUNTIME in remaining:
         remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
     return _traced_config(config, remaining)
@@ -136,7 +144,7 @@ def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:
 def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> RunnableConfig:
     traced: RunnableConfig = {
         "configurable": configurable,
-        "recursion_limit": config.get("recursion_limit", 10_000),
+        "recursion_limit": _requested_limit(config) or int(LANGGRAPH_LIMIT),
     }
     manager = _manager(config, streaming=False)
     if manager is not None:
@@ -144,13 +152,35 @@ def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> Runn
     return traced
 
 
+def _requested_limit(config: RunnableConfig) -> int | None:
+    """Return the step limit that a caller set; None where there are only defaults of the frameworks."""
+    limit: int | None = config.get("configurable", {}).get(_STEP_LIMIT, config.get("recursion_limit"))
+    return None if limit is None or limit in _DEFAULT_STEP_LIMITS or limit >= _UNLIMITED_STEPS else limit
+
+
+def without_default_limit(config: RunnableConfig) -> RunnableConfig:
+    """Return the config for a graph: without a step limit that nobody asked for, so that the graph's own holds."""
+    if _requested_limit(config) is not None:
+        return config
+    own_limit = config.copy()
+    own_limit.pop("recursion_limit", None)
+    return own_limit
+
+
 def _drop(_: Any) -> None:
     """Discard the value."""
 
 
 def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
-    """Return the config for a graph inside a runnable: muted, but the outer streams receive its progress."""
+    """Return the config for the loop's graph in a runnable: muted, but the outer streams receive its progress.
+
+    A step limit bounds what is called inside, not the loop.
+    """
     muted = muted_config(config, silent=False)
+    limit = _requested_limit(config)
+    muted["recursion_limit"] = _UNLIMITED_STEPS
+    if limit is not None:
+        muted["configurable"] = {**muted["configurable"], _STEP_LIMIT: limit}
     manager = _manager(config, streaming=True)
     if manager is not None or writer(config) is not None:
         outer: RunnableConfig = {**config, "callbacks": manager}

@@ -1,4 +1,4 @@
-"""Questions in every form that a chat model, an agent or a node of a graph takes, and answers in the form to match."""
+"""Questions in every form that a chat model, an agent or a node takes, and answers in the form to match."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, overload
 
@@ -32,14 +32,21 @@ _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
-class SelfRefine(Runnable[RefineInput, Any]):  # Any, so that chains type-check; `invoke` and the like say more
+class SelfRefine(
+    Runnable[Any, Any]
+):  # in chains and as a node it takes and returns several types: see the overloads
     """Refine a generator's answers until a judge accepts them.
 
     A LangChain runnable from a question to the accepted answer: as a chat model it takes text, messages or a
     prompt value and returns the message; as an agent, or as a node of a graph, it takes a mapping with `messages`
     and returns `{"messages": [answer]}`, with a summary under `refine` where the mapping or the graph's state has
     that key. The answer's `response_metadata["refine"]` sums up the attempts; `refine` and `arefine` return the
-    whole `Outcome`. Nothing of a rejected draft is returned or streamed. Progress is sent as custom events named `refine.*`.
+    whole `Outcome`. Nothing of a rejected draft is returned or streamed. Progress is sent as custom events named
+    `refine.*`.
+
+    The `recursion_limit` of a config bounds the steps of an agent inside, never the loop, which bounds itself. The
+    defaults that LangChain, LangGraph and `create_agent` fill in (25, 10,007, 9,999) count as none: an agent then
+    has its own limit.
 
     Args:
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
@@ -84,6 +91,16 @@ class SelfRefine(Runnable[RefineInput, Any]):  # Any, so that chains type-check;
         )
         self._record = None if record is None else Record(record)
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
+
+    @property
+    def checkpointer(self) -> Checkpointer:
+        """The checkpointer that keeps its conversations, or None."""
+        return self.graph.checkpointer
+
+    @property
+    def InputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """A question in any form."""
+        return RefineInput
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 - LangChain's name

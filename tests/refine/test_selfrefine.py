@@ -59,6 +59,12 @@ def test_it_is_a_runnable() -> None:
     assert (refiner().get_name(), refiner(name="mine").get_name()) == ("SelfRefine", "mine")
 
 
+def test_it_describes_what_it_takes_and_returns() -> None:
+    """Its schemas name messages and states, for tools that read them."""
+    assert "messages" in str(refiner().get_output_jsonschema())
+    assert "HumanMessage" in str(refiner().get_input_jsonschema())
+
+
 def test_invoke_answers() -> None:
     """`invoke` gives the accepted answer as a message."""
     answer = refiner().invoke("what?")
