@@ -89,18 +89,21 @@ class _RunnableGenerator:
         self._is_graph = _graph_in(runnable) is not None
         self._is_chat_model = _chat_model_in(runnable) is not None
         self.may_interrupt = not self._is_chat_model
+        self._step_limit = _bound_step_limit(runnable)
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        output = self._runnable.invoke(self._input(prompt), self._config(config), **self._settings(temperature))
+        own = self._config(config)
+        with langgraph_private.use_config(own):  # bindings merge what they inherit with what they are given
+            output = self._runnable.invoke(self._input(prompt), own, **self._settings(temperature))
         return draft_of(output, prompt)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        output = await self._runnable.ainvoke(
-            self._input(prompt), self._config(config), **self._settings(temperature)
-        )
+        own = self._config(config)
+        with langgraph_private.use_config(own):
+            output = await self._runnable.ainvoke(self._input(prompt), own, **self._settings(temperature))
         return draft_of(output, prompt)
 
     def _input(self, prompt: list[BaseMessage]) -> Any:
@@ -109,11 +112,11 @@ class _RunnableGenerator:
     def _config(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config: a new thread for what has memory of its own, to forget rejected drafts.
 
-        A graph keeps its own step limit unless the caller set another.
+        A runnable keeps the step limit it was bound to unless the caller set another.
         """
         if _has_own_memory(self._runnable):
             config = langgraph_private.fresh_thread_config(config)
-        return langgraph_private.without_default_limit(config) if self._is_graph else config
+        return langgraph_private.with_own_limit(config, self._step_limit)
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
         if temperature is None:
@@ -294,9 +297,22 @@ def _graph_in(runnable: object) -> Pregel[Any, Any, Any, Any] | None:
 
 def _unbound(runnable: object) -> object:
     """Return what is inside of bindings such as those of `with_config` and `with_retry`."""
-    while not isinstance(runnable, BaseChatModel | Pregel) and getattr(runnable, "bound", None) is not None:
-        runnable = runnable.bound  # type: ignore[attr-defined]  # checked in the line above
-    return runnable
+    return _layers(runnable)[-1]
+
+
+def _layers(runnable: object) -> list[object]:
+    """Return a runnable, and what is bound in it, from the outside to the inside."""
+    layers = [runnable]
+    while not isinstance(layers[-1], BaseChatModel | Pregel) and getattr(layers[-1], "bound", None) is not None:
+        layers.append(layers[-1].bound)  # type: ignore[attr-defined]  # checked in the line above
+    return layers
+
+
+def _bound_step_limit(runnable: object) -> int | None:
+    """Return the step limit that `with_config` gave a runnable or what is bound in it; None where it gave none."""
+    configs = (getattr(layer, "config", None) for layer in _layers(runnable))
+    limits = (config.get("recursion_limit") for config in configs if isinstance(config, Mapping))
+    return next((limit for limit in limits if isinstance(limit, int)), None)
 
 
 def _prompt_variable(runnable: object) -> str | None:

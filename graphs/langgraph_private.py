@@ -89,6 +89,11 @@ def has_checkpointer(config: RunnableConfig) -> bool:
     return config.get("configurable", {}).get(_CHECKPOINTER) is not None
 
 
+def inherits_checkpointer(config: RunnableConfig) -> bool:
+    """Check whether a graph called with this config has the checkpointer of the graph around it, even if none."""
+    return _CHECKPOINTER in config.get("configurable", {})
+
+
 def is_node(config: RunnableConfig) -> bool:
     """Check whether the config is that of a node of a graph, or of a call inside one."""
     return _READ in config.get("configurable", {})
@@ -158,13 +163,11 @@ def _requested_limit(config: RunnableConfig) -> int | None:
     return None if limit is None or limit in _DEFAULT_STEP_LIMITS or limit >= _UNLIMITED_STEPS else limit
 
 
-def without_default_limit(config: RunnableConfig) -> RunnableConfig:
-    """Return the config for a graph: without a step limit that nobody asked for, so that the graph's own holds."""
-    if _requested_limit(config) is not None:
+def with_own_limit(config: RunnableConfig, own_limit: int | None) -> RunnableConfig:
+    """Return the config for a runnable that was bound to a step limit, which holds unless a caller set another."""
+    if own_limit is None or _requested_limit(config) is not None:
         return config
-    own_limit = config.copy()
-    own_limit.pop("recursion_limit", None)
-    return own_limit
+    return {**config, "recursion_limit": own_limit}
 
 
 def _drop(_: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, overload
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, Durability
 
@@ -27,6 +29,8 @@ from refine.question import (
     reply,
 )
 from refine.recording import Record
+
+_log = logging.getLogger("refine")
 
 _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
@@ -54,7 +58,8 @@ class SelfRefine(
         judge: A judge, a function, or a list of judges (see `judges.as_judge`).
         policy: When to accept and when to stop, instead of `settings`.
         checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; the
-            config must then hold `{"configurable": {"thread_id": ...}}`.
+            config must then hold `{"configurable": {"thread_id": ...}}`. Inside a graph or an agent LangGraph uses
+            the checkpointer of the graph around, if any, and not this one; a WARNING in the log says so once.
         store: A LangGraph store, for the nodes of an agent used as generator.
         record: File of JSON lines to which every attempt is appended as a sample.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
@@ -91,6 +96,7 @@ class SelfRefine(
         )
         self._record = None if record is None else Record(record)
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
+        self._warned_of_memory = False
 
     @property
     def checkpointer(self) -> Checkpointer:
@@ -367,9 +373,10 @@ class SelfRefine(
             if self._needs_graph(graph_input, config):
                 graph_config = langgraph_private.muted_config_with_progress(config)
                 with langgraph_private.use_config(graph_config):
-                    outcome = self._final_outcome(
-                        self.graph.invoke(graph_input, graph_config, output_keys=_OUTPUT, **self._durability)
+                    state = self.graph.invoke(
+                        graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
+                outcome = self._final_outcome(state)
             else:
                 outcome = run(self._loop, graph_input, config)
         except Unanswered as unanswered:
@@ -384,7 +391,7 @@ class SelfRefine(
                 graph_config = langgraph_private.muted_config_with_progress(config)
                 with langgraph_private.use_config(graph_config):
                     state = await self.graph.ainvoke(
-                        graph_input, graph_config, output_keys=_OUTPUT, **self._durability
+                        graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
                 outcome = self._final_outcome(state)
             else:
@@ -397,17 +404,35 @@ class SelfRefine(
 
     def _needs_graph(self, graph_input: Any, config: RunnableConfig) -> bool:
         """Check whether there is anything to checkpoint or resume; if not, the steps run without the graph."""
-        return (
-            bool(self.graph.checkpointer)
-            or langgraph_private.has_checkpointer(config)
-            or isinstance(graph_input, Command)
+        return isinstance(graph_input, Command) or self._is_saved(config)
+
+    def _is_saved(self, config: RunnableConfig) -> bool:
+        """Check whether a checkpointer saves the run: that of a graph around, if there is one, or else its own."""
+        if not langgraph_private.inherits_checkpointer(config):
+            return bool(self.graph.checkpointer)
+        if self.graph.checkpointer and self.graph.checkpointer is not True:
+            self._warn_of_memory()
+        return langgraph_private.has_checkpointer(config)
+
+    def _saving(self, config: RunnableConfig) -> dict[str, Any]:
+        """Return how soon the graph is to save; LangGraph takes no such setting where nothing saves."""
+        return self._durability if self._is_saved(config) else {}
+
+    def _warn_of_memory(self) -> None:
+        if self._warned_of_memory:
+            return
+        self._warned_of_memory = True
+        _log.warning(
+            "%s runs inside a graph, where its own checkpointer is not used: LangGraph saves there with the "
+            "checkpointer of the graph around it, if that has one; give the checkpointer to that graph",
+            self.name,
         )
 
     def _graph_input(
         self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None
     ) -> Any:
         """Return a question as the graph's input; with a checkpointer, None resumes an interrupted turn."""
-        resumes = value is None and bool(self.graph.checkpointer)
+        resumes = value is None and bool(self.graph.checkpointer) and self._is_saved(ensure_config(config))
         return value if resumes or isinstance(value, Command) else read_question(value, evidence, config)
 
     def _stream_answer(

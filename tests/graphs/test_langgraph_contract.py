@@ -34,6 +34,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
 from langgraph._internal import _constants
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
@@ -757,9 +758,7 @@ def test_the_step_limits_that_nobody_set_are_known() -> None:
         limits.append(config["recursion_limit"])
 
     RunnableLambda(work).invoke(0)
-    chain(lambda config: limits.append(config.get("recursion_limit", langgraph_private.LANGGRAPH_LIMIT))).invoke(
-        ASKED
-    )
+    chain(lambda config: limits.append(config.get("recursion_limit", DEFAULT_RECURSION_LIMIT))).invoke(ASKED)
     agent = create_agent(ScriptedModel([""]))
     limits.append((agent.config or {})["recursion_limit"])
     assert frozenset(limits) == langgraph_private._DEFAULT_STEP_LIMITS

@@ -66,6 +66,7 @@ GENERATORS: dict[str, Callable[[], object]] = {
     "agent": lambda: agent(12),
     "bound": lambda: agent(12).with_config(recursion_limit=1_000),
     "retried": lambda: agent(12).with_retry(),
+    "bound with settings": lambda: agent(12).with_config(recursion_limit=1_000).bind(),
     "bare": lambda: bare(30),
     "function": lambda: answering(agent(12)),
     "function of a bare graph": lambda: answering(bare(30)),
@@ -96,11 +97,17 @@ async def test_an_agent_inside_takes_as_many_steps_as_alone(kind: str) -> None:
 
 async def test_an_agent_keeps_the_limit_it_was_bound_to() -> None:
     """Its own limit is what stops it, in a plain run, with a checkpointer, and in a graph."""
+    ways: list[Callable[[Any], Any]] = [
+        lambda limited: limited,
+        lambda limited: limited.bind(),
+        lambda limited: limited.with_retry(stop_after_attempt=1),
+    ]
     for settings in SETTINGS:
-        refiner = SelfRefine(agent(12).with_config(recursion_limit=7), ScriptedJudge([4]), **settings)
-        with pytest.raises(GeneratorFailed) as raised:
-            await refiner.ainvoke("count", {"configurable": {"thread_id": "1"}})
-        assert isinstance(raised.value.__cause__, GraphRecursionError)
+        for way in ways:
+            refiner = SelfRefine(way(agent(12).with_config(recursion_limit=7)), ScriptedJudge([4]), **settings)
+            with pytest.raises(GeneratorFailed) as raised:
+                await refiner.ainvoke("count", {"configurable": {"thread_id": "1"}})
+            assert isinstance(raised.value.__cause__, GraphRecursionError)
     graph = StateGraph(MessagesState)
     graph.add_node("chat", SelfRefine(agent(12).with_config(recursion_limit=7), ScriptedJudge([4])))
     graph.add_edge(START, "chat")
