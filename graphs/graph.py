@@ -91,13 +91,17 @@ class _AttemptsNode(Runnable[Any, Any]):
         """Run the attempts, blocking."""
         config = config or {}
         refinement = _load(config, self._loop.policy)
-        _write(run_attempts(self._loop, refinement, input["messages"], config), config)
+        with langgraph_private.leaving_the_graph(config):
+            attempted = run_attempts(self._loop, refinement, input["messages"], config)
+        _write(attempted, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
         """Run the attempts without blocking the event loop."""
         config = config or {}
         refinement = _load(config, self._loop.policy)
-        _write(await arun_attempts(self._loop, refinement, input["messages"], config), config)
+        with langgraph_private.leaving_the_graph(config):
+            attempted = await arun_attempts(self._loop, refinement, input["messages"], config)
+        _write(attempted, config)
 
 
 class _StepNode(Runnable[Any, Any]):
@@ -112,13 +116,17 @@ class _StepNode(Runnable[Any, Any]):
         """Run the step, blocking."""
         config = config or {}
         refinement = _load(config, self._policy)
-        return _apply(run_step(self._step, refinement, input["messages"], config), config)
+        with langgraph_private.leaving_the_graph(config):
+            transition = run_step(self._step, refinement, input["messages"], config)
+        return _apply(transition, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Run the step without blocking the event loop."""
         config = config or {}
         refinement = _load(config, self._policy)
-        return _apply(await arun_step(self._step, refinement, input["messages"], config), config)
+        with langgraph_private.leaving_the_graph(config):
+            transition = await arun_step(self._step, refinement, input["messages"], config)
+        return _apply(transition, config)
 
 
 def _load(config: RunnableConfig, policy: Policy) -> Refinement:
@@ -154,6 +162,10 @@ def self_refine(
 
     With `on_exhausted="interrupt"` and a checkpointer it interrupts for a human, who resumes with
     `Command(resume="accept")`, `"reject"`, or `{"answer": "the text to send"}`.
+
+    Where an agent inside hands over to another node, by `Command(goto=..., graph=Command.PARENT)`, the graph
+    around goes there, with the command's update less the drafts and feedback of earlier attempts. Nothing is
+    judged then; an event `handover` says so, and a WARNING in the log where the update holds an answer.
 
     Args:
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a

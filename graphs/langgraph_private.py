@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
@@ -32,8 +33,11 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
 from langgraph._internal._config import DEFAULT_RECURSION_LIMIT as LANGGRAPH_LIMIT
+from langgraph._internal._config import recast_checkpoint_ns
 from langgraph.callbacks import GraphCallbackHandler
+from langgraph.errors import ParentCommand
 from langgraph.pregel import Pregel
+from langgraph.types import Command
 
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
@@ -168,6 +172,25 @@ def with_own_limit(config: RunnableConfig, own_limit: int | None) -> RunnableCon
     if own_limit is None or _requested_limit(config) is not None:
         return config
     return {**config, "recursion_limit": own_limit}
+
+
+@contextmanager
+def leaving_the_graph(config: RunnableConfig) -> Iterator[None]:
+    """Pass a command of a generator for the graph around it on to the graph around the loop's.
+
+    To the agent that gave the command `Command.PARENT` is the loop's graph, an inside that no agent knows of.
+
+    Args:
+        config: The config of the node that runs the generator.
+    """
+    try:
+        yield
+    except ParentCommand as left:
+        command: Command[Any] = left.args[0]
+        namespace = config["configurable"].get("checkpoint_ns", "")
+        if command.graph in (namespace, recast_checkpoint_ns(namespace)):
+            left.args = (replace(command, graph=Command.PARENT),)
+        raise
 
 
 def _drop(_: Any) -> None:

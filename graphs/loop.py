@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.types import interrupt
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
@@ -32,6 +32,7 @@ from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, 
 from graphs.events import drafted_events, finished_events, judged_events, stopped_events
 from graphs.generators import Draft, as_generator
 from graphs.generators import Generator as DraftGenerator
+from graphs.handover import hand_over, handover_events
 from graphs.outcome import Outcome, sample_of
 from graphs.policy import Policy
 from graphs.progress import Event
@@ -163,6 +164,9 @@ class Loop:
         started = time.perf_counter()
         try:
             draft = yield self._generation(refinement, messages, config, now)
+        except ParentCommand as left:
+            hand_over(left, refinement, messages)
+            return Transition(refinement=refinement, events=partial(handover_events, left, refinement), error=left)
         except (GraphBubbleUp, ConfigurationError, DraftError):
             raise
         except DeadlinePassed:
