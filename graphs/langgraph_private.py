@@ -39,6 +39,8 @@ from langgraph.errors import ParentCommand
 from langgraph.pregel import Pregel
 from langgraph.types import Command
 
+from judges.errors import ConfigurationError
+
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
 
@@ -46,6 +48,7 @@ SUMMARY = "refine"
 """The visible channel: a summary of the record without any rejected text."""
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
+_SCRATCHPAD = "__pregel_scratchpad"
 _RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
 _GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT)
@@ -138,6 +141,24 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
     if silent and _RUNTIME in remaining:
         remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
     return _traced_config(config, remaining)
+
+
+def judging_config(config: RunnableConfig) -> RunnableConfig:
+    """Return the config for a judge: muted, but in a graph a part of it, so that a judge can ask a human."""
+    if not is_node(config):
+        return detached_config(config)
+    muted = muted_config(config)
+    muted["configurable"].pop(_PROGRESS, None)
+    return muted
+
+
+def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
+    """Return the error to raise where a judge asks a human outside of any graph; None for any other error."""
+    if not isinstance(error, KeyError) or error.args != (_SCRATCHPAD,):
+        return None
+    return ConfigurationError(
+        "the judge stopped to ask a human, and nothing could resume it; give a checkpointer to the loop"
+    )
 
 
 def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:

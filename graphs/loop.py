@@ -242,7 +242,7 @@ class Loop:
     def _judgement(self, refinement: Refinement, messages: Messages, config: RunnableConfig, now: float) -> Effect:
         sample = sample_of(messages, refinement.attempts[-1], refinement.evidence)
         allowance = refinement.allowance(now)
-        inherited = langgraph_private.detached_config(config)
+        inherited = langgraph_private.judging_config(config)
 
         def run() -> Verdict:
             with within(allowance), self._judging(inherited):
@@ -256,8 +256,9 @@ class Loop:
 
     @contextmanager
     def _judging(self, config: RunnableConfig) -> Iterator[None]:
-        """Let judges be traced under `config`, and their faults be logged as the policy says."""
-        with trace_judges(config), faults.logging_texts(log_texts=self.policy.log_texts):
+        """Let judges be traced under `config` and ask a human, and their faults be logged as the policy says."""
+        asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
+        with trace_judges(config), asking, faults.logging_texts(log_texts=self.policy.log_texts):
             yield
 
     def _judged(self, refinement: Refinement, verdict: Verdict) -> Transition:

@@ -481,7 +481,8 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
 
 def _release(outcome: Outcome) -> AIMessage:
     if outcome.answer is None:
-        raise Unanswered(f"the answer awaits a review ({outcome.detail}); resume with a Command", outcome)
+        reason = f" ({outcome.detail})" if outcome.detail else ""
+        raise Unanswered(f"the answer awaits a review{reason}; resume with a Command", outcome)
     return outcome.answer
 
 
