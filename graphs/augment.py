@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from graphs.policy import Augmenter, AugmenterName
 from graphs.redaction import redact
 from graphs.refinement import Attempt, Refinement
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.models.render import encode
 from judges.prompting.prompts import Language, language_of
 
@@ -81,7 +81,7 @@ def last_drafts(k: int) -> Augmenter:
         ConfigurationError: If `k` is not a whole number from 1.
     """
     if type(k) is not int or k < 1:
-        raise ConfigurationError(f"k is how many drafts are shown, a whole number from 1, not {k!r}")
+        raise ConfigurationError(f"k is how many drafts are shown, a whole number from 1, not {shortened(k)}")
 
     def augment(refinement: Refinement) -> list[AnyMessage]:
         attempts = refinement.attempts[-k:]

@@ -15,6 +15,11 @@ def stopped_events(refinement: Refinement) -> tuple[Event, ...]:
     return () if _released(refinement, last) else (_discard(last),)
 
 
+def started_events(refinement: Refinement) -> tuple[Event, ...]:
+    """Return what to publish where an attempt starts, or starts again after an interrupt."""
+    return (Event("start", {"attempt": refinement.number, "max_attempts": refinement.policy.max_attempts}),)
+
+
 def drafted_events(refinement: Refinement) -> tuple[Event, ...]:
     """Return what to publish of the last draft."""
     attempt = refinement.attempts[-1]

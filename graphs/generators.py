@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from graphs import langgraph_private
 from graphs.errors import DraftError
 from judges.drive import waited_for
-from judges.errors import BadSample, ConfigurationError
+from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.providers.langchain import chat_model, usage_of
 from judges.runtime.blocking import in_thread
 from judges.runtime.no_requests import check_allowed
@@ -76,8 +76,8 @@ def as_generator(candidate: object) -> Generator:
     if callable(candidate) and not isinstance(candidate, type):
         return _FunctionGenerator(candidate)
     raise ConfigurationError(
-        f"cannot generate with {candidate!r}; give a chat model, a 'provider:model' name, a LangChain runnable, "
-        f"an agent graph, or a function that takes the list of messages"
+        f"cannot generate with {shortened(candidate)}; give a chat model, a 'provider:model' name, a LangChain "
+        f"runnable, an agent graph, or a function that takes the list of messages"
     )
 
 

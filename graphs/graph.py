@@ -179,11 +179,11 @@ def self_refine(
     Raises:
         ConfigurationError: If the generator or the judge is not valid, or the policy requires what they cannot do.
     """
-    loop = build_loop(generator, judge, policy or Policy())
+    loop = build_loop(generator, judge, policy or Policy(), name=name)
     return compile_loop(loop, checkpointer=checkpointer, store=store, name=name)
 
 
-def build_loop(generator: object, judge: object, policy: Policy) -> Loop:
+def build_loop(generator: object, judge: object, policy: Policy, *, name: str) -> Loop:
     """Return the loop around a generator and a judge, and warn if a model is to judge itself."""
     coerced = as_judge(judge)
     if any(model.is_model(generator) for model in coerced.models):
@@ -192,7 +192,7 @@ def build_loop(generator: object, judge: object, policy: Policy) -> Loop:
             SelfJudgingWarning,
             stacklevel=3,
         )
-    return Loop(generator, coerced, policy)
+    return Loop(generator, coerced, policy, name=name)
 
 
 def compile_loop(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -26,10 +26,11 @@ from langgraph.types import interrupt
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from graphs import langgraph_private
+from graphs.alarms import Needs, Ration, needs_of, release_alarms, unmet_alarms
 from graphs.augment import added_messages
 from graphs.deadline import DeadlinePassed
 from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
-from graphs.events import drafted_events, finished_events, judged_events, stopped_events
+from graphs.events import drafted_events, finished_events, judged_events, started_events, stopped_events
 from graphs.generators import Draft, as_generator
 from graphs.generators import Generator as DraftGenerator
 from graphs.handover import hand_over, handover_events
@@ -44,6 +45,7 @@ from judges.models.retry import kind_of
 from judges.runtime import faults
 from judges.runtime.budget import Allowance, within
 from judges.runtime.prices import with_cost
+from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
 Messages = Sequence[AnyMessage]
@@ -60,6 +62,7 @@ class Transition:
         update: What to put into the graph's visible state.
         events: Makes the events to publish, where anybody listens.
         outcome: The whole record, once there is an answer.
+        alarms: Warnings for the log.
         error: Raised once the events are published; nothing is recorded then.
     """
 
@@ -68,6 +71,7 @@ class Transition:
     update: Mapping[str, Any] | None = None
     events: Callable[[], tuple[Event, ...]] = tuple
     outcome: Outcome | None = None
+    alarms: tuple[Event, ...] = ()
     error: Exception | None = None
 
 
@@ -80,12 +84,14 @@ class Effect:
         arun: Makes it without blocking.
         config: What the call inherits.
         seconds: Longest wait, or None.
+        events: Makes the events to publish before the call, where anybody listens.
     """
 
     run: Callable[[], Any]
     arun: Callable[[], Awaitable[Any]]
     config: RunnableConfig
     seconds: float | None = None
+    events: Callable[[], tuple[Event, ...]] = tuple
 
 
 Step = Callable[[Refinement, Messages, RunnableConfig], Generator[Effect, Any, Transition]]
@@ -105,8 +111,10 @@ class _Review(RootModel[Literal["accept", "reject"] | bool | _Written]):
 class Loop:
     """The steps around one generator and one judge, under one policy."""
 
-    def __init__(self, generator: object, judge: Judge, policy: Policy) -> None:
+    def __init__(self, generator: object, judge: Judge, policy: Policy, *, name: str = "self_refine") -> None:
         self.policy = policy
+        self.name = name
+        self._ration = Ration()
         self._judge = judge
         self._generator = as_generator(generator)
         self.steps: Mapping[Node, Step] = {
@@ -144,12 +152,19 @@ class Loop:
             evidence=self._evidence(question.get("evidence")),
             started_at=time.time(),
             sampled=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
+            id=uuid4().hex,
+            refiner=self.name,
         )
 
-    def _evidence(self, fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _evidence(self, fields: object) -> dict[str, Any]:
         """Read the evidence that came with a question as fields of a sample, under their canonical names."""
         if not fields:
             return {}
+        if not isinstance(fields, Mapping) or not all(isinstance(name, str) for name in fields):
+            raise InputError(
+                f"evidence is a mapping from names of a sample's fields to values, for instance "
+                f"{{'reference': '...'}}, not a {type(fields).__name__} of other things"
+            )
         sample = self._judge.read(**fields)
         return sample.model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})
 
@@ -205,7 +220,8 @@ class Loop:
                 return await generator.adraft(prompt, inherited, temperature)
 
         run = partial(generator.draft, prompt, inherited, temperature)
-        return Effect(run=run, arun=arun, config=inherited, seconds=left)
+        events = partial(started_events, refinement)
+        return Effect(run=run, arun=arun, config=inherited, seconds=left, events=events)
 
     def _generator_failed(self, refinement: Refinement, messages: Messages, error: Exception) -> Transition:
         now = time.time()
@@ -233,14 +249,22 @@ class Loop:
         left = refinement.seconds_left(now)
         if left is not None and left <= 0:
             return self._to_finish(refinement.stopped("deadline", "it passed before the judge was asked", now=now))
+        sample = sample_of(messages, attempt, refinement.evidence)
         try:
-            verdict = yield self._judgement(refinement, messages, config, now)
+            verdict = yield self._judgement(refinement, sample, config, now)
         except DeadlinePassed:
             verdict = Verdict.without_score("deadline", "the judge took too long")
-        return self._judged(refinement, verdict)
+        return self._judged(refinement, verdict, alarms=unmet_alarms(self._needs, sample, self._ration))
 
-    def _judgement(self, refinement: Refinement, messages: Messages, config: RunnableConfig, now: float) -> Effect:
-        sample = sample_of(messages, refinement.attempts[-1], refinement.evidence)
+    @cached_property
+    def _needs(self) -> Needs:
+        """What the judge, and every judge inside it, needs besides question and answer."""
+        try:
+            return needs_of(self._judge.explain())
+        except Exception:  # noqa: BLE001 - what only serves a warning must not cost the answer
+            return ()
+
+    def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)
         inherited = langgraph_private.judging_config(config)
 
@@ -261,13 +285,14 @@ class Loop:
         with trace_judges(config), asking, faults.logging_texts(log_texts=self.policy.log_texts):
             yield
 
-    def _judged(self, refinement: Refinement, verdict: Verdict) -> Transition:
+    def _judged(self, refinement: Refinement, verdict: Verdict, *, alarms: tuple[Event, ...] = ()) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
         judged = refinement.judged(verdict, now=time.time())
         return Transition(
             refinement=judged if judged.done else judged.augmented(added_messages(judged)),
             goto="finish" if judged.done else "generate",
             events=partial(judged_events, judged),
+            alarms=alarms,
         )
 
     def finish(
@@ -288,6 +313,7 @@ class Loop:
             update={"messages": [final], langgraph_private.SUMMARY: summary},
             events=partial(finished_events, refinement),
             outcome=outcome.model_copy(update={"answer": final}),
+            alarms=release_alarms(refinement, messages, self._ration),
         )
 
     def _answer(

@@ -29,6 +29,7 @@ class Outcome(BaseModel):
         latency_s: Seconds from question to answer.
         conversation: The messages up to the question.
         evidence: Fields of a sample, passed with the question.
+        id: Identifies the question in the log, in events and in the answer's metadata, as `outcome_id`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,6 +45,7 @@ class Outcome(BaseModel):
     latency_s: float = Field(default=0.0, ge=0)
     conversation: tuple[AnyMessage, ...] = ()
     evidence: dict[str, JsonValue] = {}
+    id: str = ""
 
     @classmethod
     def of(
@@ -67,6 +69,7 @@ class Outcome(BaseModel):
             latency_s=max(0.0, (refinement.ended_at or now) - refinement.started_at),
             conversation=tuple(conversation),
             evidence=dict(refinement.evidence),
+            id=refinement.id,
         )
 
     @classmethod
@@ -85,6 +88,7 @@ class Outcome(BaseModel):
         released = next((attempt for attempt in self.attempts if attempt.number == self.released), None)
         rationale = "" if released is None or released.verdict is None else released.verdict.rationale
         return {
+            "outcome_id": self.id,
             "passed": self.passed,
             "stop_reason": self.stop_reason,
             "detail": self.detail,

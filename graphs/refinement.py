@@ -116,6 +116,8 @@ class Refinement:
         ended_at: End time in seconds since the epoch.
         sampled: Whether the answers are judged.
         released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
+        id: Identifies this question in the log, in events and in its `Outcome`.
+        refiner: Name of the refiner.
     """
 
     policy: Policy
@@ -129,6 +131,8 @@ class Refinement:
     ended_at: float | None = None
     sampled: bool = True
     released: int | None = None
+    id: str = ""
+    refiner: str = ""
 
     # Events
 
@@ -348,6 +352,8 @@ class Refinement:
             "ended_at": self.ended_at,
             "sampled": self.sampled,
             "released": self.released,
+            "id": self.id,
+            "refiner": self.refiner,
         }
 
     @classmethod

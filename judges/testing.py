@@ -22,7 +22,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from judges.compose.marks import verdict_of
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.models.retry import pause
@@ -201,7 +201,8 @@ def _message(line: object, settings: Mapping[str, Any]) -> AIMessage:
             return _call_message([call for call in line if isinstance(call, ToolCall)])
         case _:
             raise ConfigurationError(
-                f"a script's line is a text, an AIMessage, tool calls, a mapping or an exception, not {line!r}"
+                f"a script's line is a text, an AIMessage, tool calls, a mapping or an exception, not "
+                f"{shortened(line)}"
             )
 
 
@@ -303,12 +304,12 @@ class ScriptedEmbeddings(Embeddings):
 
     def _vector(self, text: str) -> list[float]:
         if not callable(self._script) and text not in self._script:
-            raise ConfigurationError(f"the script of {self.model!r} has no vector for {text!r}")
+            raise ConfigurationError(f"the script of {self.model!r} has no vector for {shortened(text)}")
         line = self._script(text) if callable(self._script) else self._script[text]
         if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
             raise line
         if isinstance(line, str) or not isinstance(line, Sequence):
-            raise ConfigurationError(f"a vector is a list of numbers or an exception, not {line!r}")
+            raise ConfigurationError(f"a vector is a list of numbers or an exception, not {shortened(line)}")
         return [float(number) for number in line]
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
 from graphs import InputError, langgraph_private
+from judges.errors import shortened
 
 ModelQuestion = LanguageModelInput | Command[Any] | None
 """A question as a chat model takes it: text, messages or a prompt value; or a reviewer's `Command`.
@@ -92,14 +93,7 @@ def _state_fields(value: Any) -> Mapping[str, Any] | None:
 
 
 def _with_evidence(messages: list[BaseMessage], evidence: Any) -> dict[str, Any]:
-    if evidence is None:
-        return {"messages": messages}
-    if not isinstance(evidence, Mapping):
-        raise InputError(
-            f"evidence is a mapping of a sample's fields, such as {{'reference': ...}}, not a "
-            f"{type(evidence).__name__}"
-        )
-    return {"messages": messages, "evidence": dict(evidence)}
+    return {"messages": messages} if evidence is None else {"messages": messages, "evidence": evidence}
 
 
 def _messages(value: Any) -> list[BaseMessage]:
@@ -110,7 +104,7 @@ def _messages(value: Any) -> list[BaseMessage]:
     if isinstance(value, BaseMessage):
         return [value]
     if not isinstance(value, Sequence):
-        raise InputError(f"cannot read {value!r} as a question; give a text or a list of messages")
+        raise InputError(f"cannot read {shortened(value)} as a question; give a text or a list of messages")
     try:
         return convert_to_messages(value)
     except (ValueError, NotImplementedError) as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from graphs import Outcome
 from judges import ConfigurationError, Sample
+from judges.errors import shortened
 
 
 class Record:
@@ -27,7 +28,7 @@ class Record:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         if self._path.is_dir() or not self._path.parent.is_dir():
-            raise ConfigurationError(f"record is a file in a folder that exists, not {str(path)!r}")
+            raise ConfigurationError(f"record is a file in a folder that exists, not {shortened(str(path))}")
         self._lock = threading.Lock()
 
     def add(self, outcome: Outcome) -> None:

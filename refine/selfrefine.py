@@ -64,7 +64,7 @@ class SelfRefine(
         record: File of JSON lines to which every attempt is appended as a sample.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
             `"exit"` writes only the final state, and is fastest.
-        name: Name of the run in a trace.
+        name: Name of the run in a trace, in events and in the log.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
     Raises:
@@ -89,7 +89,7 @@ class SelfRefine(
         self.name = name
         self._generator_name = _name_of(generator)
         self.policy = policy or Policy(**settings)
-        self._loop = build_loop(generator, judge, self.policy)
+        self._loop = build_loop(generator, judge, self.policy, name=name)
         single_node = durability == "exit" and not self._loop.may_interrupt
         self.graph = compile_loop(
             self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop", single_node=single_node

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
 
 from judges.entry import Entry, Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, language_of, prompts_of
 from judges.requests import Deliberation
@@ -82,7 +82,7 @@ class Metric(Judge):
         one_of(Variant, variant, setting="variant")
         mark = self.pass_mark if threshold is None else threshold
         if type(mark) not in (int, float) or not 0 <= mark <= 1:
-            raise ConfigurationError(f"threshold is a score from 0 to 1, not {threshold!r}")
+            raise ConfigurationError(f"threshold is a score from 0 to 1, not {shortened(threshold)}")
         self.name = self.entry.name if name is None else name
         self.variant: Variant = variant
         self.threshold: float = mark

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from judges.compose.agents import grade_in, input_for, without_memory
 from judges.compose.marks import is_check, verdict_of
-from judges.errors import ConfigurationError
+from judges.entry import Explanation
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample, argument, canonical_field
@@ -35,8 +37,8 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
     if callable(candidate) and not isinstance(candidate, type):
         return FunctionJudge(candidate, name=name or _name_of(candidate))
     raise ConfigurationError(
-        f"cannot make a judge of {candidate!r}; give a judge, a function from a sample to a verdict, a LangChain "
-        f"runnable, or a list of these"
+        f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
+        f"LangChain runnable, or a list of these"
     )
 
 
@@ -47,6 +49,10 @@ class FunctionJudge(Judge):
         self.name = name
         self._function = _adapt_to_sample(function)
         self._is_check = is_check(function)
+
+    def explain(self) -> Explanation:
+        """Describe what the function needs: the fields that its parameters without a default are named after."""
+        return replace(super().explain(), needs=_needs_of(self._function))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Call the function, and convert its result to a verdict."""
@@ -93,6 +99,15 @@ def _adapt_to_sample(function: Callable[..., object]) -> Callable[[Sample], obje
         f"the parameters {unknown} of {_name_of(function)!r} name no field of a sample; take one sample, or "
         f"parameters such as user_input, response, retrieved_contexts, reference"
     )
+
+
+def _needs_of(function: Callable[..., object]) -> tuple[str, ...]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # as above
+        return ()
+    required = [param.name for param in parameters if param.default is param.empty and param.kind not in _UNNAMED]
+    return tuple(field for field in map(canonical_field, required) if field is not None)
 
 
 def _accepts_one_argument(signature: inspect.Signature) -> bool:

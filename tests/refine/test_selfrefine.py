@@ -373,6 +373,7 @@ def test_the_answer_carries_a_summary() -> None:
     summary = refiner().invoke("what?").response_metadata["refine"]
     assert json.loads(json.dumps(summary)) == summary
     assert set(summary) == {
+        "outcome_id",
         "passed",
         "stop_reason",
         "detail",

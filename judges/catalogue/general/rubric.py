@@ -14,7 +14,7 @@ from judges.catalogue.general.gate import classify_non_answer, explain_non_answe
 from judges.catalogue.model_judge import ModelJudge
 from judges.catalogue.parts.evidence import evidence
 from judges.entry import Entry
-from judges.errors import BadSample, ConfigurationError
+from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.render import render_example
 from judges.prompting.prompts import Language, Prompt, prompt
 from judges.prompting.questions import Question
@@ -218,7 +218,7 @@ def _checked_levels(levels: object) -> dict[int, str]:
     if len(parsed) < 2 or None in parsed or len(parsed) < len(candidates):  # noqa: PLR2004 - a scale has two ends
         raise ConfigurationError(
             f"levels maps at least two whole numbers to their descriptions, for instance "
-            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {levels!r}"
+            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {shortened(levels)}"
         )
     return {level: text for level, text in parsed.items() if level is not None}
 
@@ -234,7 +234,7 @@ def _checked_success(rating: int | None, scale: tuple[int, ...]) -> int:
         two_thirds = scale[0] + (scale[-1] - scale[0]) * 2 / 3
         return next(level for level in scale if level >= two_thirds)
     if type(rating) is not int or rating not in scale:
-        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {rating!r}")
+        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {shortened(rating)}")
     return rating
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from judges.catalogue.parts.likeness import import_extra
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 
 DistanceMeasure = Literal["levenshtein", "hamming", "jaro", "jaro_winkler"]
 _NAMES = {"levenshtein": "Levenshtein", "hamming": "Hamming", "jaro": "Jaro", "jaro_winkler": "JaroWinkler"}
@@ -22,7 +22,7 @@ def distance_of(measure: DistanceMeasure, *, judge: str) -> Distance:
     """
     name = getattr(measure, "value", measure)  # ragas has an enumeration of the same names
     if not isinstance(name, str) or name not in _NAMES:
-        raise ConfigurationError(f"distance_measure is one of {', '.join(_NAMES)}, not {measure!r}")
+        raise ConfigurationError(f"distance_measure is one of {', '.join(_NAMES)}, not {shortened(measure)}")
     module = import_extra("rapidfuzz.distance", extra="strings", judge=judge)
     distance: Distance = getattr(module, _NAMES[name]).normalized_distance
     return distance

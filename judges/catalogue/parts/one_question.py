@@ -14,7 +14,7 @@ from judges.catalogue.metric import Metric
 from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.evidence import evidence
 from judges.catalogue.parts.needed import answer_in
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -144,7 +144,7 @@ def checked_text(text: object, *, setting: str) -> str:
         ConfigurationError: If it is not a text, or a blank one.
     """
     if not isinstance(text, str) or not text.strip():
-        raise ConfigurationError(f"{setting} says in words what to judge by, not {text!r}")
+        raise ConfigurationError(f"{setting} says in words what to judge by, not {shortened(text)}")
     return text
 
 

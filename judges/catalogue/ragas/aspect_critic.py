@@ -14,7 +14,7 @@ from judges.catalogue.parts.needed import answer_in
 from judges.catalogue.parts.one_question import OneQuestion, checked_text, finding_schema, full_evidence
 from judges.compose.repeat import Repeat
 from judges.entry import Entry, Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.prompting.questions import Question
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
@@ -80,7 +80,9 @@ class AspectCritic(OneQuestion):
         if aspect is not None:
             one_of(Aspect, aspect, setting="aspect")
         if type(strictness) is not int or strictness < 1:
-            raise ConfigurationError(f"strictness is how often to ask, a whole number from 1, not {strictness!r}")
+            raise ConfigurationError(
+                f"strictness is how often to ask, a whole number from 1, not {shortened(strictness)}"
+            )
         self._good = (aspect is None or GOOD[aspect]) if higher_is_better is None else higher_is_better
         self._runs = 1 if settings.get("variant") == "compat" else strictness // 2 * 2 + 1
         own = None if aspect else checked_text(definition, setting="definition")

@@ -13,7 +13,7 @@ from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.needed import reference_in
 from judges.catalogue.parts.one_question import Grade, finding_schema, full_evidence, level_verdict
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Language, Prompt, prompt
 from judges.prompting.questions import Question
 from judges.requests import Deliberation
@@ -75,7 +75,7 @@ class RubricsScore(ModelJudge):
         **settings: Unpack[ModelSettings],
     ) -> None:
         if with_reference not in (True, False, None):
-            raise ConfigurationError(f"with_reference is True, False or None, not {with_reference!r}")
+            raise ConfigurationError(f"with_reference is True, False or None, not {shortened(with_reference)}")
         self._with_reference = with_reference
         self._own = None if rubrics is None else _own_levels(rubrics)
         self._scale = tuple(sorted(self._own or prompt(_PLAIN, "en").levels))
@@ -171,7 +171,7 @@ def _own_levels(rubrics: object) -> dict[int, str]:
     if levels is None:
         raise ConfigurationError(
             f"rubrics describes at least two levels, for instance {{'score1_description': 'rude', "
-            f"'score2_description': 'kind'}}, not {rubrics!r}"
+            f"'score2_description': 'kind'}}, not {shortened(rubrics)}"
         )
     return levels
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.model import EmbeddingResponse
 from judges.models import retry
 from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
@@ -90,7 +90,7 @@ class OpenAICompatibleEmbeddings(Connected):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         if type(batch_size) is not int or batch_size < 1:
-            raise ConfigurationError(f"batch_size is a whole number from 1 on, not {batch_size!r}")
+            raise ConfigurationError(f"batch_size is a whole number from 1 on, not {shortened(batch_size)}")
         self.name = checked_name(model)
         self.retries = retries
         self._batch_size = batch_size

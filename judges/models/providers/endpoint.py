@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.models.providers.endpoint_errors import (
     EndpointConnectionError,
     EndpointError,
@@ -313,8 +313,15 @@ def _unpickle(base_url: str, no_key: str | None, timeout_s: float) -> Endpoint:
     return Endpoint(base_url, api_key=no_key, headers=None, timeout_s=timeout_s)
 
 
-def _checked_url(url_text: object) -> SplitResult:
+def checked_address(url_text: object) -> SplitResult:
+    """Return the parts of an API's address.
+
+    Raises:
+        ConfigurationError: If it is none; the message does not repeat it, as it may hold a password.
+    """
     expected = "base_url is the http or https address of the API, for instance 'https://api.openai.com/v1'"
+    if isinstance(url_text, str) and url_text.strip() and "://" not in url_text:
+        raise ConfigurationError(f"{expected}; what was given does not begin with http:// or https://")
     try:
         url = urlsplit(url_text.strip() if isinstance(url_text, str) else "")
         port = url.port
@@ -322,14 +329,19 @@ def _checked_url(url_text: object) -> SplitResult:
         raise ConfigurationError(f"{expected}; what was given is none") from None
     if url.scheme not in ("http", "https") or not url.hostname or port == 0:
         raise ConfigurationError(f"{expected}; what was given is none")
+    return url
+
+
+def _checked_url(url_text: object) -> SplitResult:
+    url = checked_address(url_text)
     if "@" in url.netloc:
-        raise ConfigurationError(f"{expected}; user and password are given as a header, not in the address")
+        raise ConfigurationError("user and password are given as a header, not in the address base_url")
     return url._replace(path=url.path.rstrip("/"), fragment="")
 
 
 def _checked_timeout(timeout_s: object) -> float:
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
-        raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {timeout_s!r}")
+        raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {shortened(timeout_s)}")
     return float(timeout_s)
 
 

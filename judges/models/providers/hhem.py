@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line, shortened
 
 _SUPPORTING = ("entail", "support", "consistent", "factual", "label_1")
 _OPPOSING = ("no", "un", "in", "dis")
@@ -62,7 +62,9 @@ class HHEM:
                 None if predicts else transformers.AutoTokenizer.from_pretrained(str(model), **options)
             )
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"the classifier {str(model)!r} cannot be loaded: {error}") from error
+            raise ConfigurationError(
+                f"the classifier {str(model)!r} cannot be loaded: {one_line(error)}"
+            ) from error
         self._model = loaded.to(device).eval()
         self._device = device
         self._most_tokens = most_tokens
@@ -100,7 +102,9 @@ def _supporting_label(labels: Mapping[int, str], label: str | int | None) -> int
     else:
         matches = [number for number, name in labels.items() if label in (number, name)]
     if len(matches) != 1:
-        raise ConfigurationError(f"label is the one that means 'supported', one of {dict(labels)}, not {label!r}")
+        raise ConfigurationError(
+            f"label is the one that means 'supported', one of {shortened(dict(labels))}, not {shortened(label)}"
+        )
     return matches[0]
 
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line
 from judges.model import EmbeddingResponse
 from judges.runtime.blocking import in_thread
 
@@ -105,7 +105,9 @@ def _settings_in(folder: Path) -> Mapping[str, Any]:
         pooling = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
         lengths = json.loads((folder / "sentence_bert_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{str(folder)!r} holds no sentence-transformers model: {error}") from error
+        raise ConfigurationError(
+            f"{str(folder)!r} holds no sentence-transformers model: {one_line(error)}"
+        ) from error
     kind = (config.get("model_type"), config.get("hidden_act"), pooling.get("pooling_mode_mean_tokens"))
     if kind != ("bert", "gelu", True):
         raise ConfigurationError(f"{str(folder)!r} holds no BERT with mean pooling")

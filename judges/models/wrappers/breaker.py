@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from judges.errors import AskFailed, ConfigurationError
+from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.models.retry import is_transient, status_of
 
 _ALIVE = {409, 425, 429}
@@ -37,9 +37,9 @@ class Breaker:
         self, failures: int = 5, *, cooldown_s: float = 30.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         if type(failures) is not int or failures < 1:
-            raise ConfigurationError(f"failures is a whole number from 1, not {failures!r}")
+            raise ConfigurationError(f"failures is a whole number from 1, not {shortened(failures)}")
         if isinstance(cooldown_s, bool) or not 0 < cooldown_s < math.inf:
-            raise ConfigurationError(f"cooldown_s is a number of seconds above 0, not {cooldown_s!r}")
+            raise ConfigurationError(f"cooldown_s is a number of seconds above 0, not {shortened(cooldown_s)}")
         self._most = failures
         self._cooldown = cooldown_s
         self._clock = clock

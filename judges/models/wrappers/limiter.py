@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from judges.errors import AskFailed, ConfigurationError
+from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.resolve import as_model
@@ -62,7 +62,7 @@ class Limiter:
         set_limits = {name: limit for name, limit in limits.items() if limit is not None}
         for name, limit in {"in_flight": in_flight, **set_limits}.items():
             if type(limit) is not int or limit < 1:
-                raise ConfigurationError(f"{name} is a whole number from 1, not {limit!r}")
+                raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(limit)}")
         self._admission = AdmissionQueue(in_flight, requests=requests_per_minute, tokens=tokens_per_minute)
         self._clock = clock
         self._skipped = 0.0
