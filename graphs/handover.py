@@ -11,37 +11,39 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.errors import ParentCommand
 from langgraph.types import Command, Send
 
+from graphs.alarms import Ration
 from graphs.augment import MARK
 from graphs.progress import Event
 from graphs.refinement import Refinement
 
-_log = logging.getLogger("refine")
+UNJUDGED_HANDOVER = "generator handed over to another node with an answer that was not judged"
 
 
-def hand_over(left: ParentCommand, refinement: Refinement, conversation: Sequence[AnyMessage]) -> None:
-    """Take drafts and feedback of earlier attempts out of the command, and warn if what is left holds an answer.
-
-    Args:
-        left: What the agent's command was raised as; changed in place.
-        refinement: The record so far.
-        conversation: The messages up to the question.
-    """
+def hand_over(left: ParentCommand, refinement: Refinement) -> None:
+    """Take drafts and feedback of earlier attempts out of what an agent hands over; changes `left` in place."""
     command: Command[Any] = left.args[0]
     added = {_content_of(message) for message in refinement.added}
     command = replace(command, update=_without(added, command.update), goto=_goto_without(added, command.goto))
     left.args = (command,)
-    known = {_content_of(message) for message in conversation}
-    if any(_is_answer(message) and _content_of(message) not in known for message in _messages_in(command)):
-        _log.warning(
-            "the generator handed over to %s on attempt %d with an answer, which was not judged",
-            ", ".join(_targets(command)) or "the graph around",
-            refinement.number,
-        )
 
 
 def handover_events(left: ParentCommand, refinement: Refinement) -> tuple[Event, ...]:
     """Return what to publish of a handover: where to, without any text."""
     return (Event("handover", {"attempt": refinement.number, "goto": _targets(left.args[0])}),)
+
+
+def handover_alarms(
+    left: ParentCommand, refinement: Refinement, conversation: Sequence[AnyMessage], ration: Ration
+) -> tuple[Event, ...]:
+    """Return the warning that an agent handed over with an answer, which nobody judged; none where it did not."""
+    known = {_content_of(message) for message in conversation}
+    answers = filter(_is_answer, _messages_in(left.args[0]))
+    goto = _targets(left.args[0])
+    unjudged = any(_content_of(message) not in known for message in answers)
+    if not unjudged or not ration.allows((UNJUDGED_HANDOVER, *goto)):
+        return ()
+    figures = {"attempt": refinement.number, "goto": goto}
+    return (Event(UNJUDGED_HANDOVER, figures, streamed=False, level=logging.WARNING),)
 
 
 def _content_of(message: BaseMessage) -> tuple[str, str]:

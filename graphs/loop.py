@@ -33,7 +33,7 @@ from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, 
 from graphs.events import drafted_events, finished_events, judged_events, started_events, stopped_events
 from graphs.generators import Draft, as_generator
 from graphs.generators import Generator as DraftGenerator
-from graphs.handover import hand_over, handover_events
+from graphs.handover import hand_over, handover_alarms, handover_events
 from graphs.outcome import Outcome, sample_of
 from graphs.policy import Policy
 from graphs.progress import Event
@@ -180,8 +180,10 @@ class Loop:
         try:
             draft = yield self._generation(refinement, messages, config, now)
         except ParentCommand as left:
-            hand_over(left, refinement, messages)
-            return Transition(refinement=refinement, events=partial(handover_events, left, refinement), error=left)
+            hand_over(left, refinement)
+            events = partial(handover_events, left, refinement)
+            alarms = handover_alarms(left, refinement, messages, self._ration)
+            return Transition(refinement=refinement, events=events, alarms=alarms, error=left)
         except (GraphBubbleUp, ConfigurationError, DraftError):
             raise
         except DeadlinePassed:

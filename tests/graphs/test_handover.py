@@ -115,9 +115,8 @@ def test_an_answer_that_is_handed_over_is_told(form: str, caplog: pytest.LogCapt
     events = list(graph.stream(ASKED, stream_mode="custom", subgraphs=True))
     assert [event["goto"] for _, event in events if event["event"] == "handover"] == [["expert"]]
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert record.getMessage() == (
-        "the generator handed over to expert on attempt 2 with an answer, which was not judged"
-    )
+    assert "handed over to another node with an answer that was not judged" in record.getMessage()
+    assert "an answer'" not in record.getMessage()
     caplog.clear()
     around(FORMS[form](transfer), None).invoke(ASKED)
     assert [record for record in caplog.records if record.levelno == logging.WARNING] == []
