@@ -137,16 +137,6 @@ class SelfRefine(
         **unknown: Any,
     ) -> AIMessage: ...
 
-    @overload
-    def invoke(
-        self,
-        input: RefineInput,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> RefineOutput: ...
-
     def invoke(
         self,
         input: RefineInput,  # noqa: A002 - LangChain's name
@@ -193,16 +183,6 @@ class SelfRefine(
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> AIMessage: ...
-
-    @overload
-    async def ainvoke(
-        self,
-        input: RefineInput,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> RefineOutput: ...
 
     async def ainvoke(
         self,
@@ -291,16 +271,6 @@ class SelfRefine(
         **unknown: Any,
     ) -> Iterator[AIMessage]: ...
 
-    @overload
-    def stream(
-        self,
-        input: RefineInput,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> Iterator[RefineOutput]: ...
-
     def stream(
         self,
         input: RefineInput,  # noqa: A002 - LangChain's name
@@ -334,16 +304,6 @@ class SelfRefine(
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> AsyncIterator[AIMessage]: ...
-
-    @overload
-    def astream(
-        self,
-        input: RefineInput,
-        config: RunnableConfig | None = None,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> AsyncIterator[RefineOutput]: ...
 
     async def astream(
         self,
