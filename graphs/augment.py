@@ -1,7 +1,7 @@
 """What the generator sees on a retry: the conversation, followed by marked messages with drafts and feedback.
 
 Feedback was written by a model that read untrusted text, so it is passed on as a quoted JSON string of bounded
-length, never as bare instructions, and never with the reference answer in it.
+length, never as bare instructions, and never with the reference in it, or other evidence for the judge alone.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 
 from graphs.policy import Augmenter, AugmenterName
-from graphs.redaction import redact
 from graphs.refinement import Attempt, Refinement
+from graphs.secrets import withhold
 from judges.errors import ConfigurationError, shortened
 from judges.models.render import encode
 from judges.prompting.prompts import Language, language_of
@@ -108,7 +108,7 @@ def _draft(attempt: Attempt) -> AnyMessage:
 def _note(refinement: Refinement, attempt: Attempt, *, rated: bool = False) -> AnyMessage:
     rejection, quote_label, instruction = _NOTES[language_of(refinement.question or attempt.text)]
     rating = f" ({attempt.rating}/4)" if rated and attempt.rating is not None else ""
-    feedback = redact(attempt.feedback[: 2 * FEEDBACK_LIMIT], refinement.reference)[:FEEDBACK_LIMIT]
+    feedback = withhold(attempt.feedback[: 2 * FEEDBACK_LIMIT], refinement.evidence)[:FEEDBACK_LIMIT]
     quotes = [f"{quote_label}: {encode(feedback)}"] if feedback else []
     instructions = [instruction] if attempt is refinement.attempts[-1] else []
     text = "\n".join([f"{rejection}{rating}.", *quotes, *instructions])

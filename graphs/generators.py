@@ -11,6 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, message_chunk_to_message
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.pregel import Pregel
 from pydantic import JsonValue
 
@@ -96,14 +97,14 @@ class _RunnableGenerator:
         self._check_allowed()
         own = self._config(config)
         with langgraph_private.use_config(own):  # bindings merge what they inherit with what they are given
-            output = self._runnable.invoke(self._input(prompt), own, **self._settings(temperature))
+            output = _muted(self._runnable).invoke(self._input(prompt), own, **self._settings(temperature))
         return draft_of(output, prompt)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
         own = self._config(config)
         with langgraph_private.use_config(own):
-            output = await self._runnable.ainvoke(self._input(prompt), own, **self._settings(temperature))
+            output = await _muted(self._runnable).ainvoke(self._input(prompt), own, **self._settings(temperature))
         return draft_of(output, prompt)
 
     def _input(self, prompt: list[BaseMessage]) -> Any:
@@ -313,6 +314,23 @@ def _bound_step_limit(runnable: object) -> int | None:
     configs = (getattr(layer, "config", None) for layer in _layers(runnable))
     limits = (config.get("recursion_limit") for config in configs if isinstance(config, Mapping))
     return next((limit for limit in limits if isinstance(limit, int)), None)
+
+
+def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """Return a runnable whose own handlers show no drafts: those of a chat model, a binding, a chain of these."""
+    if isinstance(runnable, RunnableSequence):
+        muted = [_muted(step) for step in runnable.steps]
+        changed = any(ours is not theirs for ours, theirs in zip(muted, runnable.steps, strict=True))
+        return RunnableSequence(*muted, name=runnable.name) if changed else runnable
+    update: dict[str, Any] = {}
+    if isinstance(runnable, RunnableBindingBase):
+        bound = _muted(runnable.bound)
+        update = {} if bound is runnable.bound else {"bound": bound}
+        if own := runnable.config.get("callbacks"):
+            update["config"] = {**runnable.config, "callbacks": langgraph_private.muted_callbacks(own)}
+    elif isinstance(runnable, BaseChatModel) and runnable.callbacks:
+        update = {"callbacks": langgraph_private.muted_callbacks(runnable.callbacks)}
+    return runnable.model_copy(update=update) if update else runnable  # type: ignore[attr-defined]  # of pydantic
 
 
 def _prompt_variable(runnable: object) -> str | None:

@@ -161,7 +161,9 @@ def self_refine(
     graph over messages.
 
     With `on_exhausted="interrupt"` and a checkpointer it interrupts for a human, who resumes with
-    `Command(resume="accept")`, `"reject"`, or `{"answer": "the text to send"}`.
+    `Command(resume="accept")`, `"reject"`, or `{"answer": "the text to send"}`. The interrupt holds the draft
+    under review, and LangGraph shows it wherever it shows interrupts (the modes `updates`, `values`, `tasks` and
+    `debug`): hand a client the modes `messages` and `custom` alone.
 
     Where an agent inside hands over to another node, by `Command(goto=..., graph=Command.PARENT)`, the graph
     around goes there, with the command's update less the drafts and feedback of earlier attempts. Nothing is

@@ -11,10 +11,11 @@ stated, fact by fact, in `tests/graphs/test_langgraph_contract.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from langchain_core.callbacks import (
     BaseCallbackHandler,
     BaseCallbackManager,
     CallbackManager,
+    Callbacks,
     FileCallbackHandler,
     StdOutCallbackHandler,
     UsageMetadataCallbackHandler,
@@ -32,13 +34,17 @@ from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT as LANGCHAIN
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
+from langchain_core.tracers.context import _configure_hooks
+from langchain_core.utils.env import env_var_is_set
 from langgraph._internal._config import DEFAULT_RECURSION_LIMIT as LANGGRAPH_LIMIT
 from langgraph._internal._config import recast_checkpoint_ns
 from langgraph.callbacks import GraphCallbackHandler
 from langgraph.errors import ParentCommand
 from langgraph.pregel import Pregel
+from langgraph.pregel._tools import _tool_call_writer
 from langgraph.types import Command
 
+from graphs.muting import run_task, without_tokens
 from judges.errors import ConfigurationError
 
 RECORD = "refinement"
@@ -50,6 +56,7 @@ SUMMARY = "refine"
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
 _SCRATCHPAD = "__pregel_scratchpad"
 _RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
+_CALL, _RESUME, _SILENCED = "__pregel_call", "__resume__", "__refine_silenced"
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
 _GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
@@ -124,13 +131,14 @@ def detached_config(config: RunnableConfig) -> RunnableConfig:
     """
     configurable = config.get("configurable") or {}
     remaining = {key: value for key, value in configurable.items() if not key.startswith(_GRAPH_KEYS)}
-    return _traced_config(config, remaining)
+    return _traced_config(config, {**remaining, _SILENCED: True})
 
 
 def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
     """Return the config for a generator that may be a graph itself: muted, but part of the surrounding graph.
 
-    An agent can thus interrupt and resume, with the checkpointer and the store of the graph.
+    An agent can thus interrupt and resume, with the checkpointer and the store of the graph. What a function
+    pushes into the graph (`push_message`) is dropped, and its tasks run where they are called.
 
     Args:
         config: The config of the node.
@@ -138,18 +146,18 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
     """
     configurable = config.get("configurable") or {}
     remaining = {key: value for key, value in configurable.items() if key not in (*_STREAM_KEYS, _STEP_LIMIT)}
-    if silent and _RUNTIME in remaining:
-        remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+    if silent:
+        remaining.pop(_PROGRESS, None)
+        remaining[_SILENCED] = True
+        if _RUNTIME in remaining:
+            remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+    remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
     return _traced_config(config, remaining)
 
 
 def judging_config(config: RunnableConfig) -> RunnableConfig:
     """Return the config for a judge: muted, but in a graph a part of it, so that a judge can ask a human."""
-    if not is_node(config):
-        return detached_config(config)
-    muted = muted_config(config)
-    muted["configurable"].pop(_PROGRESS, None)
-    return muted
+    return muted_config(config) if is_node(config) else detached_config(config)
 
 
 def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
@@ -173,6 +181,8 @@ def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:
 
 def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> RunnableConfig:
     traced: RunnableConfig = {
+        "callbacks": [],
+        "metadata": {},
         "configurable": configurable,
         "recursion_limit": _requested_limit(config) or int(LANGGRAPH_LIMIT),
     }
@@ -218,6 +228,13 @@ def _drop(_: Any) -> None:
     """Discard the value."""
 
 
+def _send_resumed(send: Callable[[Any], None] | None, writes: Sequence[tuple[str, Any]]) -> None:
+    """Send what `interrupt` notes of a decision; discard messages and other values for the graph's channels."""
+    resumed = [write for write in writes if write[0] == _RESUME]
+    if resumed and send is not None:
+        send(resumed)
+
+
 def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
     """Return the config for the loop's graph in a runnable: muted, but the outer streams receive its progress.
 
@@ -233,6 +250,11 @@ def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
         outer: RunnableConfig = {**config, "callbacks": manager}
         muted["configurable"] = {**muted["configurable"], _PROGRESS: outer}
     return muted
+
+
+def silenced(config: RunnableConfig) -> bool:
+    """Check whether this run is inside a generator or judge of a loop that hides its drafts."""
+    return _SILENCED in config.get("configurable", {})
 
 
 def progress_configs(config: RunnableConfig) -> list[RunnableConfig]:
@@ -256,16 +278,27 @@ def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
 
 
 def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager | None:
-    """Return a manager of only the handlers that feed streams, or only the others; None if there are none."""
-    handlers = [handler for handler in listeners(config) if feeds_stream(handler) is streaming]
+    """Return a manager of only the handlers that feed streams, or only the others; None if there are none.
+
+    The others hear no tokens.
+    """
+
+    def select(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
+        selected = [handler for handler in handlers if feeds_stream(handler) is streaming]
+        return selected if streaming else [without_tokens(handler) for handler in selected]
+
+    handlers = select(listeners(config))
     callbacks = config.get("callbacks")
     if not handlers or not isinstance(callbacks, BaseCallbackManager):
         return CallbackManager(handlers=handlers, inheritable_handlers=handlers) if handlers else None
     manager = callbacks.copy()
-    for handler in callbacks.handlers:
-        if handler not in handlers:
-            manager.remove_handler(handler)
+    manager.handlers, manager.inheritable_handlers = handlers, select(callbacks.inheritable_handlers)
     return manager
+
+
+def muted_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
+    """Return the callbacks of a generator itself without handlers that feed streams, and deaf to tokens."""
+    return None if callbacks is None else _manager({"callbacks": callbacks}, streaming=False)
 
 
 def feeds_stream(handler: BaseCallbackHandler) -> bool:
@@ -274,7 +307,7 @@ def feeds_stream(handler: BaseCallbackHandler) -> bool:
     A user's own class counts as its nearest ancestor among the frameworks' handlers. A handler of the frameworks
     that is not known to be a tracer or an observer counts as a stream, so that a new one is muted.
     """
-    return _class_feeds_stream(type(handler))  # type: ignore[arg-type]  # mypy does not know that a class has a hash
+    return _class_feeds_stream(handler.__class__)  # type: ignore[arg-type]  # mypy does not know that a class has a hash
 
 
 @lru_cache(maxsize=256)
@@ -295,10 +328,33 @@ def _class_feeds_stream(kind: type) -> bool:
 def use_config(config: RunnableConfig) -> Iterator[None]:
     """Make every call in the block inherit `config` alone, instead of the config inherited so far.
 
-    LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing.
+    LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing. Nor does
+    it mute what reaches a client through other context variables: handlers that LangChain adds to every run
+    (`register_configure_hook`), and the writer of a surrounding tool's output.
     """
     token = var_child_runnable_config.set(config)
+    muted = [(variable, variable.set(value)) for variable, value in _audible()]
     try:
         yield
     finally:
+        for variable, before in muted:
+            variable.reset(before)
         var_child_runnable_config.reset(token)
+
+
+def _audible() -> Iterator[tuple[ContextVar[Any], Any]]:
+    """Yield the context variables through which a client would see drafts, each with a value that shows none."""
+    if _tool_call_writer.get() is not None:
+        yield _tool_call_writer, None
+    for variable, _, kind, name in _configure_hooks:
+        handler = variable.get()
+        if handler is None and kind is not None and name is not None and env_var_is_set(name):
+            handler = kind()
+        if handler is not None and handler is not _SILENT:
+            muted = _SILENT if feeds_stream(handler) else without_tokens(handler)
+            if muted is not handler:
+                yield variable, muted
+
+
+_SILENT = BaseCallbackHandler()
+"""A handler that does nothing, in the place of one that feeds a stream."""

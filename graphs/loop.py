@@ -37,7 +37,9 @@ from graphs.handover import hand_over, handover_alarms, handover_events
 from graphs.outcome import Outcome, sample_of
 from graphs.policy import Policy
 from graphs.progress import Event
+from graphs.reasoning import without_reasoning
 from graphs.refinement import Attempt, Refinement, empty_answer
+from graphs.secrets import withhold
 from graphs.tracing import trace_judges
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -326,7 +328,7 @@ class Loop:
             case "fallback":
                 return AIMessage(self.policy.fallback or ""), refinement
             case "answer" if refinement.chosen is not None:
-                return refinement.chosen.answer, refinement.answered(refinement.chosen.number)
+                return _released(refinement.chosen, self.policy), refinement.answered(refinement.chosen.number)
             case "interrupt" if refinement.chosen is not None:
                 review = yield _review_of(refinement, refinement.chosen, config)
                 return self._reviewed(refinement, refinement.chosen, review, messages, now)
@@ -351,12 +353,19 @@ class Loop:
         if isinstance(decision, _Written):
             return AIMessage(decision.answer), refinement.answered(None, detail="written by a reviewer")
         if decision in (True, "accept"):
-            return attempt.answer, refinement.answered(attempt.number, detail="released by a reviewer")
+            released = refinement.answered(attempt.number, detail="released by a reviewer")
+            return _released(attempt, self.policy), released
         refused = refinement.answered(None, detail="refused by a reviewer")
         raise self._unanswered(refused, messages, now, raised=True)
 
     def _to_finish(self, refinement: Refinement) -> Transition:
         return Transition(refinement=refinement, goto="finish", events=partial(stopped_events, refinement))
+
+
+def _released(attempt: Attempt, policy: Policy) -> AIMessage:
+    """Return the answer of an attempt; after a refusal without its reasoning, which may speak of the refused."""
+    kept = attempt.number == 1 or policy.keep_reasoning
+    return attempt.answer if kept else without_reasoning(attempt.answer)
 
 
 def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) -> Effect:
@@ -366,7 +375,7 @@ def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig)
         "attempts": len(refinement.attempts),
         "answer": attempt.text,
         "rating": attempt.rating,
-        "feedback": attempt.feedback,
+        "feedback": withhold(attempt.feedback, refinement.evidence),
     }
 
     def run() -> _Review:

@@ -8,8 +8,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from graphs.redaction import redact
 from graphs.refinement import Attempt, Refinement, StopReason
+from graphs.secrets import withhold
 from judges.sample import Sample
 from judges.verdict import Usage
 
@@ -81,10 +81,9 @@ class Outcome(BaseModel):
     def summary(self) -> dict[str, Any]:
         """Return the record without any text of unreleased drafts, for the answer's metadata.
 
-        A rationale may quote a draft, so it is included for the released answer only, with the reference redacted.
+        A rationale may quote a draft, so it is included for the released answer only, and withholds what only the
+        judge may see.
         """
-        value = self.evidence.get("reference")
-        reference = value if isinstance(value, str) else None
         released = next((attempt for attempt in self.attempts if attempt.number == self.released), None)
         rationale = "" if released is None or released.verdict is None else released.verdict.rationale
         return {
@@ -93,7 +92,7 @@ class Outcome(BaseModel):
             "stop_reason": self.stop_reason,
             "detail": self.detail,
             "rating": None if released is None else released.rating,
-            "rationale": redact(rationale, reference),
+            "rationale": withhold(rationale, self.evidence),
             "attempts": [_figures(attempt) for attempt in self.attempts],
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,

@@ -81,6 +81,8 @@ class Policy(_FrozenSettings):
         show_drafts: Send drafts, their tool calls and the verdicts' texts as progress events; a discard event
             follows each draft that is not the answer.
         log_texts: Write drafts, rationale and feedback to the log.
+        keep_reasoning: Release the reasoning of a thinking model also where an attempt was refused before; it may
+            speak of the refused draft and the feedback, so it is otherwise left to the record.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
@@ -104,6 +106,7 @@ class Policy(_FrozenSettings):
     shadow: bool = False
     show_drafts: bool = False
     log_texts: bool = False
+    keep_reasoning: bool = False
 
     def __init__(self, **settings: Any) -> None:
         """Validate the settings; see the class. Mappings are converted to prices and overrides."""

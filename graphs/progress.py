@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -61,7 +61,7 @@ def publish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refin
     if send is None and log is None and not targets:
         return
     labels = _labels(refinement, config)
-    for event in events():
+    for event in _visible(events(), config):
         _write(event, labels, send, log, log_texts=refinement.policy.log_texts)
         for target in targets if event.streamed else ():
             dispatch_custom_event(f"refine.{event.name}", event.payload(labels), config=target)
@@ -75,10 +75,15 @@ async def apublish(events: Callable[[], Sequence[Event]], config: RunnableConfig
     if send is None and log is None and not targets:
         return
     labels = _labels(refinement, config)
-    for event in events():
+    for event in _visible(events(), config):
         _write(event, labels, send, log, log_texts=refinement.policy.log_texts)
         for target in targets if event.streamed else ():
             await adispatch_custom_event(f"refine.{event.name}", event.payload(labels), config=target)
+
+
+def _visible(events: Sequence[Event], config: RunnableConfig) -> Sequence[Event]:
+    """Return the events as they may be sent: without texts inside of a loop that hides its drafts."""
+    return [replace(event, show=False) for event in events] if langgraph_private.silenced(config) else events
 
 
 def warn(alarms: Sequence[Event], config: RunnableConfig, refinement: Refinement) -> None:

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMess
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from graphs.policy import Policy
-from graphs.redaction import redact
+from graphs.secrets import withhold
 from judges.runtime.budget import Allowance
 from judges.verdict import Usage, Verdict
 
@@ -201,9 +201,9 @@ class Refinement:
     def _reason_to_stop(self, verdict: Verdict, now: float) -> tuple[StopReason | None, str]:
         policy = self.policy
         if verdict.unscored in ("budget", "deadline"):
-            return verdict.unscored, redact(verdict.detail, self.reference)
+            return verdict.unscored, withhold(verdict.detail, self.evidence)
         if verdict.unscored is not None:
-            return "judge_failed", f"{verdict.unscored}: {redact(verdict.detail, self.reference)}".rstrip(": ")
+            return "judge_failed", f"{verdict.unscored}: {withhold(verdict.detail, self.evidence)}".rstrip(": ")
         if verdict.reaches(policy.success_rating):
             return "accepted", ""
         if policy.shadow or len(self.attempts) >= policy.max_attempts:

@@ -70,7 +70,7 @@ class Registry:
             judge_name(judge.name)
         except JudgesError:
             raise
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             raise ConfigurationError(misuse(make, name, settings, error)) from error
         return judge
 
@@ -101,7 +101,8 @@ class Registry:
         for point, fault in self.faults:
             if point == name:
                 raise ConfigurationError(fault)
-        unknown = f"there is no judge {shortened(name)}; {self.suggestion(str(name))}"
+        hint = self.suggestion(name if isinstance(name, str) else "")
+        unknown = f"there is no judge {shortened(name)}; {hint}"
         raise ConfigurationError("; ".join([unknown, *(fault for _, fault in self.faults)]))
 
 

@@ -16,6 +16,7 @@ from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.evaluate import RowInput, aevaluate, evaluate
 from judges.offline.statistics.intervals import spearman, wilson
+from judges.runtime.validation import are_texts
 from judges.sample import Sample, canonical_field
 from judges.verdict import Usage, Verdict
 
@@ -171,6 +172,8 @@ class _PairCounter:
         names: tuple[str, str] | None,
         on_result: Callable[[Row], object] | None,
     ) -> None:
+        if isinstance(rows, Evaluation):
+            raise ConfigurationError("rows are several samples, not an Evaluation; give paired(one, other)")
         if isinstance(rows, str | Path | Sample | Mapping):
             raise ConfigurationError(f"rows are several samples or mappings, not a {type(rows).__name__}")
         if not isinstance(judge, Judge):
@@ -181,6 +184,9 @@ class _PairCounter:
                 f"without against=..."
             )
         self._columns, self._names = columns, names or columns
+        for setting, pair in {"a and b name columns": columns, "names names two systems": self._names}.items():
+            if not are_texts(pair, count=2):
+                raise ConfigurationError(f"{setting}, two texts; not {shortened(pair)}")
         for first, second in (self._columns, self._names):
             if first == second:
                 raise ConfigurationError(f"two columns and two names must differ; both are {shortened(first)}")

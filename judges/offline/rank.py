@@ -17,6 +17,7 @@ from judges.catalogue.general.pairwise import Winner
 from judges.errors import ConfigurationError, shortened
 from judges.offline.compare import Comparison
 from judges.offline.statistics.bradley_terry import Points, resample, strengths
+from judges.runtime.validation import are_texts
 
 Game = tuple[str, str, Winner]
 """Two systems, and which of them won: `"a"` the first, `"b"` the second, or `"tie"`."""
@@ -176,6 +177,10 @@ def _results(outcome: Game | Comparison) -> tuple[str, str, tuple[int, int, int]
     """Return two systems, and the games won, tied and lost by the first, of a game or a comparison."""
     if isinstance(outcome, Comparison):
         return outcome.a, outcome.b, (outcome.wins, outcome.ties, outcome.losses)
+    if not are_texts(outcome, count=3):
+        raise ConfigurationError(
+            f"a game is a tuple (system, system, 'a' or 'b' or 'tie'), or a Comparison; not {shortened(outcome)}"
+        )
     a, b, winner = outcome
     if winner not in ("a", "b", "tie"):
         raise ConfigurationError(f"a game is won by 'a' or 'b', or is a 'tie'; not {shortened(winner)}")

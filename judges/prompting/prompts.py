@@ -7,6 +7,7 @@ Placeholders have the form `$name` only, so braces and percent signs have no mea
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from functools import cache
@@ -140,9 +141,9 @@ def prompts_of(
         ConfigurationError: If a folder is none, there is no English prompt, or one of the prompts cannot be read.
     """
     for setting, place in (("prompts", folder), ("pack_folder", author_folder)):
-        if place is not None and not place.is_dir():
+        if place is not None and not os.path.isdir(place):  # noqa: PTH112 - False where Path raises, for a long name
             raise ConfigurationError(
-                f"{setting} is a folder laid out like en/{name}.toml; there is none at {str(place)!r}"
+                f"{setting} is a folder laid out like en/{name}.toml; there is none at {shortened(str(place))}"
             )
     shipped = _languages_in(author_folder, name) or LANGUAGES
     languages = dict.fromkeys(("en", *shipped, *_languages_in(folder, name)))

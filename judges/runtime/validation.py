@@ -60,6 +60,11 @@ def finite_number(value: object, *, setting: str) -> float:
     return value
 
 
+def are_texts(value: object, *, count: int) -> bool:
+    """Whether a value is a list or a tuple of exactly so many texts."""
+    return isinstance(value, list | tuple) and [type(part) for part in value] == [str] * count
+
+
 def judge_name(name: object) -> str:
     """Return the name of a judge after checking that it is a text, and not blank.
 

@@ -45,7 +45,8 @@ def _check_base_url(base_url: str, model: str | None) -> None:
     try:
         checked_address(base_url)
     except ConfigurationError as error:
-        raise ConfigurationError(f"--base-url: {error}") from error
+        line = f"--base-url is an http address such as http://localhost:8000/v1, not {shortened(base_url)}"
+        raise ConfigurationError(line) from error
     if model is None:
         raise ConfigurationError(f"--base-url {base_url} needs --model, the model's name on that server")
 

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypedDict, get_args
@@ -30,16 +31,22 @@ from langchain_core.callbacks import (
     StreamingStdOutCallbackHandler,
     UsageMetadataCallbackHandler,
 )
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
+from langchain_core.tracers.context import _configure_hooks, register_configure_hook
 from langgraph._internal import _constants
 from langgraph._internal._config import DEFAULT_RECURSION_LIMIT
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import push_message
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolRuntime
+from langgraph.pregel._tools import _tool_call_writer
 from langgraph.types import Command, StreamMode, interrupt
 from pydantic import RootModel, ValidationError
 
@@ -703,6 +710,65 @@ def test_what_keeps_what_it_hears_is_a_tracer(kind: type) -> None:
 def test_what_may_show_what_it_hears_is_a_stream(kind: type) -> None:
     """Every stream, what is derived from one, and whatever is not known."""
     assert langgraph_private._class_feeds_stream(kind)
+
+
+# Ways around the callbacks
+
+
+def test_langchain_adds_handlers_of_context_variables_to_every_run() -> None:
+    """The registered variables stand in one list; a handler put into one hears runs without being in a config."""
+    variable: ContextVar[Any] = ContextVar("variable", default=None)
+    hooks, names = [*_configure_hooks], Names()
+    register_configure_hook(variable, inheritable=True)
+    try:
+        assert [hook for hook in _configure_hooks if hook not in hooks] == [(variable, True, None, None)]
+        token = variable.set(names)
+        chain(lambda _: None, name="heard").invoke(ASKED)
+        variable.reset(token)
+    finally:
+        _configure_hooks[:] = hooks
+    assert "heard" in names.heard
+
+
+def test_the_writer_of_a_tools_output_is_a_context_variable() -> None:
+    """What a tool emits goes to the writer that the variable holds, whichever tool set it."""
+    emitted: list[Any] = []
+    runtime: ToolRuntime[Any, Any] = ToolRuntime({}, None, {}, lambda _: None, None, None)
+    token = _tool_call_writer.set(emitted.append)
+    runtime.emit_output_delta("heard")
+    _tool_call_writer.reset(token)
+    runtime.emit_output_delta("not heard")
+    assert emitted == ["heard"]
+
+
+def test_a_node_pushes_messages_through_its_config() -> None:
+    """`push_message` writes through the function that nodes write with, and reads callbacks and metadata."""
+    sent: list[Any] = []
+    config: Any = {"callbacks": [], "metadata": {}, "configurable": {"__pregel_send": sent.extend}}
+    with langgraph_private.use_config(config):
+        push_message(AIMessage("pushed", id="1"))
+    assert [(channel, message.text) for channel, message in sent] == [("messages", "pushed")]
+
+
+def test_a_task_is_called_through_the_config() -> None:
+    """A task is handed, with its arguments, to a function of the config that returns a future."""
+    calls: list[Any] = []
+
+    def call(function: Callable[..., Any], arguments: Any, **_: Any) -> Any:
+        calls.append(arguments)
+        return function(*arguments[0], **arguments[1])
+
+    config: Any = {"callbacks": [], "configurable": {"__pregel_call": call}}
+    with langgraph_private.use_config(config):
+        result: object = double(2, by=3)
+    assert result == 6
+    assert calls == [((2,), {"by": 3})]
+
+
+@task
+def double(number: int, by: int) -> int:
+    """Multiply."""
+    return number * by
 
 
 # Interrupts

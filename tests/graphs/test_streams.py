@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
 from langchain_core._api import LangChainBetaWarning, LangChainDeprecationWarning
 from langchain_core.callbacks import StreamingStdOutCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
@@ -15,6 +16,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
+from langgraph.func import task
+from langgraph.graph.message import push_message
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StreamMode
 
@@ -79,11 +82,80 @@ def agent() -> Graph:
     return made
 
 
+def pushing() -> Callable[[list[BaseMessage]], str]:
+    """Make a function that pushes each draft into the graph's messages."""
+    left = iter(drafts())
+
+    def generate(_: list[BaseMessage]) -> str:
+        draft = next(left)
+        push_message(AIMessage(draft, id=f"id {draft}"))
+        return draft
+
+    return generate
+
+
+@task
+def think(text: str) -> str:
+    """Think."""
+    return text
+
+
+def thinking() -> Callable[[list[BaseMessage]], str]:
+    """Make a function that calls tasks of LangGraph's functional API."""
+    left = iter(drafts())
+
+    def generate(_: list[BaseMessage]) -> str:
+        return str(think(next(left)).result())
+
+    return generate
+
+
+def reasoning() -> ScriptedModel:
+    """Make a thinking model: its reasoning speaks of what was refused, also in the good answer."""
+    thought = f"The reviewer did not accept {MARK}."
+    blocks: list[Any] = [{"type": "thinking", "thinking": thought, "signature": "s"}]
+    return ScriptedModel(
+        [
+            AIMessage([*blocks, {"type": "text", "text": draft}], additional_kwargs={"reasoning_content": thought})
+            for draft in drafts()
+        ]
+    )
+
+
+@tool
+def tell(subject: str, runtime: ToolRuntime) -> str:
+    """Look a subject up, and stream it meanwhile."""
+    runtime.emit_output_delta(subject)
+    runtime.stream_writer(subject)
+    return subject
+
+
+def telling() -> Graph:
+    """Make an agent whose tool streams its output."""
+    script: list[object] = []
+    for draft in drafts():
+        script += [ToolCall(name="tell", args={"subject": draft}), draft]
+    made: Graph = create_agent(ScriptedModel(script), tools=[tell])
+    return made
+
+
+def showing() -> Graph:
+    """Make a loop that shows its own drafts."""
+    return self_refine(
+        ScriptedModel(drafts()), strict(), policy=Policy(max_attempts=REFUSALS + 1, show_drafts=True)
+    )
+
+
 GENERATORS: dict[str, Callable[[], object]] = {
     "chat model": chat_model,
     "chain": chain,
     "function": function,
     "agent": agent,
+    "pushing function": pushing,
+    "function of tasks": thinking,
+    "thinking model": reasoning,
+    "agent with streaming tool": telling,
+    "loop that shows drafts": showing,
 }
 
 

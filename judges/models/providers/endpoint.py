@@ -32,6 +32,7 @@ from judges.models.providers.endpoint_errors import (
     error_in,
     mask_words,
 )
+from judges.models.providers.http_log import hidden_target, hide_targets
 from judges.models.providers.sessions import Sessions
 from judges.runtime import budget
 
@@ -124,9 +125,10 @@ class Endpoint:
             EndpointError: If there is no response, or it is too large.
             ConfigurationError: If urllib3 is missing.
         """
-        pool = self._connections()
+        pool, target = self._connections(), self._target(path)
         try:
-            return self._exchange(pool, self._target(path), body)
+            with hidden_target(target):
+                return self._exchange(pool, target, body)
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
@@ -188,6 +190,7 @@ class Endpoint:
             import urllib3  # noqa: PLC0415 - an extra, opened with the first sync request
         except ImportError as error:
             raise ConfigurationError(f"to ask a model at {self._origin} from sync code, {_INSTALL}") from error
+        hide_targets()
         return urllib3.connection_from_url(
             self._origin,
             headers=_plain(self._headers),

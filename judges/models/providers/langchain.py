@@ -268,9 +268,7 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
         ConfigurationError: If the provider is unknown, its package or its key is missing, or `base_url` is no
             address.
     """
-    provider, colon, model_name = name.partition(":")
-    if not provider.strip() or (colon and not model_name.strip()):
-        raise ConfigurationError(f"{_NAMING}, not {shortened(name)}")
+    _check_name(name)
     if base_url is not None:
         checked_address(base_url)
         key = os.environ.get("OPENAI_API_KEY") or "none-needed"
@@ -289,6 +287,11 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
         hint = f"; {_NAMING}" if "provider" in reason else ""
         raise ConfigurationError(f"the model {shortened(name)} cannot be set up: {reason}{hint}") from error
     return model
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not all(part.strip() for part in name.split(":", 1)):
+        raise ConfigurationError(f"{_NAMING}, not {shortened(name)}")
 
 
 def _without_streaming(chat: Any, temperature: float | None) -> Any:

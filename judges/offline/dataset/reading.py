@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
-from judges.errors import BadSample, ConfigurationError, one_line
+from judges.errors import BadSample, ConfigurationError, one_line, shortened
 from judges.sample import Sample, canonical_field
 
 _AS_TEXT = ("user_input", "response", "reference")
@@ -43,9 +44,12 @@ def read_rows(path: str | Path, *, errors: Literal["raise", "keep"] = "raise") -
         ConfigurationError: If there is no such file, or its format is unknown.
         BadSample: If a row cannot be read; the message names file, line and field.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigurationError(f"rows are read from the path of a file, not from {shortened(path)}")
     file = Path(path)
-    if not file.is_file():
-        what = f"{str(path)!r} is no file" if file.exists() else f"there is no file {str(path)!r}"
+    if not os.path.isfile(file):  # noqa: PTH113 - False where Path raises, for a name that is too long
+        shown = shortened(str(path), longest=200)
+        what = f"{shown} is no file" if os.path.exists(file) else f"there is no file {shown}"  # noqa: PTH110 - likewise
         raise ConfigurationError(f"{what}; give the path of a .jsonl or a .csv file")
     match file.suffix.lower():
         case ".jsonl" | ".ndjson":

@@ -233,6 +233,10 @@ def _checked_rows(samples: object, max_concurrency: int) -> Iterable[RowInput]:
         raise ConfigurationError(f"max_concurrency is a whole number from 1, not {shortened(max_concurrency)}")
     if isinstance(samples, str | Path):
         raise ConfigurationError(f"samples are rows, not a path; give read_rows({shortened(str(samples))})")
+    if isinstance(samples, Evaluation):
+        raise ConfigurationError(
+            "samples are rows, not an Evaluation; give [row.sample for row in evaluation.rows]"
+        )
     if isinstance(samples, Sample | Mapping):
         raise ConfigurationError(f"samples are several rows, not one {type(samples).__name__}; give [sample]")
     return samples  # type: ignore[return-value]  # a value that is not iterable fails when it is iterated
