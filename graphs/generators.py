@@ -88,22 +88,26 @@ class _RunnableGenerator:
 
     def __init__(self, runnable: Runnable[Any, Any]) -> None:
         self._runnable = runnable
-        self._is_graph = isinstance(runnable, Pregel)
+        self._is_graph = _graph_in(runnable) is not None
         self._is_chat_model = _chat_model_in(runnable) is not None
         self.may_interrupt = not self._is_chat_model
+        self._step_limit = _bound_step_limit(runnable)
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
         self._is_trusted = _only_reads(runnable)
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        runnable, shown = _muted(self._runnable), self._input(prompt, config)
-        output = runnable.invoke(shown, self._config(config), **self._settings(temperature))
+        own = self._config(config)
+        with langgraph_private.use_config(own):  # bindings merge what they inherit with what they are given
+            output = _muted(self._runnable).invoke(self._input(prompt, own), own, **self._settings(temperature))
         return self._draft_of(output, prompt)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        runnable, shown = _muted(self._runnable), self._input(prompt, config)
-        output = await runnable.ainvoke(shown, self._config(config), **self._settings(temperature))
+        own = self._config(config)
+        runnable, shown = _muted(self._runnable), self._input(prompt, own)
+        with langgraph_private.use_config(own):
+            output = await runnable.ainvoke(shown, own, **self._settings(temperature))
         return self._draft_of(output, prompt)
 
     def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
@@ -116,10 +120,13 @@ class _RunnableGenerator:
         return draft if self._is_chat_model else _own(draft)
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the config; a graph with its own checkpointer gets a new thread, to forget rejected drafts."""
-        if isinstance(self._runnable, Pregel) and _has_own_memory(self._runnable):
-            return langgraph_private.fresh_thread_config(config)
-        return config
+        """Return the config: a new thread for what has memory of its own, to forget rejected drafts.
+
+        A runnable keeps the step limit it was bound to unless the caller set another.
+        """
+        if _has_own_memory(self._runnable):
+            config = langgraph_private.fresh_thread_config(config)
+        return langgraph_private.with_own_limit(config, self._step_limit)
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
         if temperature is None:
@@ -295,11 +302,34 @@ def _contexts(output: Mapping[Any, Any]) -> dict[str, JsonValue]:
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:
     """Return the chat model itself, or the one inside a binding; None where there is none."""
-    while not isinstance(runnable, BaseChatModel):
-        runnable = getattr(runnable, "bound", None)
-        if runnable is None:
-            return None
-    return runnable
+    bound = _unbound(runnable)
+    return bound if isinstance(bound, BaseChatModel) else None
+
+
+def _graph_in(runnable: object) -> Pregel[Any, Any, Any, Any] | None:
+    """Return the compiled graph itself, or the one inside a binding; None where there is none."""
+    bound = _unbound(runnable)
+    return bound if isinstance(bound, Pregel) else None
+
+
+def _unbound(runnable: object) -> object:
+    """Return what is inside of bindings such as those of `with_config` and `with_retry`."""
+    return _layers(runnable)[-1]
+
+
+def _layers(runnable: object) -> list[object]:
+    """Return a runnable, and what is bound in it, from the outside to the inside."""
+    layers = [runnable]
+    while not isinstance(layers[-1], BaseChatModel | Pregel) and getattr(layers[-1], "bound", None) is not None:
+        layers.append(layers[-1].bound)  # type: ignore[attr-defined]  # checked in the line above
+    return layers
+
+
+def _bound_step_limit(runnable: object) -> int | None:
+    """Return the step limit that `with_config` gave a runnable or what is bound in it; None where it gave none."""
+    configs = (getattr(layer, "config", None) for layer in _layers(runnable))
+    limits = (config.get("recursion_limit") for config in configs if isinstance(config, Mapping))
+    return next((limit for limit in limits if isinstance(limit, int)), None)
 
 
 def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
@@ -341,8 +371,10 @@ def _prompt_variable(runnable: object) -> str | None:
     )
 
 
-def _has_own_memory(graph: Pregel[Any, Any, Any, Any]) -> bool:
-    return graph.checkpointer is not None and not isinstance(graph.checkpointer, bool)
+def _has_own_memory(runnable: object) -> bool:
+    """Check whether a graph, or a runnable with a `checkpointer` such as `SelfRefine`, has one of its own."""
+    checkpointer = getattr(_unbound(runnable), "checkpointer", None)
+    return checkpointer is not None and not isinstance(checkpointer, bool)
 
 
 def _reject_temperature(temperature: float | None, name: str) -> None:

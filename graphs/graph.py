@@ -92,17 +92,19 @@ class _AttemptsNode(Runnable[Any, Any]):
         """Run the attempts, blocking."""
         config = config or {}
         refinement = _load(config, self._loop.policy)
-        refinement = run_attempts(self._loop, refinement, input["messages"], config)
+        with langgraph_private.leaving_the_graph(config):
+            attempted = run_attempts(self._loop, refinement, input["messages"], config)
         check_current(config)
-        _write(refinement, config)
+        _write(attempted, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
         """Run the attempts without blocking the event loop."""
         config = config or {}
         refinement = _load(config, self._loop.policy)
-        refinement = await arun_attempts(self._loop, refinement, input["messages"], config)
+        with langgraph_private.leaving_the_graph(config):
+            attempted = await arun_attempts(self._loop, refinement, input["messages"], config)
         await acheck_current(config)
-        _write(refinement, config)
+        _write(attempted, config)
 
 
 class _StepNode(Runnable[Any, Any]):
@@ -119,7 +121,8 @@ class _StepNode(Runnable[Any, Any]):
         refinement = _load(config, self._policy)
         if self.name == "finish":  # the answer is announced in this step, so nothing may refuse it afterwards
             check_current(config)
-        transition = run_step(self._step, refinement, input["messages"], config)
+        with langgraph_private.leaving_the_graph(config):
+            transition = run_step(self._step, refinement, input["messages"], config)
         if self.name != "finish":
             check_current(config)
         return _apply(transition, config)
@@ -130,7 +133,8 @@ class _StepNode(Runnable[Any, Any]):
         refinement = _load(config, self._policy)
         if self.name == "finish":  # as above
             await acheck_current(config)
-        transition = await arun_step(self._step, refinement, input["messages"], config)
+        with langgraph_private.leaving_the_graph(config):
+            transition = await arun_step(self._step, refinement, input["messages"], config)
         if self.name != "finish":
             await acheck_current(config)
         return _apply(transition, config)
@@ -178,6 +182,10 @@ def self_refine(
     says, wherever in this process they run. Between processes, a turn whose thread was continued elsewhere ends in
     `ConcurrentTurn` at its next step. Turns that are stored within the same milliseconds can still miss each
     other, and `durability="exit"`, which stores only at the end, promises nothing between processes.
+
+    Where an agent inside hands over to another node, by `Command(goto=..., graph=Command.PARENT)`, the graph
+    around goes there, with the command's update less the drafts and feedback of earlier attempts. Nothing is
+    judged then; an event `handover` says so, and a WARNING in the log where the update holds an answer.
 
     Args:
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a

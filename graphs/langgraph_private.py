@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -31,16 +32,22 @@ from langchain_core.callbacks import (
     UsageMetadataCallbackHandler,
 )
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT as LANGCHAIN_LIMIT
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
 from langchain_core.tracers.context import _configure_hooks
 from langchain_core.utils.env import env_var_is_set
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT as LANGGRAPH_LIMIT
+from langgraph._internal._config import recast_checkpoint_ns
 from langgraph.callbacks import GraphCallbackHandler
+from langgraph.errors import ParentCommand
 from langgraph.pregel import Pregel
 from langgraph.pregel._tools import _tool_call_writer
+from langgraph.types import Command
 
 from graphs.muting import run_task, without_tokens
+from judges.errors import ConfigurationError
 
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
@@ -49,13 +56,20 @@ SUMMARY = "refine"
 """The visible channel: a summary of the record without any rejected text."""
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
-_DURABILITY = "__pregel_durability"
+_DURABILITY, _SCRATCHPAD = "__pregel_durability", "__pregel_scratchpad"
 _TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
-_RUNTIME, _PROGRESS, _CALL = "__pregel_runtime", "__refine_progress", "__pregel_call"
-_RESUME, _SILENCED, _DECISION = "__resume__", "__refine_silenced", "__refine_decision"
+_RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
+_CALL, _RESUME = "__pregel_call", "__resume__"
+_SILENCED, _DECISION = "__refine_silenced", "__refine_decision"
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _DECISION)
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
+
+_DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
+"""Step limits that nobody asked for: LangChain's, LangGraph's, and the one that `create_agent` binds."""
+
+_UNLIMITED_STEPS = 1_000_000_000
+"""The step limit of the loop's own graph, which ends by itself."""
 
 _OBSERVERS = frozenset(
     {
@@ -165,6 +179,27 @@ def is_interrupt_id(key: object) -> bool:
     return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
 
 
+def inherits_checkpointer(config: RunnableConfig) -> bool:
+    """Check whether a graph called with this config has the checkpointer of the graph around it, even if none."""
+    return _CHECKPOINTER in config.get("configurable", {})
+
+
+def is_node(config: RunnableConfig) -> bool:
+    """Check whether the config is that of a node of a graph, or of a call inside one."""
+    return _READ in config.get("configurable", {})
+
+
+def has_channel(config: RunnableConfig, channel: str) -> bool:
+    """Check whether the graph whose node has this config has a channel of that name, empty or not."""
+    if not is_node(config):
+        return False
+    try:
+        read(config, channel)
+    except KeyError:
+        return False
+    return True
+
+
 def detached_config(config: RunnableConfig) -> RunnableConfig:
     """Return the config for a model or a judge: its events reach tracers, but none of the client's streams.
 
@@ -186,7 +221,8 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         silent: Whether values written to LangGraph's stream writer are dropped.
     """
     configurable = config.get("configurable") or {}
-    remaining = {key: value for key, value in configurable.items() if key not in (*_STREAM_KEYS, _DECISION)}
+    ours = (*_STREAM_KEYS, _STEP_LIMIT, _DECISION)
+    remaining = {key: value for key, value in configurable.items() if key not in ours}
     if silent:
         remaining.pop(_PROGRESS, None)
         remaining[_SILENCED] = True
@@ -194,6 +230,20 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
             remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
     remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
     return _traced_config(config, remaining)
+
+
+def judging_config(config: RunnableConfig) -> RunnableConfig:
+    """Return the config for a judge: muted, but in a graph a part of it, so that a judge can ask a human."""
+    return muted_config(config) if is_node(config) else detached_config(config)
+
+
+def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
+    """Return the error to raise where a judge asks a human outside of any graph; None for any other error."""
+    if not isinstance(error, KeyError) or error.args != (_SCRATCHPAD,):
+        return None
+    return ConfigurationError(
+        "the judge stopped to ask a human, and nothing could resume it; give a checkpointer to the loop"
+    )
 
 
 def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:
@@ -211,12 +261,44 @@ def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> Runn
         "callbacks": [],
         "metadata": {},
         "configurable": configurable,
-        "recursion_limit": config.get("recursion_limit", 10_000),
+        "recursion_limit": _requested_limit(config) or int(LANGGRAPH_LIMIT),
     }
     manager = _manager(config, streaming=False)
     if manager is not None:
         traced |= {"callbacks": manager, "tags": config.get("tags", []), "metadata": config.get("metadata", {})}
     return traced
+
+
+def _requested_limit(config: RunnableConfig) -> int | None:
+    """Return the step limit that a caller set; None where there are only defaults of the frameworks."""
+    limit: int | None = config.get("configurable", {}).get(_STEP_LIMIT, config.get("recursion_limit"))
+    return None if limit is None or limit in _DEFAULT_STEP_LIMITS or limit >= _UNLIMITED_STEPS else limit
+
+
+def with_own_limit(config: RunnableConfig, own_limit: int | None) -> RunnableConfig:
+    """Return the config for a runnable that was bound to a step limit, which holds unless a caller set another."""
+    if own_limit is None or _requested_limit(config) is not None:
+        return config
+    return {**config, "recursion_limit": own_limit}
+
+
+@contextmanager
+def leaving_the_graph(config: RunnableConfig) -> Iterator[None]:
+    """Pass a command of a generator for the graph around it on to the graph around the loop's.
+
+    To the agent that gave the command `Command.PARENT` is the loop's graph, an inside that no agent knows of.
+
+    Args:
+        config: The config of the node that runs the generator.
+    """
+    try:
+        yield
+    except ParentCommand as left:
+        command: Command[Any] = left.args[0]
+        namespace = config["configurable"].get("checkpoint_ns", "")
+        if command.graph in (namespace, recast_checkpoint_ns(namespace)):
+            left.args = (replace(command, graph=Command.PARENT),)
+        raise
 
 
 def _drop(_: Any) -> None:
@@ -231,8 +313,15 @@ def _send_resumed(send: Callable[[Any], None] | None, writes: Sequence[tuple[str
 
 
 def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
-    """Return the config for a graph inside a runnable: muted, but the outer streams receive its progress."""
+    """Return the config for the loop's graph in a runnable: muted, but the outer streams receive its progress.
+
+    A step limit bounds what is called inside, not the loop.
+    """
     muted = muted_config(config, silent=False)
+    limit = _requested_limit(config)
+    muted["recursion_limit"] = _UNLIMITED_STEPS
+    if limit is not None:
+        muted["configurable"] = {**muted["configurable"], _STEP_LIMIT: limit}
     manager = _manager(config, streaming=True)
     if manager is not None or writer(config) is not None:
         outer: RunnableConfig = {**config, "callbacks": manager}

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.types import interrupt
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
@@ -33,6 +33,7 @@ from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, 
 from graphs.events import drafted_events, finished_events, judged_events, started_events, stopped_events
 from graphs.generators import Draft, as_generator
 from graphs.generators import Generator as DraftGenerator
+from graphs.handover import hand_over, handover_alarms, handover_events
 from graphs.outcome import Outcome, sample_of
 from graphs.policy import Policy
 from graphs.progress import Event
@@ -183,6 +184,11 @@ class Loop:
         started = time.perf_counter()
         try:
             draft = yield self._generation(refinement, messages, config, now)
+        except ParentCommand as left:
+            hand_over(left, refinement)
+            events = partial(handover_events, left, refinement)
+            alarms = handover_alarms(left, refinement, messages, self._ration)
+            return Transition(refinement=refinement, events=events, alarms=alarms, error=left)
         except (GraphBubbleUp, ConfigurationError, DraftError):
             raise
         except DeadlinePassed:
@@ -267,7 +273,7 @@ class Loop:
 
     def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)
-        inherited = langgraph_private.detached_config(config)
+        inherited = langgraph_private.judging_config(config)
 
         def run() -> Verdict:
             with within(allowance), self._judging(inherited):
@@ -281,8 +287,9 @@ class Loop:
 
     @contextmanager
     def _judging(self, config: RunnableConfig) -> Iterator[None]:
-        """Let judges be traced under `config`, and their faults be logged as the policy says."""
-        with trace_judges(config), faults.logging_texts(log_texts=self.policy.log_texts):
+        """Let judges be traced under `config` and ask a human, and their faults be logged as the policy says."""
+        asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
+        with trace_judges(config), asking, faults.logging_texts(log_texts=self.policy.log_texts):
             yield
 
     def _judged(self, refinement: Refinement, verdict: Verdict, *, alarms: tuple[Event, ...] = ()) -> Transition:

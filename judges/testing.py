@@ -20,7 +20,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from judges.compose.coerce import verdict_of
+from judges.compose.marks import verdict_of
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.messages import ToolCall

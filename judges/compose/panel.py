@@ -30,10 +30,21 @@ def as_judge(candidate: object, *, name: str | None = None) -> Judge:
 
     A function takes either one sample, or arguments named after fields of a sample (`question`, `answer` and
     the other dialects included), sync or async. It returns a `Verdict`; or True or False; or an integer from 1
-    to 4, a rating; or a float from 0 to 1, a score; or a mapping or pydantic object with one of `rating`, `score`
-    or `passed` and, optionally, `rationale` and `feedback`; or a pair of any of these and the feedback. If an
-    answer does not pass and a mapping has no feedback, its rationale is the feedback. A list of judges becomes a
-    `Panel` that is as strict as its strictest member.
+    to 4, a rating; or a float from 0 to 1, a score; or a mapping, dataclass or pydantic object with one of
+    `rating`, `score` or `passed` and, optionally, `rationale` and `feedback`; or a pair of any of these and the
+    feedback. Scalars of numpy are read like Python's. If an answer does not pass and a mapping has no feedback,
+    its rationale is the feedback. Marks that contradict each other, as a rating of 4 that has not passed, are
+    refused.
+
+    1 and 0 mean True and False where the function is annotated `-> bool`, or, where no annotation decides, where
+    its docstring begins as that of a check ("Check ...", "Whether ...", "Return True if ...") or its name does
+    (`is_`, `has_`, `contains_`, `check_`) and neither speaks of ratings or scores. Such a function returns no
+    ratings.
+
+    A runnable receives the sample's fields as a dict. An agent, or another compiled graph over messages, receives
+    them in one message of the user, and its `structured_response` is read as a function's result; it may have
+    tools and may interrupt for a human, and it remembers nothing. A list of judges becomes a `Panel` that is as
+    strict as its strictest member.
 
     Args:
         candidate: What to turn into a judge; a judge is returned as it is.

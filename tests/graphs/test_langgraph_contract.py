@@ -22,6 +22,7 @@ from typing import Any, Literal, TypedDict, get_args
 import langchain_core
 import langgraph
 import pytest
+from langchain.agents import create_agent
 from langchain_core._api import LangChainBetaWarning, LangChainDeprecationWarning
 from langchain_core.callbacks import (
     AsyncCallbackHandler,
@@ -32,11 +33,12 @@ from langchain_core.callbacks import (
     UsageMetadataCallbackHandler,
 )
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
 from langchain_core.tracers.context import _configure_hooks, register_configure_hook
 from langgraph._internal import _constants
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_stream_writer
@@ -51,6 +53,7 @@ from langgraph.types import Command, StreamMode, interrupt
 from pydantic import RootModel, ValidationError
 
 from graphs import langgraph_private
+from judges.testing import ScriptedModel
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -888,3 +891,30 @@ def test_all_ways_to_run_a_graph_come_down_to_stream_and_astream() -> None:
     watched.batch([ASKED])
     asyncio.run(run())
     assert used == ["stream", "stream", "astream", "astream"]
+
+
+# Step limits
+
+
+def test_the_step_limits_that_nobody_set_are_known() -> None:
+    """A runnable fills in LangChain's, a graph LangGraph's or none, and an agent binds one of its own."""
+    limits: list[int] = []
+
+    def work(_: Any, config: RunnableConfig) -> None:
+        limits.append(config["recursion_limit"])
+
+    RunnableLambda(work).invoke(0)
+    chain(lambda config: limits.append(config.get("recursion_limit", DEFAULT_RECURSION_LIMIT))).invoke(ASKED)
+    agent = create_agent(ScriptedModel([""]))
+    limits.append((agent.config or {})["recursion_limit"])
+    assert frozenset(limits) == langgraph_private._DEFAULT_STEP_LIMITS
+
+
+def test_a_step_limit_in_the_config_of_a_call_outweighs_the_bound_one() -> None:
+    """One that is inherited does not; so what nobody set must not be in the config of a call."""
+    limits: list[int] = []
+    bound = chain(lambda config: limits.append(config["recursion_limit"])).with_config(recursion_limit=50)
+    with langgraph_private.use_config({"recursion_limit": 40}):
+        bound.invoke(ASKED, {"recursion_limit": 30})
+        bound.invoke(ASKED)
+    assert limits == [30, 50]
