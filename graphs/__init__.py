@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphs.augment import all_drafts, feedback_only, last_draft, last_drafts
 from graphs.errors import (
+    ConcurrentTurn,
     DraftError,
     GeneratorFailed,
     InputError,
@@ -20,6 +21,7 @@ from graphs.refinement import Attempt, Refinement
 __all__ = [
     "Attempt",
     "Augmenter",
+    "ConcurrentTurn",
     "DraftError",
     "GeneratorFailed",
     "InputError",

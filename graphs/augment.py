@@ -1,17 +1,20 @@
 """What the generator sees on a retry: the conversation, followed by marked messages with drafts and feedback.
 
 Feedback was written by a model that read untrusted text, so it is passed on as a quoted JSON string of bounded
-length, never as bare instructions, and never with the reference answer in it.
+length, never as bare instructions, and never with the reference in it, or other evidence for the judge alone.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 
+from graphs.isolation import copy_messages, copy_refinement
 from graphs.policy import Augmenter, AugmenterName
-from graphs.redaction import redact
 from graphs.refinement import Attempt, Refinement
-from judges.errors import ConfigurationError
+from graphs.secrets import withhold
+from judges.errors import ConfigurationError, shortened
 from judges.models.render import encode
 from judges.prompting.prompts import Language, language_of
 
@@ -47,10 +50,11 @@ def added_messages(refinement: Refinement) -> list[AnyMessage]:
         ConfigurationError: If a user-defined function returns anything but a list of messages.
     """
     augment = refinement.policy.augment
-    augmenter = _AUGMENTERS[augment] if isinstance(augment, str) else augment
-    added: object = augmenter(refinement)  # a user's function may return anything
+    if isinstance(augment, str):
+        return _AUGMENTERS[augment](refinement)
+    added: object = augment(copy_refinement(refinement))  # a user's function may do and return anything
     if isinstance(added, list | tuple) and all(isinstance(message, BaseMessage) for message in added):
-        return list(added)
+        return copy_messages(added)
     kinds = [type(item).__name__ for item in added] if isinstance(added, list | tuple) else type(added).__name__
     raise ConfigurationError(
         f"the policy's augment function returned {kinds}; return a list of messages, for instance "
@@ -81,17 +85,16 @@ def last_drafts(k: int) -> Augmenter:
         ConfigurationError: If `k` is not a whole number from 1.
     """
     if type(k) is not int or k < 1:
-        raise ConfigurationError(f"k is how many drafts are shown, a whole number from 1, not {k!r}")
+        raise ConfigurationError(f"k is how many drafts are shown, a whole number from 1, not {shortened(k)}")
 
-    def augment(refinement: Refinement) -> list[AnyMessage]:
-        attempts = refinement.attempts[-k:]
-        return [
-            message
-            for attempt in attempts
-            for message in (_draft(attempt), _note(refinement, attempt, rated=True))
-        ]
+    return partial(_last_drafts, k)
 
-    return augment
+
+def _last_drafts(k: int, refinement: Refinement) -> list[AnyMessage]:
+    attempts = refinement.attempts[-k:]
+    return [
+        message for attempt in attempts for message in (_draft(attempt), _note(refinement, attempt, rated=True))
+    ]
 
 
 _AUGMENTERS: dict[AugmenterName, Augmenter] = {
@@ -108,7 +111,7 @@ def _draft(attempt: Attempt) -> AnyMessage:
 def _note(refinement: Refinement, attempt: Attempt, *, rated: bool = False) -> AnyMessage:
     rejection, quote_label, instruction = _NOTES[language_of(refinement.question or attempt.text)]
     rating = f" ({attempt.rating}/4)" if rated and attempt.rating is not None else ""
-    feedback = redact(attempt.feedback[: 2 * FEEDBACK_LIMIT], refinement.reference)[:FEEDBACK_LIMIT]
+    feedback = withhold(attempt.feedback[: 2 * FEEDBACK_LIMIT], refinement.evidence)[:FEEDBACK_LIMIT]
     quotes = [f"{quote_label}: {encode(feedback)}"] if feedback else []
     instructions = [instruction] if attempt is refinement.attempts[-1] else []
     text = "\n".join([f"{rejection}{rating}.", *quotes, *instructions])

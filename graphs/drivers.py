@@ -17,15 +17,22 @@ from graphs import langgraph_private
 from graphs.deadline import acall_within, call_within
 from graphs.loop import Effect, Loop, Messages, Step, Transition
 from graphs.outcome import Outcome
-from graphs.progress import apublish, publish
+from graphs.progress import apublish, publish, warn
 from graphs.refinement import Refinement
 from judges.runtime import flow
 
 
 def run_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
     """Run one step, blocking."""
-    transition = flow.run(step(refinement, messages, config), _perform)
-    publish(transition.events, config, log_texts=refinement.policy.log_texts)
+
+    def perform(effect: Effect) -> Any:
+        publish(effect.events, config, refinement)
+        with langgraph_private.use_config(effect.config), _closing(effect):
+            return call_within(effect.seconds, effect.run)
+
+    transition = flow.run(step(refinement, messages, config), perform)
+    publish(transition.events, config, transition.refinement)
+    warn(transition.alarms, config, transition.refinement)
     if transition.error is not None:
         raise transition.error
     return transition
@@ -33,21 +40,18 @@ def run_step(step: Step, refinement: Refinement, messages: Messages, config: Run
 
 async def arun_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
     """Run one step without blocking the event loop."""
-    transition = await flow.arun(step(refinement, messages, config), _aperform)
-    await apublish(transition.events, config, log_texts=refinement.policy.log_texts)
+
+    async def perform(effect: Effect) -> Any:
+        await apublish(effect.events, config, refinement)
+        with langgraph_private.use_config(effect.config), _closing(effect):
+            return await acall_within(effect.seconds, effect.arun())
+
+    transition = await flow.arun(step(refinement, messages, config), perform)
+    await apublish(transition.events, config, transition.refinement)
+    warn(transition.alarms, config, transition.refinement)
     if transition.error is not None:
         raise transition.error
     return transition
-
-
-def _perform(effect: Effect) -> Any:
-    with langgraph_private.use_config(effect.config), _closing(effect):
-        return call_within(effect.seconds, effect.run)
-
-
-async def _aperform(effect: Effect) -> Any:
-    with langgraph_private.use_config(effect.config), _closing(effect):
-        return await acall_within(effect.seconds, effect.arun())
 
 
 @contextmanager

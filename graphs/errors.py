@@ -2,6 +2,7 @@
 
 RefineError
 ├── InputError            nothing to answer, or unreadable input
+├── ConcurrentTurn        another turn ran on the same thread, and this one is not part of the conversation
 ├── DraftError            a generator returned nothing, or a value that is not an answer
 └── Unanswered            the loop ended without a releasable answer; `outcome` holds the record
     ├── NotAccepted       no attempt passed, and the policy is to raise
@@ -13,7 +14,9 @@ A misconfigured policy, judge or model raises `judges.ConfigurationError`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from judges.errors import rebuild
 
 if TYPE_CHECKING:
     from graphs.outcome import Outcome
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 class RefineError(Exception):
     """Base class of every error of this package."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a copy or a pickle is made of: type, message and attributes."""
+        return rebuild, (type(self), self.args), vars(self)
+
 
 class InputError(RefineError, ValueError):
     """There is nothing to answer, or the input cannot be read; the message says what to pass."""
@@ -29,6 +36,14 @@ class InputError(RefineError, ValueError):
 
 class DraftError(RefineError, TypeError):
     """A generator returned a value that is not an answer; the message says what to return."""
+
+
+class ConcurrentTurn(RefineError):  # noqa: N818 - names what got in the way
+    """Another turn runs on the same thread of a checkpointer; this one is not part of the conversation.
+
+    It was refused before anything was spent, or, where another process had continued the thread meanwhile, at the
+    end of one of its steps. It can be given again.
+    """
 
 
 class Unanswered(RefineError):  # noqa: N818 - the adjective describes the question

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphs.progress import Event
 from graphs.refinement import Attempt, Refinement
+from graphs.secrets import withhold
 from judges.verdict import Verdict
 
 
@@ -13,6 +14,11 @@ def stopped_events(refinement: Refinement) -> tuple[Event, ...]:
     if last is None or last.verdict is not None or not refinement.policy.show_drafts:
         return ()
     return () if _released(refinement, last) else (_discard(last),)
+
+
+def started_events(refinement: Refinement) -> tuple[Event, ...]:
+    """Return what to publish where an attempt starts, or starts again after an interrupt."""
+    return (Event("start", {"attempt": refinement.number, "max_attempts": refinement.policy.max_attempts}),)
 
 
 def drafted_events(refinement: Refinement) -> tuple[Event, ...]:
@@ -45,9 +51,12 @@ def judged_events(refinement: Refinement) -> tuple[Event, ...]:
         "tokens": verdict.usage.tokens,
         "latency_s": round(verdict.latency_s, 6),
     }
-    texts = {"rationale": verdict.rationale, "feedback": verdict.feedback}
-    judged = Event("verdict", figures, texts, show=refinement.policy.show_drafts)
-    discarded = refinement.policy.show_drafts and not _released(refinement, attempt)
+    policy = refinement.policy
+    words = {"rationale": verdict.rationale, "feedback": verdict.feedback}
+    read = words if policy.show_drafts or policy.log_texts else {}
+    texts = {name: withhold(text, refinement.evidence) for name, text in read.items()}
+    judged = Event("verdict", figures, texts, show=policy.show_drafts)
+    discarded = policy.show_drafts and not _released(refinement, attempt)
     return (judged, _discard(attempt)) if discarded else (judged,)
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, message_chunk_to_message
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.pregel import Pregel
 from pydantic import JsonValue
 
 from graphs import langgraph_private
 from graphs.errors import DraftError
+from graphs.isolation import copy_message, copy_messages
 from judges.drive import waited_for
-from judges.errors import BadSample, ConfigurationError
+from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.providers.langchain import chat_model, usage_of
 from judges.runtime.blocking import in_thread
 from judges.runtime.no_requests import check_allowed
@@ -76,8 +78,8 @@ def as_generator(candidate: object) -> Generator:
     if callable(candidate) and not isinstance(candidate, type):
         return _FunctionGenerator(candidate)
     raise ConfigurationError(
-        f"cannot generate with {candidate!r}; give a chat model, a 'provider:model' name, a LangChain runnable, "
-        f"an agent graph, or a function that takes the list of messages"
+        f"cannot generate with {shortened(candidate)}; give a chat model, a 'provider:model' name, a LangChain "
+        f"runnable, an agent graph, or a function that takes the list of messages"
     )
 
 
@@ -86,31 +88,45 @@ class _RunnableGenerator:
 
     def __init__(self, runnable: Runnable[Any, Any]) -> None:
         self._runnable = runnable
-        self._is_graph = isinstance(runnable, Pregel)
+        self._is_graph = _graph_in(runnable) is not None
         self._is_chat_model = _chat_model_in(runnable) is not None
         self.may_interrupt = not self._is_chat_model
+        self._step_limit = _bound_step_limit(runnable)
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
+        self._is_trusted = _only_reads(runnable)
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        output = self._runnable.invoke(self._input(prompt), self._config(config), **self._settings(temperature))
-        return draft_of(output, prompt)
+        own = self._config(config)
+        with langgraph_private.use_config(own):  # bindings merge what they inherit with what they are given
+            output = _muted(self._runnable).invoke(self._input(prompt, own), own, **self._settings(temperature))
+        return self._draft_of(output, prompt)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
-        output = await self._runnable.ainvoke(
-            self._input(prompt), self._config(config), **self._settings(temperature)
-        )
-        return draft_of(output, prompt)
+        own = self._config(config)
+        runnable, shown = _muted(self._runnable), self._input(prompt, own)
+        with langgraph_private.use_config(own):
+            output = await runnable.ainvoke(shown, own, **self._settings(temperature))
+        return self._draft_of(output, prompt)
 
-    def _input(self, prompt: list[BaseMessage]) -> Any:
-        return prompt if self._key is None else {self._key: prompt}
+    def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
+        is_read_only = self._is_trusted and not langgraph_private.listeners(config)
+        messages = prompt if is_read_only else copy_messages(prompt)
+        return messages if self._key is None else {self._key: messages}
+
+    def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
+        draft = draft_of(output, prompt)
+        return draft if self._is_chat_model else _own(draft)
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the config; a graph with its own checkpointer gets a new thread, to forget rejected drafts."""
-        if isinstance(self._runnable, Pregel) and _has_own_memory(self._runnable):
-            return langgraph_private.fresh_thread_config(config)
-        return config
+        """Return the config: a new thread for what has memory of its own, to forget rejected drafts.
+
+        A runnable keeps the step limit it was bound to unless the caller set another.
+        """
+        if _has_own_memory(self._runnable):
+            config = langgraph_private.fresh_thread_config(config)
+        return langgraph_private.with_own_limit(config, self._step_limit)
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
         if temperature is None:
@@ -142,24 +158,26 @@ class _FunctionGenerator:
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
+        messages = copy_messages(prompt)
         if langgraph_private.listeners(config):
-            output = self._as_runnable().invoke(prompt, config)
+            output = self._as_runnable().invoke(messages, config)
         else:
-            output = waited_for(self._function(list(prompt)))
-        return draft_of(output, prompt)
+            output = waited_for(self._function(messages))
+        return _own(draft_of(output, prompt))
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
+        messages = copy_messages(prompt)
         if langgraph_private.listeners(config):
-            output = await self._as_runnable().ainvoke(prompt, config)
+            output = await self._as_runnable().ainvoke(messages, config)
         else:
-            output = await self._acall(prompt)
-        return draft_of(output, prompt)
+            output = await self._acall(messages)
+        return _own(draft_of(output, prompt))
 
-    async def _acall(self, prompt: list[BaseMessage]) -> object:
+    async def _acall(self, messages: list[BaseMessage]) -> object:
         if self._async:
-            return await _await_value(self._function(list(prompt)))
-        output = await in_thread(self._function, list(prompt))
+            return await _await_value(self._function(messages))
+        output = await in_thread(self._function, messages)
         return await output if inspect.isawaitable(output) else output
 
     def _as_runnable(self) -> RunnableLambda[Any, Any]:
@@ -169,7 +187,7 @@ class _FunctionGenerator:
             return await self._acall(prompt)
 
         def run(prompt: list[BaseMessage]) -> object:
-            return waited_for(self._function(list(prompt)))
+            return waited_for(self._function(prompt))
 
         return RunnableLambda(run, arun, name=self._name)
 
@@ -194,6 +212,11 @@ class _NamedGenerator:
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         return await self._generator.adraft(prompt, config, temperature)
+
+
+def _own(draft: Draft) -> Draft:
+    """Return a draft that shares nothing with a generator which may use its messages again."""
+    return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
 
 
 def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
@@ -282,11 +305,58 @@ def _contexts(output: Mapping[Any, Any]) -> dict[str, JsonValue]:
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:
     """Return the chat model itself, or the one inside a binding; None where there is none."""
-    while not isinstance(runnable, BaseChatModel):
-        runnable = getattr(runnable, "bound", None)
-        if runnable is None:
-            return None
-    return runnable
+    bound = _unbound(runnable)
+    return bound if isinstance(bound, BaseChatModel) else None
+
+
+def _graph_in(runnable: object) -> Pregel[Any, Any, Any, Any] | None:
+    """Return the compiled graph itself, or the one inside a binding; None where there is none."""
+    bound = _unbound(runnable)
+    return bound if isinstance(bound, Pregel) else None
+
+
+def _unbound(runnable: object) -> object:
+    """Return what is inside of bindings such as those of `with_config` and `with_retry`."""
+    return _layers(runnable)[-1]
+
+
+def _layers(runnable: object) -> list[object]:
+    """Return a runnable, and what is bound in it, from the outside to the inside."""
+    layers = [runnable]
+    while not isinstance(layers[-1], BaseChatModel | Pregel) and getattr(layers[-1], "bound", None) is not None:
+        layers.append(layers[-1].bound)  # type: ignore[attr-defined]  # checked in the line above
+    return layers
+
+
+def _bound_step_limit(runnable: object) -> int | None:
+    """Return the step limit that `with_config` gave a runnable or what is bound in it; None where it gave none."""
+    configs = (getattr(layer, "config", None) for layer in _layers(runnable))
+    limits = (config.get("recursion_limit") for config in configs if isinstance(config, Mapping))
+    return next((limit for limit in limits if isinstance(limit, int)), None)
+
+
+def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """Return a runnable whose own handlers show no drafts: those of a chat model, a binding, a chain of these."""
+    if isinstance(runnable, RunnableSequence):
+        muted = [_muted(step) for step in runnable.steps]
+        changed = any(ours is not theirs for ours, theirs in zip(muted, runnable.steps, strict=True))
+        return RunnableSequence(*muted, name=runnable.name) if changed else runnable
+    update: dict[str, Any] = {}
+    if isinstance(runnable, RunnableBindingBase):
+        bound = _muted(runnable.bound)
+        update = {} if bound is runnable.bound else {"bound": bound}
+        if own := runnable.config.get("callbacks"):
+            update["config"] = {**runnable.config, "callbacks": langgraph_private.muted_callbacks(own)}
+    elif isinstance(runnable, BaseChatModel) and runnable.callbacks:
+        update = {"callbacks": langgraph_private.muted_callbacks(runnable.callbacks)}
+    return runnable.model_copy(update=update) if update else runnable  # type: ignore[attr-defined]  # of pydantic
+
+
+def _only_reads(runnable: object) -> bool:
+    """Check whether a runnable is a chat model of LangChain's packages, which leave their messages as they are."""
+    model = _chat_model_in(runnable)
+    package = "" if model is None or model.callbacks else type(model).__module__.partition(".")[0]
+    return package.startswith("langchain") or package == "judges"
 
 
 def _prompt_variable(runnable: object) -> str | None:
@@ -304,8 +374,10 @@ def _prompt_variable(runnable: object) -> str | None:
     )
 
 
-def _has_own_memory(graph: Pregel[Any, Any, Any, Any]) -> bool:
-    return graph.checkpointer is not None and not isinstance(graph.checkpointer, bool)
+def _has_own_memory(runnable: object) -> bool:
+    """Check whether a graph, or a runnable with a `checkpointer` such as `SelfRefine`, has one of its own."""
+    checkpointer = getattr(_unbound(runnable), "checkpointer", None)
+    return checkpointer is not None and not isinstance(checkpointer, bool)
 
 
 def _reject_temperature(temperature: float | None, name: str) -> None:

@@ -10,16 +10,17 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels import EphemeralValue
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
 from graphs import langgraph_private
+from graphs.compiled import LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop, Node, Step, Transition
 from graphs.policy import Policy
 from graphs.refinement import Refinement
+from graphs.turns import ConcurrentTurns, acheck_current, check_current
 from judges.compose.panel import as_judge
 
 Evidence = dict[str, Any]
@@ -91,13 +92,19 @@ class _AttemptsNode(Runnable[Any, Any]):
         """Run the attempts, blocking."""
         config = config or {}
         refinement = _load(config, self._loop.policy)
-        _write(run_attempts(self._loop, refinement, input["messages"], config), config)
+        with langgraph_private.leaving_the_graph(config):
+            attempted = run_attempts(self._loop, refinement, input["messages"], config)
+        check_current(config)
+        _write(attempted, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> None:  # noqa: A002
         """Run the attempts without blocking the event loop."""
         config = config or {}
         refinement = _load(config, self._loop.policy)
-        _write(await arun_attempts(self._loop, refinement, input["messages"], config), config)
+        with langgraph_private.leaving_the_graph(config):
+            attempted = await arun_attempts(self._loop, refinement, input["messages"], config)
+        await acheck_current(config)
+        _write(attempted, config)
 
 
 class _StepNode(Runnable[Any, Any]):
@@ -112,13 +119,25 @@ class _StepNode(Runnable[Any, Any]):
         """Run the step, blocking."""
         config = config or {}
         refinement = _load(config, self._policy)
-        return _apply(run_step(self._step, refinement, input["messages"], config), config)
+        if self.name == "finish":  # the answer is announced in this step, so nothing may refuse it afterwards
+            check_current(config)
+        with langgraph_private.leaving_the_graph(config):
+            transition = run_step(self._step, refinement, input["messages"], config)
+        if self.name != "finish":
+            check_current(config)
+        return _apply(transition, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Run the step without blocking the event loop."""
         config = config or {}
         refinement = _load(config, self._policy)
-        return _apply(await arun_step(self._step, refinement, input["messages"], config), config)
+        if self.name == "finish":  # as above
+            await acheck_current(config)
+        with langgraph_private.leaving_the_graph(config):
+            transition = await arun_step(self._step, refinement, input["messages"], config)
+        if self.name != "finish":
+            await acheck_current(config)
+        return _apply(transition, config)
 
 
 def _load(config: RunnableConfig, policy: Policy) -> Refinement:
@@ -144,7 +163,8 @@ def self_refine(
     checkpointer: Checkpointer = None,
     store: BaseStore | None = None,
     name: str = "self_refine",
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+    concurrent_turns: ConcurrentTurns = "queue",
+) -> LoopGraph:
     """Compile the loop around a generator: generate, judge, augment, generate again, finish.
 
     The graph takes `{"messages": [...]}`, and `{"evidence": {...}}` where the judge is to see a reference or
@@ -153,7 +173,19 @@ def self_refine(
     graph over messages.
 
     With `on_exhausted="interrupt"` and a checkpointer it interrupts for a human, who resumes with
-    `Command(resume="accept")`, `"reject"`, or `{"answer": "the text to send"}`.
+    `Command(resume="accept")`, `"reject"`, or `{"answer": "the text to send"}`. Any other decision is an
+    `InputError` and can be given anew; so is one where none is awaited, since another reviewer was faster. The
+    interrupt holds the draft under review, and LangGraph shows it wherever it shows interrupts (the modes
+    `updates`, `values`, `tasks` and `debug`): hand a client the modes `messages` and `custom` alone.
+
+    Of two turns at once on one thread of a checkpointer, the second waits or is refused, as `concurrent_turns`
+    says, wherever in this process they run. Between processes, a turn whose thread was continued elsewhere ends in
+    `ConcurrentTurn` at its next step. Turns that are stored within the same milliseconds can still miss each
+    other, and `durability="exit"`, which stores only at the end, promises nothing between processes.
+
+    Where an agent inside hands over to another node, by `Command(goto=..., graph=Command.PARENT)`, the graph
+    around goes there, with the command's update less the drafts and feedback of earlier attempts. Nothing is
+    judged then; an event `handover` says so, and a WARNING in the log where the update holds an answer.
 
     Args:
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
@@ -163,15 +195,17 @@ def self_refine(
         checkpointer: Where LangGraph saves the state; requires a `thread_id` in the config.
         store: A LangGraph store, for the nodes of an agent that generates.
         name: Name of the graph, and of its run in a trace.
+        concurrent_turns: What becomes of a turn while another one runs on its thread: `"queue"` lets it wait, at
+            most for the policy's `deadline_s`; `"refuse"` raises `ConcurrentTurn` at once.
 
     Raises:
         ConfigurationError: If the generator or the judge is not valid, or the policy requires what they cannot do.
     """
-    loop = build_loop(generator, judge, policy or Policy())
-    return compile_loop(loop, checkpointer=checkpointer, store=store, name=name)
+    loop = build_loop(generator, judge, policy or Policy(), name=name)
+    return compile_loop(loop, checkpointer=checkpointer, store=store, name=name, concurrent_turns=concurrent_turns)
 
 
-def build_loop(generator: object, judge: object, policy: Policy) -> Loop:
+def build_loop(generator: object, judge: object, policy: Policy, *, name: str) -> Loop:
     """Return the loop around a generator and a judge, and warn if a model is to judge itself."""
     coerced = as_judge(judge)
     if any(model.is_model(generator) for model in coerced.models):
@@ -180,12 +214,18 @@ def build_loop(generator: object, judge: object, policy: Policy) -> Loop:
             SelfJudgingWarning,
             stacklevel=3,
         )
-    return Loop(generator, coerced, policy)
+    return Loop(generator, coerced, policy, name=name)
 
 
 def compile_loop(
-    loop: Loop, *, checkpointer: Checkpointer, store: BaseStore | None, name: str, single_node: bool = False
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+    loop: Loop,
+    *,
+    checkpointer: Checkpointer,
+    store: BaseStore | None,
+    name: str,
+    concurrent_turns: ConcurrentTurns = "queue",
+    single_node: bool = False,
+) -> LoopGraph:
     """Compile the graph of a loop; `single_node` runs all attempts in one node, which costs less."""
     graph = StateGraph(_State, input_schema=GraphInput, output_schema=GraphOutput)
     first = "tries" if single_node else "generate"
@@ -200,4 +240,4 @@ def compile_loop(
     graph.add_edge("finish", END)
     compiled = graph.compile(checkpointer=checkpointer, store=store, name=name)
     langgraph_private.hide_record(compiled)
-    return compiled
+    return LoopGraph.of(compiled, concurrent_turns, loop.policy.deadline_s)

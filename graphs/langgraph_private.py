@@ -11,10 +11,14 @@ stated, fact by fact, in `tests/graphs/test_langgraph_contract.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from langchain_core.callbacks import (
@@ -22,16 +26,28 @@ from langchain_core.callbacks import (
     BaseCallbackHandler,
     BaseCallbackManager,
     CallbackManager,
+    Callbacks,
     FileCallbackHandler,
     StdOutCallbackHandler,
     UsageMetadataCallbackHandler,
 )
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT as LANGCHAIN_LIMIT
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
+from langchain_core.tracers.context import _configure_hooks
+from langchain_core.utils.env import env_var_is_set
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT as LANGGRAPH_LIMIT
+from langgraph._internal._config import recast_checkpoint_ns
 from langgraph.callbacks import GraphCallbackHandler
+from langgraph.errors import ParentCommand
 from langgraph.pregel import Pregel
+from langgraph.pregel._tools import _tool_call_writer
+from langgraph.types import Command
+
+from graphs.muting import run_task, without_tokens
+from judges.errors import ConfigurationError
 
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
@@ -40,10 +56,20 @@ SUMMARY = "refine"
 """The visible channel: a summary of the record without any rejected text."""
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
-_RUNTIME, _PROGRESS = "__pregel_runtime", "__refine_progress"
+_DURABILITY, _SCRATCHPAD = "__pregel_durability", "__pregel_scratchpad"
+_TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
+_RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
+_CALL, _RESUME = "__pregel_call", "__resume__"
+_SILENCED, _DECISION = "__refine_silenced", "__refine_decision"
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS)
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
+
+_DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
+"""Step limits that nobody asked for: LangChain's, LangGraph's, and the one that `create_agent` binds."""
+
+_UNLIMITED_STEPS = 1_000_000_000
+"""The step limit of the loop's own graph, which ends by itself."""
 
 _OBSERVERS = frozenset(
     {
@@ -81,6 +107,99 @@ def has_checkpointer(config: RunnableConfig) -> bool:
     return config.get("configurable", {}).get(_CHECKPOINTER) is not None
 
 
+class Position(NamedTuple):
+    """The checkpoint that a node continues: the ids of its thread and its own."""
+
+    checkpointer: Any
+    thread_id: str
+    checkpoint_id: str
+
+    @property
+    def newest(self) -> RunnableConfig:
+        """The config that addresses the newest checkpoint of the thread."""
+        return {"configurable": {"thread_id": self.thread_id, "checkpoint_ns": ""}}
+
+    @property
+    def own(self) -> RunnableConfig:
+        """The config that addresses the checkpoint itself."""
+        return {"configurable": {**self.newest["configurable"], "checkpoint_id": self.checkpoint_id}}
+
+
+def checkpoint_of(config: RunnableConfig) -> Position | None:
+    """Return what a node of an outermost graph continues.
+
+    None means that there is no checkpointer, or that the graph is part of another one.
+    """
+    configurable = config.get("configurable", {})
+    checkpointer, checkpoint_id = configurable.get(_CHECKPOINTER), configurable.get("checkpoint_map", {}).get("")
+    if checkpointer is None or checkpoint_id is None or "|" in configurable.get("checkpoint_ns", ""):
+        return None
+    return Position(checkpointer, str(configurable.get("thread_id")), checkpoint_id)
+
+
+def stores_steps(config: RunnableConfig) -> bool:
+    """Check whether each step of a graph is stored as it ends, and not all of them when the graph does."""
+    return config.get("configurable", {}).get(_DURABILITY) != "exit"
+
+
+def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
+    """Return what identifies, in this process, the thread on which an outermost graph is about to run.
+
+    None means that it has none: there is no checkpointer, or the graph is part of another one, whose thread it is.
+    A config that names a thread is not part of the surrounding graph, as LangGraph sees it.
+
+    Args:
+        config: The config of the run, merged with the graph's own.
+        checkpointer: The graph's own checkpointer.
+    """
+    configurable = config.get("configurable") or {}
+    if not any(map(configurable.get, _POSITIONS)):
+        ambient = var_child_runnable_config.get() or {}
+        configurable = {**(ambient.get("configurable") or {}), **configurable}
+    saver, thread_id = configurable.get(_CHECKPOINTER, checkpointer), configurable.get("thread_id")
+    if not saver or isinstance(saver, bool) or thread_id is None or _TASK in configurable:
+        return None
+    return os.getpid(), id(saver), str(thread_id)
+
+
+def with_decision(config: RunnableConfig | None, decision_id: str) -> RunnableConfig:
+    """Return the config of a run that carries a decision, under an id of its own."""
+    configurable = (config or {}).get("configurable") or {}
+    return {**(config or {}), "configurable": {**configurable, _DECISION: decision_id}}
+
+
+def decision_of(config: RunnableConfig) -> str | None:
+    """Return the id of the decision that a run carries; None where it carries none, or goes on after a crash."""
+    value = config.get("configurable", {}).get(_DECISION)
+    return value if isinstance(value, str) else None
+
+
+def is_interrupt_id(key: object) -> bool:
+    """Check whether a key of a resume value has the form of an interrupt's id, as LangGraph does."""
+    return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
+
+
+def inherits_checkpointer(config: RunnableConfig) -> bool:
+    """Check whether a graph called with this config has the checkpointer of the graph around it, even if none."""
+    return _CHECKPOINTER in config.get("configurable", {})
+
+
+def is_node(config: RunnableConfig) -> bool:
+    """Check whether the config is that of a node of a graph, or of a call inside one."""
+    return _READ in config.get("configurable", {})
+
+
+def has_channel(config: RunnableConfig, channel: str) -> bool:
+    """Check whether the graph whose node has this config has a channel of that name, empty or not."""
+    if not is_node(config):
+        return False
+    try:
+        read(config, channel)
+    except KeyError:
+        return False
+    return True
+
+
 def detached_config(config: RunnableConfig) -> RunnableConfig:
     """Return the config for a model or a judge: its events reach tracers, but none of the client's streams.
 
@@ -88,23 +207,43 @@ def detached_config(config: RunnableConfig) -> RunnableConfig:
     """
     configurable = config.get("configurable") or {}
     remaining = {key: value for key, value in configurable.items() if not key.startswith(_GRAPH_KEYS)}
-    return _traced_config(config, remaining)
+    return _traced_config(config, {**remaining, _SILENCED: True})
 
 
 def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConfig:
     """Return the config for a generator that may be a graph itself: muted, but part of the surrounding graph.
 
-    An agent can thus interrupt and resume, with the checkpointer and the store of the graph.
+    An agent can thus interrupt and resume, with the checkpointer and the store of the graph. What a function
+    pushes into the graph (`push_message`) is dropped, and its tasks run where they are called.
 
     Args:
         config: The config of the node.
         silent: Whether values written to LangGraph's stream writer are dropped.
     """
     configurable = config.get("configurable") or {}
-    remaining = {key: value for key, value in configurable.items() if key not in _STREAM_KEYS}
-    if silent and _RUNTIME in remaining:
-        remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+    ours = (*_STREAM_KEYS, _STEP_LIMIT, _DECISION)
+    remaining = {key: value for key, value in configurable.items() if key not in ours}
+    if silent:
+        remaining.pop(_PROGRESS, None)
+        remaining[_SILENCED] = True
+        if _RUNTIME in remaining:
+            remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+    remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
     return _traced_config(config, remaining)
+
+
+def judging_config(config: RunnableConfig) -> RunnableConfig:
+    """Return the config for a judge: muted, but in a graph a part of it, so that a judge can ask a human."""
+    return muted_config(config) if is_node(config) else detached_config(config)
+
+
+def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
+    """Return the error to raise where a judge asks a human outside of any graph; None for any other error."""
+    if not isinstance(error, KeyError) or error.args != (_SCRATCHPAD,):
+        return None
+    return ConfigurationError(
+        "the judge stopped to ask a human, and nothing could resume it; give a checkpointer to the loop"
+    )
 
 
 def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:
@@ -119,8 +258,10 @@ def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:
 
 def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> RunnableConfig:
     traced: RunnableConfig = {
+        "callbacks": [],
+        "metadata": {},
         "configurable": configurable,
-        "recursion_limit": config.get("recursion_limit", 10_000),
+        "recursion_limit": _requested_limit(config) or int(LANGGRAPH_LIMIT),
     }
     manager = _manager(config, streaming=False)
     if manager is not None:
@@ -128,18 +269,69 @@ def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> Runn
     return traced
 
 
+def _requested_limit(config: RunnableConfig) -> int | None:
+    """Return the step limit that a caller set; None where there are only defaults of the frameworks."""
+    limit: int | None = config.get("configurable", {}).get(_STEP_LIMIT, config.get("recursion_limit"))
+    return None if limit is None or limit in _DEFAULT_STEP_LIMITS or limit >= _UNLIMITED_STEPS else limit
+
+
+def with_own_limit(config: RunnableConfig, own_limit: int | None) -> RunnableConfig:
+    """Return the config for a runnable that was bound to a step limit, which holds unless a caller set another."""
+    if own_limit is None or _requested_limit(config) is not None:
+        return config
+    return {**config, "recursion_limit": own_limit}
+
+
+@contextmanager
+def leaving_the_graph(config: RunnableConfig) -> Iterator[None]:
+    """Pass a command of a generator for the graph around it on to the graph around the loop's.
+
+    To the agent that gave the command `Command.PARENT` is the loop's graph, an inside that no agent knows of.
+
+    Args:
+        config: The config of the node that runs the generator.
+    """
+    try:
+        yield
+    except ParentCommand as left:
+        command: Command[Any] = left.args[0]
+        namespace = config["configurable"].get("checkpoint_ns", "")
+        if command.graph in (namespace, recast_checkpoint_ns(namespace)):
+            left.args = (replace(command, graph=Command.PARENT),)
+        raise
+
+
 def _drop(_: Any) -> None:
     """Discard the value."""
 
 
+def _send_resumed(send: Callable[[Any], None] | None, writes: Sequence[tuple[str, Any]]) -> None:
+    """Send what `interrupt` notes of a decision; discard messages and other values for the graph's channels."""
+    resumed = [write for write in writes if write[0] == _RESUME]
+    if resumed and send is not None:
+        send(resumed)
+
+
 def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
-    """Return the config for a graph inside a runnable: muted, but the outer streams receive its progress."""
+    """Return the config for the loop's graph in a runnable: muted, but the outer streams receive its progress.
+
+    A step limit bounds what is called inside, not the loop.
+    """
     muted = muted_config(config, silent=False)
+    limit = _requested_limit(config)
+    muted["recursion_limit"] = _UNLIMITED_STEPS
+    if limit is not None:
+        muted["configurable"] = {**muted["configurable"], _STEP_LIMIT: limit}
     manager = _manager(config, streaming=True)
     if manager is not None or writer(config) is not None:
         outer: RunnableConfig = {**config, "callbacks": manager}
         muted["configurable"] = {**muted["configurable"], _PROGRESS: outer}
     return muted
+
+
+def silenced(config: RunnableConfig) -> bool:
+    """Check whether this run is inside a generator or judge of a loop that hides its drafts."""
+    return _SILENCED in config.get("configurable", {})
 
 
 def progress_configs(config: RunnableConfig) -> list[RunnableConfig]:
@@ -163,16 +355,27 @@ def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
 
 
 def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager | None:
-    """Return a manager of only the handlers that feed streams, or only the others; None if there are none."""
-    handlers = [handler for handler in listeners(config) if feeds_stream(handler) is streaming]
+    """Return a manager of only the handlers that feed streams, or only the others; None if there are none.
+
+    The others hear no tokens.
+    """
+
+    def select(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
+        selected = [handler for handler in handlers if feeds_stream(handler) is streaming]
+        return selected if streaming else [without_tokens(handler) for handler in selected]
+
+    handlers = select(listeners(config))
     callbacks = config.get("callbacks")
     if not handlers or not isinstance(callbacks, BaseCallbackManager):
         return CallbackManager(handlers=handlers, inheritable_handlers=handlers) if handlers else None
     manager = callbacks.copy()
-    for handler in callbacks.handlers:
-        if handler not in handlers:
-            manager.remove_handler(handler)
+    manager.handlers, manager.inheritable_handlers = handlers, select(callbacks.inheritable_handlers)
     return manager
+
+
+def muted_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
+    """Return the callbacks of a generator itself without handlers that feed streams, and deaf to tokens."""
+    return None if callbacks is None else _manager({"callbacks": callbacks}, streaming=False)
 
 
 def feeds_stream(handler: BaseCallbackHandler) -> bool:
@@ -181,7 +384,7 @@ def feeds_stream(handler: BaseCallbackHandler) -> bool:
     A user's own class counts as its nearest ancestor among the frameworks' handlers. A handler of the frameworks
     that is not known to be a tracer or an observer counts as a stream, so that a new one is muted.
     """
-    return _class_feeds_stream(type(handler))  # type: ignore[arg-type]  # mypy does not know that a class has a hash
+    return _class_feeds_stream(handler.__class__)  # type: ignore[arg-type]  # mypy does not know that a class has a hash
 
 
 @lru_cache(maxsize=256)
@@ -202,10 +405,33 @@ def _class_feeds_stream(kind: type) -> bool:
 def use_config(config: RunnableConfig) -> Iterator[None]:
     """Make every call in the block inherit `config` alone, instead of the config inherited so far.
 
-    LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing.
+    LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing. Nor does
+    it mute what reaches a client through other context variables: handlers that LangChain adds to every run
+    (`register_configure_hook`), and the writer of a surrounding tool's output.
     """
     token = var_child_runnable_config.set(config)
+    muted = [(variable, variable.set(value)) for variable, value in _audible()]
     try:
         yield
     finally:
+        for variable, before in muted:
+            variable.reset(before)
         var_child_runnable_config.reset(token)
+
+
+def _audible() -> Iterator[tuple[ContextVar[Any], Any]]:
+    """Yield the context variables through which a client would see drafts, each with a value that shows none."""
+    if _tool_call_writer.get() is not None:
+        yield _tool_call_writer, None
+    for variable, _, kind, name in _configure_hooks:
+        handler = variable.get()
+        if handler is None and kind is not None and name is not None and env_var_is_set(name):
+            handler = kind()
+        if handler is not None and handler is not _SILENT:
+            muted = _SILENT if feeds_stream(handler) else without_tokens(handler)
+            if muted is not handler:
+                yield variable, muted
+
+
+_SILENT = BaseCallbackHandler()
+"""A handler that does nothing, in the place of one that feeds a stream."""

@@ -15,30 +15,35 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.types import interrupt
-from pydantic import BaseModel, Field, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from graphs import langgraph_private
+from graphs.alarms import Needs, Ration, needs_of, release_alarms, unmet_alarms
 from graphs.augment import added_messages
 from graphs.deadline import DeadlinePassed
 from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
-from graphs.events import drafted_events, finished_events, judged_events, stopped_events
+from graphs.events import drafted_events, finished_events, judged_events, started_events, stopped_events
 from graphs.excerpt import judged_sample
 from graphs.generators import Draft, as_generator
 from graphs.generators import Generator as DraftGenerator
+from graphs.handover import hand_over, handover_alarms, handover_events
 from graphs.outcome import Outcome
 from graphs.policy import Policy
 from graphs.progress import Event
+from graphs.reasoning import without_reasoning
 from graphs.refinement import Attempt, Refinement, StopReason, empty_answer
 from graphs.running_clock import RunningClock
+from graphs.secrets import withhold
 from graphs.tracing import trace_judges
+from graphs.turns import aclaim_decision, claim_decision
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.metering import metered
@@ -46,6 +51,7 @@ from judges.models.retry import kind_of
 from judges.runtime import faults
 from judges.runtime.budget import Allowance, Refused, within
 from judges.runtime.prices import with_cost
+from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
 Messages = Sequence[AnyMessage]
@@ -62,6 +68,7 @@ class Transition:
         update: What to put into the graph's visible state.
         events: Makes the events to publish, where anybody listens.
         outcome: The whole record, once there is an answer.
+        alarms: Warnings for the log.
         error: Raised once the events are published; nothing is recorded then.
     """
 
@@ -70,6 +77,7 @@ class Transition:
     update: Mapping[str, Any] | None = None
     events: Callable[[], tuple[Event, ...]] = tuple
     outcome: Outcome | None = None
+    alarms: tuple[Event, ...] = ()
     error: Exception | None = None
 
 
@@ -83,12 +91,14 @@ class Effect:
         config: What the call inherits.
         seconds: Longest wait, or None.
         allowance: What its model calls are claimed from, or None.
+        events: Makes the events to publish before the call, where anybody listens.
     """
 
     run: Callable[[], Any]
     arun: Callable[[], Awaitable[Any]]
     config: RunnableConfig
     seconds: float | None = None
+    events: Callable[[], tuple[Event, ...]] = tuple
     allowance: Allowance | None = None
 
     @property
@@ -104,18 +114,22 @@ Step = Callable[[Refinement, Messages, RunnableConfig], Generator[Effect, Any, T
 class _Written(BaseModel):
     """A text that a reviewer wrote instead of the draft."""
 
+    model_config = ConfigDict(strict=True, extra="forbid")
+
     answer: str = Field(pattern=r"\S")
 
 
-class _Review(RootModel[Literal["accept", "reject"] | bool | _Written]):
+class _Review(RootModel[Literal["accept", "reject"] | _Written]):
     """What a reviewer may decide; LangGraph checks it before it is stored, so a mistyped one can be given anew."""
 
 
 class Loop:
     """The steps around one generator and one judge, under one policy."""
 
-    def __init__(self, generator: object, judge: Judge, policy: Policy) -> None:
+    def __init__(self, generator: object, judge: Judge, policy: Policy, *, name: str = "self_refine") -> None:
         self.policy = policy
+        self.name = name
+        self._ration = Ration()
         self._judge = judge
         self._generator = as_generator(generator)
         self.steps: Mapping[Node, Step] = {
@@ -153,12 +167,19 @@ class Loop:
             evidence=self._evidence(question.get("evidence")),
             started_at=time.time(),
             sampled=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
+            id=uuid4().hex,
+            refiner=self.name,
         )
 
-    def _evidence(self, fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _evidence(self, fields: object) -> dict[str, Any]:
         """Read the evidence that came with a question as fields of a sample, under their canonical names."""
         if not fields:
             return {}
+        if not isinstance(fields, Mapping) or not all(isinstance(name, str) for name in fields):
+            raise InputError(
+                f"evidence is a mapping from names of a sample's fields to values, for instance "
+                f"{{'reference': '...'}}, not a {type(fields).__name__} of other things"
+            )
         sample = self._judge.read(**fields)
         return sample.model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})
 
@@ -174,6 +195,11 @@ class Loop:
         effect = self._generation(refinement, messages, config, clock())
         try:
             draft = yield effect
+        except ParentCommand as left:
+            hand_over(left, refinement)
+            events = partial(handover_events, left, refinement)
+            alarms = handover_alarms(left, refinement, messages, self._ration)
+            return Transition(refinement=refinement, events=events, alarms=alarms, error=left)
         except (GraphBubbleUp, ConfigurationError, DraftError):
             raise
         except DeadlinePassed:
@@ -219,8 +245,8 @@ class Loop:
             with nullcontext() if allowance is None else metered(allowance):
                 return await generator.adraft(prompt, inherited, temperature)
 
-        seconds = refinement.seconds_left(now)
-        return Effect(run=run, arun=arun, config=inherited, seconds=seconds, allowance=allowance)
+        seconds, events = refinement.seconds_left(now), partial(started_events, refinement)
+        return Effect(run=run, arun=arun, config=inherited, seconds=seconds, events=events, allowance=allowance)
 
     def _generators_allowance(
         self, generator: DraftGenerator, refinement: Refinement, now: float
@@ -259,18 +285,27 @@ class Loop:
         if left is not None and left <= 0:
             detail = "it passed before the judge was asked"
             return self._to_finish(refinement.stopped("deadline", detail, now=clock()))
-        effect = self._judgement(refinement, messages, config, clock())
+        sample = judged_sample(messages, refinement)
+        effect = self._judgement(refinement, sample, config, clock())
         try:
             verdict = yield effect
         except DeadlinePassed:
             verdict = Verdict.without_score("deadline", "the judge took too long")
             verdict = verdict.model_copy(update={"usage": effect.spent})
-        return self._judged(refinement, verdict, clock())
+        alarms = unmet_alarms(self._needs, sample, self._ration)
+        return self._judged(refinement, verdict, clock(), alarms=alarms)
 
-    def _judgement(self, refinement: Refinement, messages: Messages, config: RunnableConfig, now: float) -> Effect:
-        sample = judged_sample(messages, refinement)
+    @cached_property
+    def _needs(self) -> Needs:
+        """What the judge, and every judge inside it, needs besides question and answer."""
+        try:
+            return needs_of(self._judge.explain())
+        except Exception:  # noqa: BLE001 - what only serves a warning must not cost the answer
+            return ()
+
+    def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)
-        inherited = langgraph_private.detached_config(config)
+        inherited = langgraph_private.judging_config(config)
 
         def run() -> Verdict:
             with nullcontext() if allowance is None else within(allowance), self._judging(inherited):
@@ -285,17 +320,21 @@ class Loop:
 
     @contextmanager
     def _judging(self, config: RunnableConfig) -> Iterator[None]:
-        """Let judges be traced under `config`, and their faults be logged as the policy says."""
-        with trace_judges(config), faults.logging_texts(log_texts=self.policy.log_texts):
+        """Let judges be traced under `config` and ask a human, and their faults be logged as the policy says."""
+        asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
+        with trace_judges(config), asking, faults.logging_texts(log_texts=self.policy.log_texts):
             yield
 
-    def _judged(self, refinement: Refinement, verdict: Verdict, now: float) -> Transition:
+    def _judged(
+        self, refinement: Refinement, verdict: Verdict, now: float, *, alarms: tuple[Event, ...] = ()
+    ) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
         judged = refinement.judged(verdict, now=now)
         return Transition(
             refinement=judged if judged.done else judged.augmented(added_messages(judged)),
             goto="finish" if judged.done else "generate",
             events=partial(judged_events, judged),
+            alarms=alarms,
         )
 
     def finish(
@@ -316,6 +355,7 @@ class Loop:
             update={"messages": [final], langgraph_private.SUMMARY: summary},
             events=partial(finished_events, refinement),
             outcome=outcome.model_copy(update={"answer": final}),
+            alarms=release_alarms(refinement, messages, self._ration),
         )
 
     def _answer(
@@ -326,7 +366,7 @@ class Loop:
             case "fallback":
                 return AIMessage(self.policy.fallback or ""), refinement
             case "answer" if refinement.chosen is not None:
-                return refinement.chosen.answer, refinement.answered(refinement.chosen.number)
+                return _released(refinement.chosen, self.policy), refinement.answered(refinement.chosen.number)
             case "interrupt" if refinement.chosen is not None:
                 review = yield _review_of(refinement, refinement.chosen, config)
                 return self._reviewed(refinement, refinement.chosen, review, messages, now)
@@ -350,13 +390,20 @@ class Loop:
         decision = review.root
         if isinstance(decision, _Written):
             return AIMessage(decision.answer), refinement.answered(None, detail="written by a reviewer")
-        if decision in (True, "accept"):
-            return attempt.answer, refinement.answered(attempt.number, detail="released by a reviewer")
+        if decision == "accept":
+            released = refinement.answered(attempt.number, detail="released by a reviewer")
+            return _released(attempt, self.policy), released
         refused = refinement.answered(None, detail="refused by a reviewer")
         raise self._unanswered(refused, messages, now, raised=True)
 
     def _to_finish(self, refinement: Refinement) -> Transition:
         return Transition(refinement=refinement, goto="finish", events=partial(stopped_events, refinement))
+
+
+def _released(attempt: Attempt, policy: Policy) -> AIMessage:
+    """Return the answer of an attempt; after a refusal without its reasoning, which may speak of the refused."""
+    kept = attempt.number == 1 or policy.keep_reasoning
+    return attempt.answer if kept else without_reasoning(attempt.answer)
 
 
 def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) -> Effect:
@@ -366,10 +413,10 @@ def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig)
         "attempts": len(refinement.attempts),
         "answer": attempt.text,
         "rating": attempt.rating,
-        "feedback": attempt.feedback,
+        "feedback": withhold(attempt.feedback, refinement.evidence),
     }
 
-    def run() -> _Review:
+    def decide() -> _Review:
         try:
             return interrupt(question, response_schema=_Review)
         except ValidationError as error:
@@ -377,8 +424,15 @@ def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig)
                 "the review cannot be read; a review is 'accept', 'reject' or {'answer': 'the text to send'}"
             ) from error
 
+    def run() -> _Review:
+        review = decide()
+        claim_decision(config)
+        return review
+
     async def arun() -> _Review:
-        return run()
+        review = decide()
+        await aclaim_decision(config)
+        return review
 
     return Effect(run=run, arun=arun, config=config)
 

@@ -8,8 +8,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from graphs.redaction import redact
 from graphs.refinement import Attempt, Refinement, StopReason
+from graphs.secrets import withhold
 from judges.sample import Sample
 from judges.verdict import Usage
 
@@ -29,6 +29,7 @@ class Outcome(BaseModel):
         latency_s: Seconds from question to answer.
         conversation: The messages up to the question.
         evidence: Fields of a sample, passed with the question.
+        id: Identifies the question in the log, in events and in the answer's metadata, as `outcome_id`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,6 +45,7 @@ class Outcome(BaseModel):
     latency_s: float = Field(default=0.0, ge=0)
     conversation: tuple[AnyMessage, ...] = ()
     evidence: dict[str, JsonValue] = {}
+    id: str = ""
 
     @classmethod
     def of(
@@ -67,6 +69,7 @@ class Outcome(BaseModel):
             latency_s=max(0.0, (refinement.ended_at or now) - refinement.started_at),
             conversation=tuple(conversation),
             evidence=dict(refinement.evidence),
+            id=refinement.id,
         )
 
     @classmethod
@@ -78,18 +81,18 @@ class Outcome(BaseModel):
     def summary(self) -> dict[str, Any]:
         """Return the record without any text of unreleased drafts, for the answer's metadata.
 
-        A rationale may quote a draft, so it is included for the released answer only, with the reference redacted.
+        A rationale may quote a draft, so it is included for the released answer only, and withholds what only the
+        judge may see.
         """
-        value = self.evidence.get("reference")
-        reference = value if isinstance(value, str) else None
         released = next((attempt for attempt in self.attempts if attempt.number == self.released), None)
         rationale = "" if released is None or released.verdict is None else released.verdict.rationale
         return {
+            "outcome_id": self.id,
             "passed": self.passed,
             "stop_reason": self.stop_reason,
             "detail": self.detail,
             "rating": None if released is None else released.rating,
-            "rationale": redact(rationale, reference),
+            "rationale": withhold(rationale, self.evidence),
             "attempts": [_figures(attempt) for attempt in self.attempts],
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.runtime.prices import Prices
 from judges.verdict import Rating
 
@@ -92,6 +92,8 @@ class Policy(_FrozenSettings):
         show_drafts: Send drafts, their tool calls and the verdicts' texts as progress events; a discard event
             follows each draft that is not the answer.
         log_texts: Write drafts, rationale and feedback to the log.
+        keep_reasoning: Release the reasoning of a thinking model also where an attempt was refused before; it may
+            speak of the refused draft and the feedback, so it is otherwise left to the record.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
@@ -117,6 +119,7 @@ class Policy(_FrozenSettings):
     shadow: bool = False
     show_drafts: bool = False
     log_texts: bool = False
+    keep_reasoning: bool = False
 
     def __init__(self, **settings: Any) -> None:
         """Validate the settings; see the class. Mappings are converted to prices and overrides."""
@@ -126,11 +129,11 @@ class Policy(_FrozenSettings):
     def _check_consistency(self) -> Policy:
         if self.on_exhausted == "fallback" and not (self.fallback or "").strip():
             raise ValueError(
-                f"on_exhausted='fallback' needs fallback='the text to return' (given {self.fallback!r})"
+                f"on_exhausted='fallback' needs fallback='the text to return' (given {shortened(self.fallback)})"
             )
         if self.on_exhausted != "fallback" and self.fallback is not None:
             raise ValueError(
-                f"fallback={self.fallback!r} is returned under on_exhausted='fallback' only, not under "
+                f"fallback={shortened(self.fallback)} is returned under on_exhausted='fallback' only, not under "
                 f"{self.on_exhausted!r}; set that too, or leave the fallback out"
             )
         if self.max_cost is not None and not self.prices:
@@ -138,7 +141,9 @@ class Policy(_FrozenSettings):
                 f"max_cost={self.max_cost:g} needs prices={{'model name': Price(input=..., output=...)}}"
             )
         if any(number < 1 for number in self.overrides):
-            raise ValueError(f"overrides is keyed by attempt numbers from 1, not {sorted(self.overrides)}")
+            raise ValueError(
+                f"overrides is keyed by attempt numbers from 1, not {shortened(sorted(self.overrides))}"
+            )
         return self
 
     def override(self, attempt: int) -> Override:
@@ -160,7 +165,7 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
         near = get_close_matches(name, settings.model_fields, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"
-        return f"there is no {kind} setting {name!r} (given {fault['input']!r}); {hint}"
+        return f"there is no {kind} setting {shortened(name)} (given {shortened(fault['input'])}); {hint}"
     message = fault["msg"].removeprefix("Value error, ")
     if not name:
         return message
@@ -168,4 +173,6 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
         part for part in map(str, fault["loc"]) if not part.startswith(("function-", "literal[", "["))
     )
     remedy = _REMEDIES.get(name, "")
-    return f"{kind} setting {location}: {message[0].lower()}{message[1:]}{remedy} (given {fault['input']!r})"
+    return (
+        f"{kind} setting {location}: {message[0].lower()}{message[1:]}{remedy} (given {shortened(fault['input'])})"
+    )

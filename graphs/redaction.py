@@ -16,6 +16,8 @@ PLACEHOLDER = "[...]"
 LONGEST_TEXT = 50_000
 """Most characters of a text that are searched; the rest is left out."""
 
+_CUT = f" {PLACEHOLDER}"
+
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff"
@@ -52,7 +54,7 @@ def redact(text: str, reference: str | None) -> str:
     if not reference or not reference.strip():
         return text
     if len(text) > LONGEST_TEXT:
-        return f"{redact(text[:LONGEST_TEXT], reference)} {PLACEHOLDER}"
+        return f"{redact(text[: LONGEST_TEXT - len(_CUT)], reference)}{_CUT}"
     bare = reference.strip()
     secret = _secret(bare)
     if (len(bare) == 1 and bare.isascii()) or not secret.whole:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -11,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMess
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from graphs.policy import Policy
-from graphs.redaction import redact
+from graphs.secrets import withhold
 from judges.runtime.budget import Allowance, unkept_budget
 from judges.verdict import Usage, Verdict
 
@@ -77,7 +78,7 @@ class Attempt(BaseModel):
         """Tool calls of this attempt in order: `name`, `args`, and `result`, the text returned, or None."""
         results = {step.tool_call_id: str(step.text) for step in self.steps if isinstance(step, ToolMessage)}
         return [
-            {"name": call["name"], "args": call["args"], "result": results.get(call["id"] or "")}
+            {"name": call["name"], "args": deepcopy(call["args"]), "result": results.get(call["id"] or "")}
             for message in self.steps
             if isinstance(message, AIMessage)
             for call in message.tool_calls
@@ -119,6 +120,8 @@ class Refinement:
         unfinished: What attempts that came to no draft consumed.
         sampled: Whether the answers are judged.
         released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
+        id: Identifies this question in the log, in events and in its `Outcome`.
+        refiner: Name of the refiner.
     """
 
     policy: Policy
@@ -134,6 +137,8 @@ class Refinement:
     unfinished: Usage = Usage()
     sampled: bool = True
     released: int | None = None
+    id: str = ""
+    refiner: str = ""
 
     # Events
 
@@ -209,14 +214,15 @@ class Refinement:
 
     def _skips(self, answer: AIMessage) -> bool:
         skip = self.policy.skip
-        return bool(answer.tool_calls) or not self.sampled or (skip is not None and skip(answer))
+        own = answer if skip is None else answer.model_copy(deep=True)  # a user's function may change it
+        return bool(answer.tool_calls) or not self.sampled or (skip is not None and skip(own))
 
     def _reason_to_stop(self, verdict: Verdict, now: float) -> tuple[StopReason | None, str]:
         policy = self.policy
         if verdict.unscored in ("budget", "deadline"):
-            return verdict.unscored, redact(verdict.detail, self.reference)
+            return verdict.unscored, withhold(verdict.detail, self.evidence)
         if verdict.unscored is not None:
-            return "judge_failed", f"{verdict.unscored}: {redact(verdict.detail, self.reference)}".rstrip(": ")
+            return "judge_failed", f"{verdict.unscored}: {withhold(verdict.detail, self.evidence)}".rstrip(": ")
         if verdict.reaches(policy.success_rating):
             return "accepted", ""
         if policy.shadow or len(self.attempts) >= policy.max_attempts:
@@ -371,6 +377,8 @@ class Refinement:
             "unfinished": self.unfinished.model_dump(mode="json"),
             "sampled": self.sampled,
             "released": self.released,
+            "id": self.id,
+            "refiner": self.refiner,
         }
 
     @classmethod

@@ -27,7 +27,7 @@ from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Delibe
 from judges.runtime import budget, faults, flow
 from judges.runtime.blocking import DaemonThreads, in_thread
 from judges.runtime.sharing import scope, shared_work
-from judges.sample import Sample
+from judges.sample import Sample, copy_sample
 from judges.verdict import Usage, Verdict
 
 _MOST_THREADS = 16
@@ -108,7 +108,7 @@ class _Case:
 
     def _deliberation(self) -> Deliberation:
         name = self._judge.name
-        deliberation = self._judge.deliberate(self._sample)
+        deliberation = self._judge.deliberate(_own_copy(self._judge, self._sample))
         if not isinstance(deliberation, Generator):
             raise ConfigurationError(
                 f"{name!r}.deliberate returned a {type(deliberation).__name__}: it must be a generator, which "
@@ -129,6 +129,11 @@ class _Case:
         if completions[0].failure is not None:
             raise completions[0].failure
         return completions[0].value
+
+
+def _own_copy(judge: Deliberates, sample: Sample) -> Sample:
+    """Return the sample as a judge gets it: as it is for one of this package, which only reads it, else a copy."""
+    return sample if type(judge).__module__.startswith("judges.") else copy_sample(sample)
 
 
 def _requests_in(requested: object) -> tuple[Request, ...]:

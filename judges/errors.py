@@ -10,11 +10,27 @@ JudgesError
 
 from __future__ import annotations
 
+import reprlib
+from typing import Any, TypeVar
+
 from judges.verdict import Unscored, Usage
+
+Error = TypeVar("Error", bound=BaseException)
+
+
+def rebuild(kind: type[Error], arguments: tuple[object, ...]) -> Error:
+    """Return an error of a kind without its `__init__`, whose parameters are not what `args` holds."""
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    return error
 
 
 class JudgesError(Exception):
     """Base of every error of this package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a copy or a pickle is made of: type, message and attributes."""
+        return rebuild, (type(self), self.args), vars(self)
 
 
 class ConfigurationError(JudgesError, ValueError):
@@ -57,3 +73,28 @@ class AskFailed(CannotJudge):
         super().__init__(reason, detail)
         self.usage = usage or Usage()
         self.raw = raw
+
+
+_LONGEST = 80
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 4 * _LONGEST  # what is cut there is cut again, at the end
+
+
+def shortened(value: object, *, longest: int = _LONGEST) -> str:
+    """Return the repr of a value as one line for an error message, cut where it is long.
+
+    Args:
+        value: Anything that a user gave.
+        longest: Most characters of the line.
+    """
+    try:
+        line = " ".join(_REPR.repr(value).split("\n"))
+    except Exception:  # noqa: BLE001 - a value that has no repr must not hide the error that names it
+        line = f"a {type(value).__name__}"
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def one_line(error: object, *, longest: int = 200) -> str:
+    """Return what an error says as one line, cut where it is long."""
+    line = " ".join(str(error).split())
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."

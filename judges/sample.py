@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from difflib import get_close_matches
 from typing import Annotated, Any, Self
 
@@ -17,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from judges.errors import BadSample
+from judges.errors import BadSample, one_line, shortened
 from judges.messages import Conversation, Message, ToolCall
 
 
@@ -193,7 +194,7 @@ class Sample(BaseModel):
             raise BadSample("nothing to judge; give a Sample, a mapping, or user_input=... and response=...")
         if _FIELD_OF.keys().isdisjoint(row):
             raise BadSample(
-                f"no column is known, only {', '.join(map(repr, row))}; a sample has user_input (or question), "
+                f"no column is known, only {shortened(list(row))[1:-1]}; a sample has user_input (or question), "
                 f"response (or answer), retrieved_contexts, reference and others: see judges.Sample"
             )
         try:
@@ -208,7 +209,8 @@ def _check_keywords(names: Iterable[str]) -> None:
             near = get_close_matches(name, _FIELD_OF, n=1)
             remedy = f"did you mean {near[0]}=...?" if near else f"known are {', '.join(Sample.model_fields)}."
             raise BadSample(
-                f"{name}=... is no field of a sample; {remedy} Anything else goes into metadata={{...}}"
+                f"{one_line(name, longest=60)}=... is no field of a sample; {remedy} Anything else goes into "
+                f"metadata={{...}}"
             )
 
 
@@ -259,15 +261,32 @@ def _one_line(error: ValidationError) -> str:
     path, first = max(faults, key=lambda item: item[0].count("."))
     texts = [fault["msg"].removeprefix("Value error, ") for where, fault in faults if where == path]
     expected = " or ".join(text if text is texts[0] else text.removeprefix("Input should be ") for text in texts)
-    actual = repr(first["input"])
-    shortened = actual if len(actual) <= 60 else actual[:57] + "..."  # noqa: PLR2004 - about one line
-    return f"field {path or 'sample'!r}: {expected[0].lower()}{expected[1:]} (given {shortened})"
+    fault = one_line(f"{expected[0].lower()}{expected[1:]}")
+    return f"field {shortened(path or 'sample')}: {fault} (given {shortened(first['input'], longest=60)})"
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
     """Return a location as a dotted path, without pydantic's names for the branches of a union."""
     parts = [str(part) for part in loc if part != "str"]
     return ".".join(part for part in parts if not part.startswith(("function-", "tuple[", "dict[")))
+
+
+def copy_sample(sample: Sample) -> Sample:
+    """Return a sample for code that is not ours, which may change the mappings and arguments in it."""
+    twin = sample.model_copy()
+    fields = vars(twin)
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            fields[name] = deepcopy(value) if value else {}
+        elif isinstance(value, tuple):
+            fields[name] = tuple(map(_copy_calls, value))
+    return twin
+
+
+def _copy_calls(part: Any) -> Any:
+    """Return a tool call, or a message with some, as a copy: arguments can be changed, all else cannot."""
+    has_arguments = isinstance(part, ToolCall) or (isinstance(part, Message) and part.tool_calls)
+    return deepcopy(part) if has_arguments else part
 
 
 def canonical_field(name: str) -> str | None:

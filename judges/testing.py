@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import threading
 import time
@@ -21,8 +20,8 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from judges.compose.coerce import verdict_of
-from judges.errors import ConfigurationError
+from judges.compose.marks import verdict_of
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.models.retry import pause
@@ -53,16 +52,25 @@ class _Script(Generic[T]):
     def __init__(self, lines: Sequence[T] | Callable[[Any], T], *, cycle: bool, owner: str) -> None:
         self._make = lines if callable(lines) else None
         self._lines: Sequence[T] = () if callable(lines) else tuple(lines)
-        self._remaining: Iterator[T] = itertools.cycle(self._lines) if cycle else iter(self._lines)
+        self._position = 0
+        self._cycle = cycle
         self._owner = owner
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
 
     def line(self, request: Any) -> T:
         if self._make is not None:
             return self._make(request)
         with self._lock:
-            for line in self._remaining:
-                return line
+            position = self._position % len(self._lines) if self._cycle and self._lines else self._position
+            self._position += 1
+        if position < len(self._lines):
+            return self._lines[position]
         raise ConfigurationError(
             f"the script of {self._owner!r} has run out after {len(self._lines)} lines; "
             f"give it more, or cycle=True"
@@ -201,7 +209,8 @@ def _message(line: object, settings: Mapping[str, Any]) -> AIMessage:
             return _call_message([call for call in line if isinstance(call, ToolCall)])
         case _:
             raise ConfigurationError(
-                f"a script's line is a text, an AIMessage, tool calls, a mapping or an exception, not {line!r}"
+                f"a script's line is a text, an AIMessage, tool calls, a mapping or an exception, not "
+                f"{shortened(line)}"
             )
 
 
@@ -303,12 +312,12 @@ class ScriptedEmbeddings(Embeddings):
 
     def _vector(self, text: str) -> list[float]:
         if not callable(self._script) and text not in self._script:
-            raise ConfigurationError(f"the script of {self.model!r} has no vector for {text!r}")
+            raise ConfigurationError(f"the script of {self.model!r} has no vector for {shortened(text)}")
         line = self._script(text) if callable(self._script) else self._script[text]
         if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
             raise line
         if isinstance(line, str) or not isinstance(line, Sequence):
-            raise ConfigurationError(f"a vector is a list of numbers or an exception, not {line!r}")
+            raise ConfigurationError(f"a vector is a list of numbers or an exception, not {shortened(line)}")
         return [float(number) for number in line]
 
 

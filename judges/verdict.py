@@ -32,6 +32,21 @@ Unscored = Literal[
 `"undefined"` means that the formula has no value here, for instance a precision over nothing.
 """
 
+NOTHING_TO_JUDGE: frozenset[str | None] = frozenset(
+    {
+        "no_claims",
+        "no_contexts",
+        "no_reference",
+        "no_response",
+        "no_topics",
+        "no_question",
+        "no_guidelines",
+        "no_rubrics",
+        "undefined",
+    }
+)
+"""The reasons that are no failure: the sample holds nothing that the judge could judge."""
+
 Value = bool | int | float | str
 
 
@@ -127,7 +142,8 @@ class Verdict(BaseModel):
 
     Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep
     the fields consistent. If only one of `rating`, `score` and `passed` is set, the others are derived from it: a
-    rating passes from 3 and a score from 0.5.
+    rating passes from 3 and a score from 0.5. Beside a rating or a score, `passed` is the judge's own pass mark,
+    and the one mark that is left is derived; only the highest rating always passes.
 
     Args:
         judge: Name of the judge.
@@ -170,13 +186,16 @@ class Verdict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fill_in_marks(cls, fields: Any) -> Any:
-        """Derive the other marks where just one of rating, score and passed is set."""
-        if not isinstance(fields, dict):
+        """Derive the other marks from a rating or a score, with or without `passed`, or from `passed` alone."""
+        if not isinstance(fields, dict) or fields.get("unscored") is not None:
             return fields
         marks = {name: fields[name] for name in ("rating", "score", "passed") if fields.get(name) is not None}
-        if len(marks) != 1 or fields.get("unscored") is not None:
+        passed = marks.pop("passed", None) if len(marks) == 2 else None  # noqa: PLR2004 - one mark beside it
+        if len(marks) != 1:
             return fields
         ((name, mark),) = marks.items()
+        if name == "rating" and mark == HIGHEST and passed is False:
+            raise ValueError(f"rating={HIGHEST} passes everywhere; passed=False contradicts it")
         return {**_implied_marks(name, mark), **fields}
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from refine.siblings import refuse_shadows
 
 if TYPE_CHECKING:
     from graphs import Attempt, Outcome, Policy
+    from judges.runtime.losses import losses
     from refine.selfrefine import SelfRefine
 
 _HOMES = {
@@ -16,10 +17,11 @@ _HOMES = {
     "Outcome": "graphs",
     "Policy": "graphs",
     "SelfRefine": "refine.selfrefine",
+    "losses": "judges.runtime.losses",
 }
 """The module of each public name, imported on first use so that the command line starts at once."""
 
-__all__ = ["Attempt", "Outcome", "Policy", "SelfRefine"]
+__all__ = ["Attempt", "Outcome", "Policy", "SelfRefine", "losses"]
 
 
 refuse_shadows("graphs", "judges")

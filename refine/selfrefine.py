@@ -3,40 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
-from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_messages
-from langchain_core.prompt_values import PromptValue
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, Durability
 
-from graphs import InputError, JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
+from graphs import JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop
+from graphs.turns import ConcurrentTurns
 from judges import ConfigurationError
+from judges.runtime.pickling import SharedByCopies, check_picklable
+from refine.question import (
+    ModelQuestion,
+    RefineInput,
+    RefineOutput,
+    StateQuestion,
+    StateUpdate,
+    read_question,
+    reply,
+)
 from refine.recording import Record
 
-RefineInput = LanguageModelInput | Mapping[str, Any] | Command[Any] | None
-"""A question: text, messages, a prompt value, a mapping with `messages`; or a reviewer's `Command`.
-
-Where a checkpointer keeps the conversation, None resumes an interrupted turn.
-"""
+_log = logging.getLogger("refine")
 
 _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
-class SelfRefine(Runnable[RefineInput, AIMessage]):
+class SelfRefine(
+    SharedByCopies, Runnable[Any, Any]
+):  # in chains and as a node it takes and returns several types: see the overloads
     """Refine a generator's answers until a judge accepts them.
 
-    A LangChain runnable from a question to the accepted answer. The answer's `response_metadata["refine"]`
-    sums up the attempts; `refine` and `arefine` return the whole `Outcome`. Nothing of a rejected draft is
-    returned or streamed. Progress is sent as custom events named `refine.*`.
+    A LangChain runnable from a question to the accepted answer: as a chat model it takes text, messages or a
+    prompt value and returns the message; as an agent, or as a node of a graph, it takes a mapping with `messages`
+    and returns `{"messages": [answer]}`, with a summary under `refine` where the mapping or the graph's state has
+    that key. The answer's `response_metadata["refine"]` sums up the attempts; `refine` and `arefine` return the
+    whole `Outcome`. Nothing of a rejected draft is returned or streamed. Progress is sent as custom events named
+    `refine.*`.
+
+    The `recursion_limit` of a config bounds the steps of an agent inside, never the loop, which bounds itself. The
+    defaults that LangChain, LangGraph and `create_agent` fill in (25, 10,007, 9,999) count as none: an agent then
+    has its own limit.
 
     Args:
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
@@ -44,12 +61,17 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         judge: A judge, a function, or a list of judges (see `judges.as_judge`).
         policy: When to accept and when to stop, instead of `settings`.
         checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; the
-            config must then hold `{"configurable": {"thread_id": ...}}`.
+            config must then hold `{"configurable": {"thread_id": ...}}`. Inside a graph or an agent LangGraph uses
+            the checkpointer of the graph around, if any, and not this one; a WARNING in the log says so once.
         store: A LangGraph store, for the nodes of an agent used as generator.
-        record: File of JSON lines to which every attempt is appended as a sample.
+        record: File of JSON lines to which every attempt is appended as a sample. Rows that cannot be written are
+            a WARNING of the logger `refine` and counted in `refine.losses()`; they never cost the answer.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
             `"exit"` writes only the final state, and is fastest.
-        name: Name of the run in a trace.
+        name: Name of the run in a trace, in events and in the log.
+        concurrent_turns: What becomes of a turn while another one runs on its thread of the checkpointer:
+            `"queue"` lets it wait, at most for the policy's `deadline_s`; `"refuse"` raises `ConcurrentTurn` at
+            once. What holds between processes is said at `graphs.self_refine`.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
     Raises:
@@ -67,6 +89,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         record: str | Path | None = None,
         durability: Durability = "sync",
         name: str = "SelfRefine",
+        concurrent_turns: ConcurrentTurns = "queue",
         **settings: Any,
     ) -> None:
         if policy is not None and settings:
@@ -74,17 +97,78 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         self.name = name
         self._generator_name = _name_of(generator)
         self.policy = policy or Policy(**settings)
-        self._loop = build_loop(generator, judge, self.policy)
+        self._loop = build_loop(generator, judge, self.policy, name=name)
         single_node = durability == "exit" and not self._loop.may_interrupt
         self.graph = compile_loop(
-            self._loop, checkpointer=checkpointer, store=store, name=f"{name} loop", single_node=single_node
+            self._loop,
+            checkpointer=checkpointer,
+            store=store,
+            name=f"{name} loop",
+            concurrent_turns=concurrent_turns,
+            single_node=single_node,
         )
         self._record = None if record is None else Record(record)
+        self._parts: dict[str, Any] = {
+            "generator": generator,
+            "judge": judge,
+            "policy": self.policy,
+            "store": store,
+        }
+        self._settings: dict[str, Any] = {
+            "checkpointer": checkpointer,
+            "record": record,
+            "durability": durability,
+            "name": name,
+            "concurrent_turns": concurrent_turns,
+        }
         self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
+        self._warned_of_memory = False
+
+    @property
+    def checkpointer(self) -> Checkpointer:
+        """The checkpointer that keeps its conversations, or None."""
+        return self.graph.checkpointer
+
+    @property
+    def InputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """A question in any form."""
+        return RefineInput
+
+    @property
+    def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """The answer, as a message or as an update of a graph's state."""
+        return RefineOutput
 
     def __repr__(self) -> str:
         settings = f"success_rating={self.policy.success_rating}, max_attempts={self.policy.max_attempts}"
         return f"SelfRefine({self._generator_name}, {self._loop.judge_name!r}, {settings})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._settings["checkpointer"]:
+            raise ConfigurationError("a SelfRefine with a checkpointer is not pickled; make it in each process")
+        for name, part in self._parts.items():
+            check_picklable(part, f"the {name} of this SelfRefine", "make it in each process")
+        return partial(type(self), **self._parts, **self._settings), ()
+
+    @overload
+    def invoke(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> StateUpdate: ...
+
+    @overload
+    def invoke(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AIMessage: ...
 
     def invoke(
         self,
@@ -93,7 +177,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> AIMessage:
+    ) -> RefineOutput:
         """Answer a question.
 
         Args:
@@ -105,11 +189,34 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         Raises:
             Unanswered: If no answer may be released: `GeneratorFailed`, or as the policy says `NotAccepted`
                 or `JudgeFailed`; `outcome` holds the record.
-            InputError: If there is nothing to answer.
+            InputError: If there is nothing to answer, or a reviewer's decision cannot be read or is not awaited.
+            ConcurrentTurn: If another turn runs on the thread, see `concurrent_turns`.
             ConfigurationError: If there is any other setting; bind settings of a model to the generator.
         """
         _refuse(unknown)
-        return self._call_with_config(self._answer, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # LangChain checks whether the function takes a config
+        graph_input = self._graph_input(input, evidence, config)
+        answer = self._call_with_config(self._answer, graph_input, config)  # type: ignore[arg-type]  # LangChain checks whether the function takes a config
+        return reply(answer, input, config)
+
+    @overload
+    async def ainvoke(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> StateUpdate: ...
+
+    @overload
+    async def ainvoke(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AIMessage: ...
 
     async def ainvoke(
         self,
@@ -118,10 +225,12 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> AIMessage:
+    ) -> RefineOutput:
         """Answer a question without blocking; otherwise as `invoke`."""
         _refuse(unknown)
-        return await self._acall_with_config(self._aanswer, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # as above
+        graph_input = self._graph_input(input, evidence, config)
+        answer = await self._acall_with_config(self._aanswer, graph_input, config)  # type: ignore[arg-type]  # as above
+        return reply(answer, input, config)
 
     def refine(
         self,
@@ -147,7 +256,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             return outcomes[0].answer
 
         try:
-            self._call_with_config(run, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # as in `invoke`
+            self._call_with_config(run, self._graph_input(input, evidence, config), config)  # type: ignore[arg-type]  # as in `invoke`
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -169,12 +278,32 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             return outcomes[0].answer
 
         try:
-            await self._acall_with_config(run, self._graph_input(input, evidence), config)  # type: ignore[arg-type]  # as above
+            await self._acall_with_config(run, self._graph_input(input, evidence, config), config)  # type: ignore[arg-type]  # as above
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
             return unanswered.outcome
         return outcomes[0]
+
+    @overload
+    def stream(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> Iterator[StateUpdate]: ...
+
+    @overload
+    def stream(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> Iterator[AIMessage]: ...
 
     def stream(
         self,
@@ -183,11 +312,32 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> Iterator[AIMessage]:
+    ) -> Iterator[RefineOutput]:
         """Stream the answer, once it is accepted, as one chunk; progress is sent as custom events meanwhile."""
         _refuse(unknown)
-        inputs = iter([self._graph_input(input, evidence)])
-        yield from self._transform_stream_with_config(inputs, self._stream_answer, config)
+        inputs = iter([self._graph_input(input, evidence, config)])
+        for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
+            yield _streamed(answer, input, config)
+
+    @overload
+    def astream(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AsyncIterator[StateUpdate]: ...
+
+    @overload
+    def astream(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AsyncIterator[AIMessage]: ...
 
     async def astream(
         self,
@@ -196,15 +346,15 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
         *,
         evidence: Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> AsyncIterator[AIMessage]:
+    ) -> AsyncIterator[RefineOutput]:
         """Stream the answer, once it is accepted; otherwise as `stream`."""
         _refuse(unknown)
 
         async def inputs() -> AsyncIterator[Any]:
-            yield self._graph_input(input, evidence)
+            yield self._graph_input(input, evidence, config)
 
-        async for chunk in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
-            yield chunk
+        async for answer in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
+            yield _streamed(answer, input, config)
 
     def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
         return _release(self._outcome(graph_input, config))
@@ -217,9 +367,10 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             if self._needs_graph(graph_input, config):
                 graph_config = langgraph_private.muted_config_with_progress(config)
                 with langgraph_private.use_config(graph_config):
-                    outcome = self._final_outcome(
-                        self.graph.invoke(graph_input, graph_config, output_keys=_OUTPUT, **self._durability)
+                    state = self.graph.invoke(
+                        graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
+                outcome = self._final_outcome(state)
             else:
                 outcome = run(self._loop, graph_input, config)
         except Unanswered as unanswered:
@@ -234,7 +385,7 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
                 graph_config = langgraph_private.muted_config_with_progress(config)
                 with langgraph_private.use_config(graph_config):
                     state = await self.graph.ainvoke(
-                        graph_input, graph_config, output_keys=_OUTPUT, **self._durability
+                        graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
                 outcome = self._final_outcome(state)
             else:
@@ -247,28 +398,48 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
 
     def _needs_graph(self, graph_input: Any, config: RunnableConfig) -> bool:
         """Check whether there is anything to checkpoint or resume; if not, the steps run without the graph."""
-        return (
-            bool(self.graph.checkpointer)
-            or langgraph_private.has_checkpointer(config)
-            or isinstance(graph_input, Command)
+        return isinstance(graph_input, Command) or self._is_saved(config)
+
+    def _is_saved(self, config: RunnableConfig) -> bool:
+        """Check whether a checkpointer saves the run: that of a graph around, if there is one, or else its own."""
+        if not langgraph_private.inherits_checkpointer(config):
+            return bool(self.graph.checkpointer)
+        if self.graph.checkpointer and self.graph.checkpointer is not True:
+            self._warn_of_memory()
+        return langgraph_private.has_checkpointer(config)
+
+    def _saving(self, config: RunnableConfig) -> dict[str, Any]:
+        """Return how soon the graph is to save; LangGraph takes no such setting where nothing saves."""
+        return self._durability if self._is_saved(config) else {}
+
+    def _warn_of_memory(self) -> None:
+        if self._warned_of_memory:
+            return
+        self._warned_of_memory = True
+        _log.warning(
+            "%s runs inside a graph, where its own checkpointer is not used: LangGraph saves there with the "
+            "checkpointer of the graph around it, if that has one; give the checkpointer to that graph",
+            self.name,
         )
 
-    def _graph_input(self, value: RefineInput | None, evidence: Mapping[str, Any] | None) -> Any:
+    def _graph_input(
+        self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None
+    ) -> Any:
         """Return a question as the graph's input; with a checkpointer, None resumes an interrupted turn."""
-        resumes = value is None and bool(self.graph.checkpointer)
-        return value if resumes or isinstance(value, Command) else _question(value, evidence)
+        resumes = value is None and bool(self.graph.checkpointer) and self._is_saved(ensure_config(config))
+        return value if resumes or isinstance(value, Command) else read_question(value, evidence, config)
 
     def _stream_answer(
         self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig
-    ) -> Iterator[AIMessageChunk]:
+    ) -> Iterator[AIMessage]:
         del run_manager
-        yield _chunk(self._answer(next(inputs), config))
+        yield self._answer(next(inputs), config)
 
     async def _astream_answer(
         self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
-    ) -> AsyncIterator[AIMessageChunk]:
+    ) -> AsyncIterator[AIMessage]:
         del run_manager
-        yield _chunk(await self._aanswer(await anext(inputs), config))
+        yield await self._aanswer(await anext(inputs), config)
 
     def _final_outcome(self, state: Mapping[str, Any]) -> Outcome:
         """Return the outcome that the graph's final state holds."""
@@ -283,8 +454,12 @@ class SelfRefine(Runnable[RefineInput, AIMessage]):
             self._record.add(outcome)
 
     async def _awrite(self, outcome: Outcome) -> None:
-        if self._record is not None:
+        if self._record is None:
+            return
+        try:
             await asyncio.to_thread(self._record.add, outcome)
+        except RuntimeError:  # the pool of threads is shut down: `add` itself raises nothing
+            self._record.add(outcome)
 
 
 def _name_of(generator: object) -> str:
@@ -302,38 +477,17 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
         )
 
 
-def _question(value: Any, evidence: Mapping[str, Any] | None) -> dict[str, Any]:
-    messages: Any = value
-    if isinstance(value, Mapping):
-        unknown = sorted(set(value) - {"messages", "evidence"})
-        if "messages" not in value or unknown:
-            raise InputError(
-                f"a question given as a mapping has 'messages' and, if need be, 'evidence', not {unknown}"
-            )
-        messages, evidence = value["messages"], evidence or value.get("evidence")
-    question = {"messages": _messages(messages)}
-    return question if evidence is None else {**question, "evidence": dict(evidence)}
-
-
-def _messages(value: Any) -> list[BaseMessage]:
-    if isinstance(value, str):
-        return convert_to_messages([("user", value)]) if value.strip() else []
-    if isinstance(value, PromptValue):
-        return value.to_messages()
-    if isinstance(value, BaseMessage):
-        return [value]
-    if not isinstance(value, Sequence):
-        raise InputError(f"cannot read {value!r} as a question; give a text or a list of messages")
-    try:
-        return convert_to_messages(value)
-    except (ValueError, NotImplementedError) as error:
-        raise InputError(f"cannot read the messages: {str(error).splitlines()[0]}") from error
-
-
 def _release(outcome: Outcome) -> AIMessage:
     if outcome.answer is None:
-        raise Unanswered(f"the answer awaits a review ({outcome.detail}); resume with a Command", outcome)
+        reason = f" ({outcome.detail})" if outcome.detail else ""
+        raise Unanswered(f"the answer awaits a review{reason}; resume with a Command", outcome)
     return outcome.answer
+
+
+def _streamed(answer: AIMessage, value: RefineInput, config: RunnableConfig | None) -> RefineOutput:
+    """Return the answer in the form that matches the question; a message is streamed as one chunk."""
+    output = reply(answer, value, config)
+    return _chunk(output) if isinstance(output, AIMessage) else output
 
 
 def _chunk(answer: AIMessage) -> AIMessageChunk:

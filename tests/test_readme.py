@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,16 @@ def test_the_two_commands_come_first() -> None:
     first_screen = "\n".join(README.splitlines()[:35])
     assert "pip install uv && uv run python -m demos.weather" in first_screen
     assert "pip install uv && uv run pytest" in first_screen
+
+
+def test_the_package_is_installed_from_its_source() -> None:
+    """No index has it, so the line names the folder, with extras that there are."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    (named,) = re.findall(r'^pip install "(.*)"$', README, re.MULTILINE)
+    assert named == ".[openai,cli]"
+    assert {"openai", "cli"} <= extras.keys()
 
 
 def test_the_commands_of_the_readme_exist() -> None:

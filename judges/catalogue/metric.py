@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
 
 from judges.entry import Entry, Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, language_of, prompts_of
 from judges.requests import Deliberation
@@ -82,7 +82,9 @@ class Metric(Judge):
         one_of(Variant, variant, setting="variant")
         mark = self.pass_mark if threshold is None else threshold
         if type(mark) not in (int, float) or not 0 <= mark <= 1:
-            raise ConfigurationError(f"threshold is a score from 0 to 1, not {threshold!r}")
+            raise ConfigurationError(f"threshold is a score from 0 to 1, not {shortened(threshold)}")
+        if language is not None and not isinstance(language, str):
+            raise ConfigurationError(f"language is a code such as 'en', 'zh' or 'de', not {shortened(language)}")
         self.name = self.entry.name if name is None else name
         self.variant: Variant = variant
         self.threshold: float = mark
@@ -140,9 +142,10 @@ class Metric(Judge):
     def _packs(self, name: str) -> Mapping[Language, Prompt]:
         packs = prompts_of(name, folder=self._folder, author_folder=self.pack_folder)
         if self._language is not None and self._language not in packs:
+            file = f"{one_line(self._language, longest=20)}/{name}.toml"
             raise ConfigurationError(
-                f"{self.name!r} has no {self._language}/{name}.toml; known are {', '.join(packs)}. Write one "
-                f"(a judge that asks a model has adapt(...) for it), and give its folder as prompts=..."
+                f"{self.name!r} has no {file}; known are {', '.join(packs)}. Write one (a judge that "
+                f"asks a model has adapt(...) for it), and give its folder as prompts=..."
             )
         return dict.fromkeys(LANGUAGES, packs["en"]) | packs
 

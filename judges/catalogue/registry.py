@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pkgutil import walk_packages
 from typing import Any
 
+from judges.catalogue.misuse import misuse, similar_names
 from judges.entry import Entry
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge
+from judges.runtime.validation import judge_name
 
 GROUP = "selfrefine.judges"
 """Entry point group through which another distribution adds judges: each is a class with an `entry`."""
+
+_MOST_SIMILAR = 3
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,14 @@ class Registry:
 
     Args:
         classes: Classes or factories of judges, each with an `entry` that names it; see `judges.Entry`.
+        faults: What is wrong with judges that were left out, in a line each, with the name of the entry point.
 
     Raises:
         ConfigurationError: If two of them share a name.
     """
 
     classes: Iterable[Callable[..., Judge]]
+    faults: tuple[tuple[str, str], ...] = ()
     entries: Mapping[str, Entry] = field(init=False)
     _makers: Mapping[str, Callable[..., Judge]] = field(init=False, repr=False)
 
@@ -49,27 +54,56 @@ class Registry:
         object.__setattr__(self, "entries", dict(sorted(entries.items())))
         object.__setattr__(self, "_makers", makers)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a judge has this name or alias."""
+        return isinstance(name, str) and name in self._makers
+
     def load(self, name: str, /, **settings: Any) -> Judge:
         """Return a new judge by its name.
 
         Raises:
             ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
         """
-        make = self._makers.get(name)
-        if make is None:
-            raise ConfigurationError(f"there is no judge {name!r}; {self.suggestion(name)}")
+        make = self._maker(name)
         try:
-            return make(**settings)
-        except TypeError as error:
-            message = re.sub(r"^[\w.<>]+\(\)", f"the judge {name!r}", str(error))
-            raise ConfigurationError(message) from error
+            judge = make(**settings)
+            judge_name(judge.name)
+        except JudgesError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(misuse(make, name, settings, error)) from error
+        return judge
+
+    def entry(self, name: str) -> Entry:
+        """Return the entry of the judge that has this name or alias.
+
+        Raises:
+            ConfigurationError: If there is none.
+        """
+        return entry_of(self._maker(name))
+
+    def qualified(self, name: str) -> str:
+        """Return the qualified name of the judge that has this name or alias; of no judge, the name itself."""
+        return self.entry(name).name if name in self else name
 
     def suggestion(self, name: str) -> str:
-        """Return a hint for an unknown name: similar names, or else all names."""
-        from difflib import get_close_matches  # noqa: PLC0415 - only for a misspelt name
+        """Return a hint for an unknown name: similar names, or else where all of them are listed."""
+        by_judge: dict[str, str] = {}  # of each judge the most similar name
+        for near in similar_names(name, self._makers):
+            by_judge.setdefault(self.qualified(near), near)
+        if by_judge:
+            return f"did you mean {', '.join(list(by_judge.values())[:_MOST_SIMILAR])}?"
+        return f"`refine judges` lists the {len(self.entries)} there are, as judges.catalogue() does"
 
-        similar = get_close_matches(str(name), self._makers, n=5, cutoff=0.5)
-        return f"did you mean {', '.join(similar)}?" if similar else f"known are {', '.join(self.entries)}"
+    def _maker(self, name: object) -> Callable[..., Judge]:
+        if isinstance(name, str) and name in self._makers:
+            return self._makers[name]
+        for point, fault in self.faults:
+            if point == name:
+                raise ConfigurationError(fault)
+        hint = self.suggestion(name if isinstance(name, str) else "")
+        unknown = f"there is no judge {shortened(name)}; {hint}"
+        raise ConfigurationError("; ".join([unknown, *(fault for _, fault in self.faults)]))
 
 
 def load(name: str, /, **settings: Any) -> Judge:
@@ -82,43 +116,85 @@ def load(name: str, /, **settings: Any) -> Judge:
     Raises:
         ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
     """
-    return default_registry().load(name, **settings)
+    return _registry_for(name).load(name, **settings)
 
 
 def catalogue() -> tuple[Entry, ...]:
-    """Return the entries of all judges that can be loaded by name, sorted, other distributions' included."""
-    return tuple(default_registry().entries.values())
+    """Return the entries of all judges that can be loaded by name, sorted, other distributions' included.
+
+    Warns of a judge of another distribution that cannot be loaded, and leaves it out.
+    """
+    registry = default_registry()
+    for _, fault in registry.faults:
+        warnings.warn(fault, stacklevel=2)
+    return tuple(registry.entries.values())
+
+
+def entry_called(name: str) -> Entry:
+    """Return the entry of the judge that has this name or alias.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    return _registry_for(name).entry(name)
+
+
+def qualified_name(name: str) -> str:
+    """Return the qualified name of the judge that has this name or alias; of no judge, the name itself."""
+    return _registry_for(name).qualified(name)
+
+
+def _registry_for(name: object) -> Registry:
+    """Return the registry to look a name up in: other distributions are loaded if the package has none such."""
+    own = _own_registry()
+    return own if name in own else default_registry()
 
 
 @cache
 def default_registry() -> Registry:
-    """Return the registry of all installed judges, built once."""
-    return Registry((*_own(), *_external()))
+    """Return the registry of all installed judges, built once.
 
-
-def _external() -> Iterator[Callable[..., Judge]]:
-    """Yield the judges of other distributions; warn about one that cannot be imported, and skip it."""
+    A judge of another distribution that cannot be loaded, or takes the name of another, is left out; the line
+    that says so is one of the registry's `faults`.
+    """
+    registry = _own_registry()
     for point in entry_points(group=GROUP):
         try:
-            make = point.load()
-            entry_of(make)
-        except Exception as error:  # noqa: BLE001 - whatever another package's import raises
-            message = f"the judge {point.value} of an installed package cannot be loaded: {error}"
-            warnings.warn(message, stacklevel=2)
-        else:
-            yield make
+            registry = Registry((*registry.classes, point.load()), faults=registry.faults)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever another package's import raises
+            fault = (point.name, _fault_of(point, error))
+            registry = Registry(registry.classes, faults=(*registry.faults, fault))
+    return registry
 
 
-def _own() -> list[Callable[..., Judge]]:
-    """Return the classes of the package that have an entry of their own."""
+@cache
+def _own_registry() -> Registry:
+    """Return the registry of the package's own judges, those with an entry of their own."""
     package = import_module("judges.catalogue")
     modules = [import_module(info.name) for info in walk_packages(package.__path__, "judges.catalogue.")]
-    return [
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__ and "entry" in vars(value)
-    ]
+    return Registry(
+        tuple(
+            value
+            for module in modules
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, Judge)
+            and value.__module__ == module.__name__
+            and "entry" in vars(value)
+        )
+    )
+
+
+def _fault_of(point: EntryPoint, error: BaseException) -> str:
+    """Describe in one line why the judge of another distribution is left out, and what to do."""
+    reason = (
+        one_line(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {one_line(error)}"
+    )
+    package = point.dist.name if point.dist is not None else point.module
+    return (
+        f"the judge {point.value} of an installed package cannot be loaded: {reason}; mend or uninstall "
+        f"{package!r}"
+    )
 
 
 def entry_of(make: Callable[..., Judge]) -> Entry:

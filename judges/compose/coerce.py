@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel
-
-from judges.errors import AskFailed, ConfigurationError
+from judges.compose.agents import grade_in, input_for, without_memory
+from judges.compose.marks import is_check, verdict_of
+from judges.entry import Explanation
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.requests import Apply, Deliberation
-from judges.sample import Sample, argument, canonical_field
-from judges.verdict import Verdict
+from judges.runtime.pickling import SharedByCopies, check_picklable
+from judges.sample import Sample, argument, canonical_field, copy_sample
 
-_REASONS = ("rationale", "reason", "reasoning", "comment", "explanation")
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -37,100 +38,56 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
     if callable(candidate) and not isinstance(candidate, type):
         return FunctionJudge(candidate, name=name or _name_of(candidate))
     raise ConfigurationError(
-        f"cannot make a judge of {candidate!r}; give a judge, a function from a sample to a verdict, a LangChain "
-        f"runnable, or a list of these"
+        f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
+        f"LangChain runnable, or a list of these"
     )
 
 
-class FunctionJudge(Judge):
+class FunctionJudge(SharedByCopies, Judge):
     """A judge that calls one plain function; see `as_judge`."""
 
     def __init__(self, function: Callable[..., object], *, name: str) -> None:
         self.name = name
+        self._given = function
         self._function = _adapt_to_sample(function)
+        self._is_check = is_check(function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        check_picklable(self._given, f"the judge {self.name!r}", "define its function by def in a module")
+        return functools.partial(FunctionJudge, name=self.name), (self._given,)
+
+    def explain(self) -> Explanation:
+        """Describe what the function needs: the fields that its parameters without a default are named after."""
+        return replace(super().explain(), needs=_needs_of(self._function))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Call the function, and convert its result to a verdict."""
-        result = yield Apply(self._function, sample)
-        return verdict_of(result, judge=self.name)
+        result = yield Apply(self._function, copy_sample(sample))
+        return verdict_of(result, judge=self.name, check=self._is_check)
 
 
-class _RunnableJudge(Judge):
-    """A judge that calls a LangChain runnable with the sample's fields as a dict."""
+class _RunnableJudge(SharedByCopies, Judge):
+    """A judge that calls a LangChain runnable with the sample's fields as a dict, or an agent with a message."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        check_picklable(self._runnable, f"the judge {self.name!r}", "make it in each process")
+        return functools.partial(_RunnableJudge, name=self.name), (self._runnable,)
 
     def __init__(self, runnable: Any, *, name: str) -> None:
         self.name = name
-        self._runnable = runnable
+        self._runnable = without_memory(runnable)
+        self._is_check = is_check(getattr(runnable, "func", None) or getattr(runnable, "afunc", None))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Invoke the runnable, and convert its result to a verdict."""
-        result = yield Apply(self._invoke, sample, self._ainvoke)
-        return verdict_of(result, judge=self.name)
+        output = yield Apply(self._invoke, sample, self._ainvoke)
+        return verdict_of(grade_in(output, judge=self.name), judge=self.name, check=self._is_check)
 
     def _invoke(self, sample: Sample) -> object:
-        return self._runnable.invoke(sample.model_dump(mode="json", exclude_none=True))
+        return self._runnable.invoke(input_for(self._runnable, sample))
 
     async def _ainvoke(self, sample: Sample) -> object:
-        return await self._runnable.ainvoke(sample.model_dump(mode="json", exclude_none=True))
-
-
-def verdict_of(result: object, *, judge: str) -> Verdict:
-    """Convert a function's result to a verdict; see `as_judge` for the accepted results.
-
-    Raises:
-        AskFailed: With the reason `"invalid_output"` if it cannot be converted.
-    """
-    try:
-        verdict = _convert(result)
-    except (ValueError, TypeError):
-        verdict = None
-    if verdict is None:
-        raise AskFailed(
-            "invalid_output",
-            f"{judge!r} returned {_describe(result)}, which is no verdict: return a Verdict, True or False, a "
-            f"rating from 1 to 4, a score from 0.0 to 1.0, or a mapping with one of these",
-        )
-    return verdict
-
-
-def _convert(result: object) -> Verdict | None:
-    match result:
-        case Verdict():
-            return result
-        case bool():
-            return Verdict.checked(result)
-        case int():
-            return Verdict.rated(result)
-        case float():
-            return Verdict.scored(result)
-        case (mark, str() as feedback):
-            verdict = _convert(mark)
-            return None if verdict is None else verdict.model_copy(update={"feedback": feedback})
-        case BaseModel():
-            return _convert_mapping(result.model_dump())
-        case Mapping():
-            return _convert_mapping(result)
-        case _:
-            return None
-
-
-def _convert_mapping(result: Mapping[Any, Any]) -> Verdict | None:
-    """Convert a mapping by its keys: a `score` of 1 is the best score, never a rating of 1."""
-    rating, score, passed = (result.get(key) for key in ("rating", "score", "passed"))
-    outcome = passed if score is None else score
-    if rating is not None:
-        verdict = Verdict.rated(rating)
-    elif isinstance(outcome, bool):
-        verdict = Verdict.checked(outcome)
-    elif score is not None:
-        verdict = Verdict.scored(score)
-    else:
-        return None
-    own_mark = {"passed": passed} if isinstance(passed, bool) else {}
-    verdict = verdict.model_copy(update=own_mark)
-    rationale = next((str(result[key]) for key in _REASONS if result.get(key)), "")
-    feedback = str(result.get("feedback") or ("" if verdict.passed else rationale))
-    return verdict.model_copy(update={"rationale": rationale, "feedback": feedback})
+        return await self._runnable.ainvoke(input_for(self._runnable, sample))
 
 
 def _adapt_to_sample(function: Callable[..., object]) -> Callable[[Sample], object]:
@@ -152,6 +109,15 @@ def _adapt_to_sample(function: Callable[..., object]) -> Callable[[Sample], obje
         f"the parameters {unknown} of {_name_of(function)!r} name no field of a sample; take one sample, or "
         f"parameters such as user_input, response, retrieved_contexts, reference"
     )
+
+
+def _needs_of(function: Callable[..., object]) -> tuple[str, ...]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # as above
+        return ()
+    required = [param.name for param in parameters if param.default is param.empty and param.kind not in _UNNAMED]
+    return tuple(field for field in map(canonical_field, required) if field is not None)
 
 
 def _accepts_one_argument(signature: inspect.Signature) -> bool:
@@ -183,8 +149,3 @@ def _name_of(candidate: object) -> str:
         candidate = candidate.func
     name = getattr(candidate, "__name__", None) or getattr(candidate, "name", None)
     return name if isinstance(name, str) and name != "<lambda>" else type(candidate).__name__.lower()
-
-
-def _describe(result: object) -> str:
-    """Return a number as it is; of anything else only the type, since it may contain judged text."""
-    return repr(result) if result is None or isinstance(result, int | float) else f"a {type(result).__name__}"

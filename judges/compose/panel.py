@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from judges.compose.coerce import judge_of
-from judges.compose.votes import checked_quorum, checked_success, skipped_notes, too_few_votes
+from judges.compose.votes import called_to_vote, checked_quorum, checked_success, skipped_notes, too_few_votes
 from judges.entry import Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Deliberation, consult
+from judges.runtime.by_judge import ByJudge, names_of
+from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.verdict import LOWEST, Verdict
 
@@ -28,10 +30,21 @@ def as_judge(candidate: object, *, name: str | None = None) -> Judge:
 
     A function takes either one sample, or arguments named after fields of a sample (`question`, `answer` and
     the other dialects included), sync or async. It returns a `Verdict`; or True or False; or an integer from 1
-    to 4, a rating; or a float from 0 to 1, a score; or a mapping or pydantic object with one of `rating`, `score`
-    or `passed` and, optionally, `rationale` and `feedback`; or a pair of any of these and the feedback. If an
-    answer does not pass and a mapping has no feedback, its rationale is the feedback. A list of judges becomes a
-    `Panel` that is as strict as its strictest member.
+    to 4, a rating; or a float from 0 to 1, a score; or a mapping, dataclass or pydantic object with one of
+    `rating`, `score` or `passed` and, optionally, `rationale` and `feedback`; or a pair of any of these and the
+    feedback. Scalars of numpy are read like Python's. If an answer does not pass and a mapping has no feedback,
+    its rationale is the feedback. Marks that contradict each other, as a rating of 4 that has not passed, are
+    refused.
+
+    1 and 0 mean True and False where the function is annotated `-> bool`, or, where no annotation decides, where
+    its docstring begins as that of a check ("Check ...", "Whether ...", "Return True if ...") or its name does
+    (`is_`, `has_`, `contains_`, `check_`) and neither speaks of ratings or scores. Such a function returns no
+    ratings.
+
+    A runnable receives the sample's fields as a dict. An agent, or another compiled graph over messages, receives
+    them in one message of the user, and its `structured_response` is read as a function's result; it may have
+    tools and may interrupt for a human, and it remembers nothing. A list of judges becomes a `Panel` that is as
+    strict as its strictest member.
 
     Args:
         candidate: What to turn into a judge; a judge is returned as it is.
@@ -59,8 +72,10 @@ class Panel(Judge):
     - `"veto"`: the mean, unless a member named in `veto` misses its pass mark; then that member decides.
 
     A tie goes to the stricter side, and `detail` reports it. An unscored member is skipped and counted in
-    `detail`. A member that misses its own pass mark counts as at most 2, and below `success_rating`, whatever
-    its score.
+    `detail`; one that had nothing to judge (`"no_contexts"`, `"no_claims"`, ...) does not count towards the
+    quorum either. Under `"min"` and `"veto"` a member that fails, or fails with a veto, decides even without a
+    quorum, as no other vote could change the outcome. A member that misses its own pass mark counts as at most 2,
+    and below `success_rating`, whatever its score.
 
     Args:
         judges: The members, or a mapping of names to members; functions are accepted. In a list, a second
@@ -68,8 +83,8 @@ class Panel(Judge):
         rule: How to combine them.
         weights: For `"weighted"`: a weight per member, in order or by name.
         veto: For `"veto"`: names of the members that may veto; none means all.
-        quorum: How many members must rate; None requires more than half. With fewer the panel is unscored,
-            `"too_few_votes"`.
+        quorum: How many of the members with something to judge must rate; None requires more than half. Where
+            fewer have something to judge, all of these must. Otherwise the panel is unscored, `"too_few_votes"`.
         success_rating: Rating from which the panel passes.
         name: The panel's name.
 
@@ -89,13 +104,14 @@ class Panel(Judge):
         name: str = "panel",
     ) -> None:
         if rule not in RULES:
-            raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {rule!r}")
+            raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {shortened(rule)}")
         self.name = name
-        self.judges: Mapping[str, Judge] = judges_by_name(judges)
+        members = judges_by_name(judges)
+        self.judges: Mapping[str, Judge] = members
         self._rule: Rule = rule
-        self._weights = _checked_weights(weights, tuple(self.judges), rule)
-        self._veto = _checked_veto(veto, tuple(self.judges), rule)
-        self._quorum = checked_quorum(quorum, len(self.judges))
+        self._weights = _checked_weights(weights, members, rule)
+        self._veto = _checked_veto(tuple(members.key(member) for member in veto), tuple(members), rule)
+        self._quorum = None if quorum is None else checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
 
     @property
@@ -120,11 +136,13 @@ class Panel(Judge):
             verdict.model_copy(update={"judge": name}) for name, verdict in zip(self.judges, answers, strict=True)
         )
         valid = [verdict for verdict in verdicts if verdict.rating is not None]
-        if len(valid) < self._quorum:
-            return too_few_votes(verdicts, len(valid), self._quorum)
+        failing = [verdict for verdict in valid if not verdict.reaches(self._success)]
+        called = called_to_vote(verdicts)
+        quorum = called // 2 + 1 if self._quorum is None else min(self._quorum, called)
+        if not valid or (len(valid) < quorum and not self._decides(failing)):
+            return too_few_votes(verdicts, len(valid), quorum)
         ballots = {verdict.judge: self._ballot(verdict) for verdict in valid}
         rating, note = self._combine(ballots, valid)
-        failing = [verdict for verdict in valid if not verdict.reaches(self._success)]
         passing = [verdict for verdict in valid if verdict.reaches(self._success)]
         return Verdict.rated(
             rating,
@@ -134,6 +152,10 @@ class Panel(Judge):
             items=verdicts,
             detail="; ".join([*([note] if note else []), *skipped_notes(verdicts)]),
         )
+
+    def _decides(self, failing: Sequence[Verdict]) -> bool:
+        """Check whether failing members decide alone: under `"min"` any does, under `"veto"` one with a veto."""
+        return any(self._rule == "min" or verdict.judge in self._veto for verdict in failing)
 
     def _ballot(self, verdict: Verdict) -> int:
         """Return the rating to count: a member that missed its own pass mark fails here too."""
@@ -155,20 +177,23 @@ class Panel(Judge):
         return _mean([(ballot, self._weights[name]) for name, ballot in ballots.items()])
 
 
-def judges_by_name(members: Sequence[object] | Mapping[str, object]) -> dict[str, Judge]:
+def judges_by_name(members: Sequence[object] | Mapping[str, object]) -> ByJudge[Judge]:
     """Return the members as judges under unique names: the second `x` of a list becomes `x-2`."""
     if isinstance(members, Mapping):
-        judges = {name: as_judge(member, name=name) for name, member in members.items()}
+        judges = {judge_name(name): as_judge(member, name=name) for name, member in members.items()}
     elif isinstance(members, Iterable):
         judges = {}
         for judge in map(as_judge, members):
+            judge_name(judge.name)
             names = (judge.name, *(f"{judge.name}-{number}" for number in range(2, len(judges) + 3)))
             judges[next(name for name in names if name not in judges)] = judge
     else:
-        raise ConfigurationError(f"give a list of judges, or a mapping of names to judges, not {members!r}")
+        raise ConfigurationError(
+            f"give a list of judges, or a mapping of names to judges, not {shortened(members)}"
+        )
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
-    return judges
+    return ByJudge(judges, qualified=names_of(getattr(judge, "entry", None) for judge in judges.values()))
 
 
 def _lower_median(ballots: list[int]) -> tuple[int, str]:
@@ -199,16 +224,20 @@ def _merged_feedback(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> 
 
 
 def _checked_weights(
-    setting: Sequence[float] | Mapping[str, float] | None, names: Sequence[str], rule: Rule
+    setting: Sequence[float] | Mapping[str, float] | None, members: ByJudge[Judge], rule: Rule
 ) -> dict[str, float]:
+    names = tuple(members)
     if rule != "weighted":
         if setting is not None:
-            raise ConfigurationError(f"weights are for rule='weighted', not {rule!r}")
+            raise ConfigurationError(f"weights are for rule='weighted', not {shortened(rule)}")
         return dict.fromkeys(names, 1.0)
-    weights = dict(setting) if isinstance(setting, Mapping) else dict(zip(names, setting or (), strict=False))
+    by_name = setting.items() if isinstance(setting, Mapping) else zip(names, setting or (), strict=False)
+    weights = {members.key(name): weight for name, weight in by_name}
     complete = set(weights) == set(names) and (setting is not None and len(setting) == len(names))
     if not complete or min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
-        raise ConfigurationError(f"weights gives each of {', '.join(names)} a weight from 0, not {setting!r}")
+        raise ConfigurationError(
+            f"weights gives each of {', '.join(names)} a weight from 0, not {shortened(setting)}"
+        )
     return weights
 
 
@@ -216,7 +245,7 @@ def _checked_veto(veto: Sequence[str], names: Sequence[str], rule: Rule) -> tupl
     unknown = [name for name in veto if name not in names]
     if unknown or (veto and rule != "veto"):
         raise ConfigurationError(
-            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was {list(veto)!r} "
-            f"for rule={rule!r}"
+            f"veto names members for rule='veto'; the members are {', '.join(names)}, given was "
+            f"{shortened(list(veto))} for rule={rule!r}"
         )
     return tuple(veto or names) if rule == "veto" else ()

@@ -7,7 +7,7 @@ from collections import Counter
 from judges.compose.panel import as_judge
 from judges.compose.votes import checked_quorum, skipped_notes, too_few_votes
 from judges.entry import Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Deliberation, repeat
@@ -33,7 +33,9 @@ class Repeat(Judge):
 
     def __init__(self, judge: object, n: int = 3, *, quorum: int | None = None, name: str | None = None) -> None:
         if type(n) is not int or n < 1:
-            raise ConfigurationError(f"n is how often the judge is asked, a whole number from 1, not {n!r}")
+            raise ConfigurationError(
+                f"n is how often the judge is asked, a whole number from 1, not {shortened(n)}"
+            )
         self.judge = as_judge(judge)
         self.name = name or self.judge.name
         self._n = n

@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.model import ModelResponse
+from judges.models.endings import ending_of
 
 Method = Literal["json_schema", "tools", "text"]
 """`json_schema`: the endpoint enforces the schema. `tools`: one forced call of one tool. `text`: only the prompt
@@ -27,7 +28,6 @@ _ABOUT = {
     ),
     "tools": re.compile(r"\btool|function|schema"),
 }
-_ENDED = {"", "end_turn", "eos", "stop", "tool_calls", "function_call", "tool_use"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Plan:
 
         It did not work if the model ignored it, or if the arguments of a tool call were lost on the way.
         """
-        if self.proven or response.refusal or response.finish_reason.lower() not in _ENDED:
+        if self.proven or response.refusal or ending_of(response.finish_reason) != "finished":
             return self
         lost = not response.broken_calls and any(arguments is None for _, arguments in response.calls)
         if not lost and (response.calls or response.text.lstrip().startswith("{")):
@@ -101,7 +101,7 @@ def checked_methods(method: object) -> tuple[Method, ...]:
     for known_method in get_args(Method):
         if method == known_method:
             return (known_method,)
-    raise ConfigurationError(f"method is one of {', '.join(get_args(Method))} or None, not {method!r}")
+    raise ConfigurationError(f"method is one of {', '.join(get_args(Method))} or None, not {shortened(method)}")
 
 
 @lru_cache(maxsize=256)

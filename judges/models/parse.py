@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from textwrap import shorten
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from judges.model import ModelResponse
+from judges.models.endings import ending_of
 
 T = TypeVar("T", bound=BaseModel)
 
-_CUT = {"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"}
-_FILTERED = {
-    "blocklist",
-    "content_filter",
-    "content_filtered",
-    "guardrail_intervened",
-    "prohibited_content",
-    "recitation",
-    "refusal",
-    "safety",
-    "spii",
-}
 _LONGEST_FAULT = 200
+_LONGEST_ENDING = 40
+_MOST_BESIDE = 1_000
+"""Most fields looked at in the text beside a tool call."""
+_NO_VALUE = object()
 
 
 class Unreadable(ValueError):  # noqa: N818 - an adjective that describes the reply
@@ -43,10 +38,11 @@ class Unreadable(ValueError):  # noqa: N818 - an adjective that describes the re
 def parse_reply(response: ModelResponse, schema: type[T]) -> T:
     """Parse a reply as `schema`.
 
-    It rejects replies cut short, filtered or refused; no object, or more than one; several tool calls; anything
-    around the object; duplicate keys; NaN and Infinity; missing, surplus or mistyped fields. A value is never
-    clamped or repaired. A `Literal` of whole numbers must be of the type `judges.verdict.Rating` or similar:
-    pydantic's own takes `true` for 1, strict or not.
+    It rejects replies cut short, broken off, filtered or refused; no object, or more than one; several tool
+    calls, or one that the text beside it contradicts; anything around the object; duplicate keys; NaN and
+    Infinity; missing, surplus or mistyped fields. A value is never clamped or repaired. A `Literal` of whole
+    numbers must be of the type `judges.verdict.Rating` or similar: pydantic's own takes `true` for 1, strict or
+    not.
 
     Raises:
         Unreadable: With the fault.
@@ -62,11 +58,14 @@ def parse_reply(response: ModelResponse, schema: type[T]) -> T:
 
 
 def _check_finished(response: ModelResponse) -> None:
-    reason = response.finish_reason.lower()
-    if reason in _CUT:
+    ending = ending_of(response.finish_reason)
+    if ending == "cut":
         raise Unreadable("the reply was cut short by its length limit")
-    if response.refusal or reason in _FILTERED:
+    if response.refusal or ending == "filtered":
         raise Unreadable("the model refused, or its reply was filtered", mendable=False)
+    if ending == "broken":
+        reason = shorten(response.finish_reason, _LONGEST_ENDING, placeholder=" ...")
+        raise Unreadable(f"the reply was not finished: it ended with {reason!r}")
 
 
 def _object_in(response: ModelResponse, schema: type[BaseModel]) -> dict[str, Any]:
@@ -81,7 +80,45 @@ def _object_in(response: ModelResponse, schema: type[BaseModel]) -> dict[str, An
         raise Unreadable(f"another tool was called than {schema.__name__!r}")
     if arguments is None:
         raise Unreadable("the tool call's arguments cannot be read")
-    return parse_object(arguments) if isinstance(arguments, str) else arguments
+    value = parse_object(arguments) if isinstance(arguments, str) else arguments
+    _check_beside(response.text, value, schema)
+    return value
+
+
+def _check_beside(text: str, value: dict[str, Any], schema: type[BaseModel]) -> None:
+    """Check that the text beside a tool call does not give a field of the object another value.
+
+    Whole objects, fenced, wrapped and cut ones count alike: what is looked for is a quoted name of a field, a
+    colon and a value, which must be one that the call gives this name too, at any depth.
+    """
+    if ":" not in text:
+        return
+    names = {name.lower(): name for name in schema.model_fields}
+    pattern = rf"""(["'])({"|".join(map(re.escape, names))})\1\s*:\s*"""
+    values: dict[str, list[object]] = {}
+    for count, field in enumerate(re.finditer(pattern, text, re.IGNORECASE)):
+        name = names[field[2].lower()]
+        expected = values.setdefault(name, list(_values_of(name, value)))
+        if count == _MOST_BESIDE or _value_at(text, field.end()) not in expected:
+            raise Unreadable(f"the text beside the tool call contradicts it: {name}")
+
+
+def _values_of(name: str, value: object) -> Iterator[object]:
+    """Yield the values of a name in an object, at any depth."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if key == name:
+            yield item
+        yield from _values_of(name, item)
+
+
+def _value_at(text: str, start: int) -> object:
+    """Parse the JSON value at a place of a text; what is none equals no value."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return _NO_VALUE
+    return value
 
 
 def _json(value: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.model import EmbeddingModel, JudgeModel
 from judges.models.providers.embeddings import LangChainEmbeddings
 from judges.models.providers.langchain import LangChainModel, NamedModel, looks_like_chat_model
@@ -28,8 +28,8 @@ def as_model(candidate: object, *, temperature: float | None = 0.0) -> JudgeMode
     if isinstance(candidate, JudgeModel):
         return candidate
     raise ConfigurationError(
-        f"a judge needs a model to ask, not {candidate!r}; give a LangChain chat model or a string such as "
-        f"'openai:gpt-5-mini'"
+        f"a judge needs a model to ask, not {shortened(candidate)}; give a LangChain chat model or a string such "
+        f"as 'openai:gpt-5-mini'"
     )
 
 

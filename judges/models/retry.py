@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -21,6 +22,7 @@ from tenacity import (
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
+from judges.errors import CannotJudge, ConfigurationError
 from judges.runtime import budget
 
 T = TypeVar("T")
@@ -33,13 +35,48 @@ pause: ContextVar[Callable[[float], None] | None] = ContextVar("judges.pause", d
 
 _TRANSIENT_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _TRANSIENT_NAMES = {
-    "APIConnectionError",
-    "ClientConnectionError",
-    "ConnectionError",
-    "Timeout",
-    "TimeoutError",
-    "TransportError",
+    "APIConnectionError",  # openai, anthropic, groq
+    "BadStatusLine",  # http.client
+    "ChunkedEncodingError",  # requests
+    "ClientConnectionError",  # aiohttp
+    "ClientPayloadError",  # aiohttp
+    "ConnectionClosed",  # websockets
+    "ConnectionError",  # Python, requests, redis
+    "ConnectionNotAvailable",  # httpcore
+    "HTTPClientError",  # botocore
+    "IncompleteRead",  # http.client, urllib3
+    "IncompleteReadError",  # asyncio
+    "NetworkError",  # httpcore
+    "NewConnectionError",  # urllib3
+    "PayloadEncodingError",  # aiohttp
+    "ProtocolError",  # httpcore, urllib3, h2
+    "ProxyError",  # httpcore, urllib3
+    "RemoteProtocolError",  # h11
+    "SSLEOFError",
+    "SSLZeroReturnError",
+    "Timeout",  # requests
+    "TimeoutError",  # Python, urllib3
+    "TimeoutException",  # httpcore
+    "TransportError",  # httpx
+    "gaierror",  # the resolver: HTTP clients repeat it as a failed connection
 }
+"""Names of a class, or of one it derives from, that mean a failed transport: no client needs to be imported."""
+
+_LASTING_NAMES = {
+    "CertificateError",
+    "ClientConnectorCertificateError",
+    "SSLCertVerificationError",
+    "UnsupportedProtocol",
+}
+"""Names that mean a fault of the request or the set-up, though their clients derive them from the above."""
+
+_TRANSIENT_ERRNOS = {errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH}
+_MOST_MEMBERS = 3
+"""How many members of a group an error's description names."""
+
+_DEEPEST = 20
+"""How many causes of an error are looked at."""
+
 _OWN_PACE = wait_random_exponential(multiplier=0.5, max=8)
 
 
@@ -111,23 +148,80 @@ async def asleep(seconds: float) -> None:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Check whether the same call may succeed later."""
-    status = status_of(error)
+    """Check whether the same call may succeed later.
+
+    The error itself decides if it has a status or a known class; otherwise its cause does, and for a group every
+    member: one that will not pass makes the whole call fail again.
+    """
+    return all(map(_may_pass, _decisive(error)))
+
+
+def _may_pass(error: BaseException) -> bool:
+    if isinstance(error, ConfigurationError | CannotJudge) or _is_named(error, _LASTING_NAMES):
+        return False
+    status = _own_status(error)
     if status is not None:
         return status in _TRANSIENT_STATUS
-    return any(kind.__name__ in _TRANSIENT_NAMES for kind in type(error).__mro__)
+    return _is_named(error, _TRANSIENT_NAMES) or getattr(error, "errno", None) in _TRANSIENT_ERRNOS
+
+
+def _decisive(error: BaseException, depth: int = 0) -> list[BaseException]:
+    """Return the errors that decide how a call failed: the outermost of a chain that is known, per group member.
+
+    A failed transport yields to a lasting cause, such as a certificate, which its client only wraps.
+    """
+    if isinstance(error, BaseExceptionGroup) and depth < _DEEPEST:
+        return [known for member in error.exceptions for known in _decisive(member, depth + 1)]
+    if isinstance(error, ConfigurationError | CannotJudge) or _own_status(error) is not None:
+        return [error]
+    chain = list(_chain(error))
+    lasting = [cause for cause in chain if _is_named(cause, _LASTING_NAMES)]
+    if lasting or _may_pass(error):
+        return lasting or [error]
+    cause = next(iter(chain[1:]), None)
+    return [error] if cause is None or depth >= _DEEPEST else _decisive(cause, depth + 1)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its cause (or what was handled as it was raised), the cause of that, and so on."""
+    current: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def _is_named(error: BaseException, names: set[str]) -> bool:
+    return any(kind.__name__ in names for kind in type(error).__mro__)
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of a provider's error, from the attribute its client uses; None if it has none."""
+    """Return the HTTP status of a provider's error, or of the error behind it; None if there is none."""
+    return next((status for status in map(_own_status, _decisive(error)) if status is not None), None)
+
+
+def _own_status(error: BaseException) -> int | None:
+    """Return the status from the attribute that the provider's client uses."""
+    if _is_named(error, {"PayloadEncodingError"}):
+        return None  # its code 400 is aiohttp's own, not the server's
     response = getattr(error, "response", None)
-    places = ((error, "status_code"), (response, "status_code"), (error, "code"))
-    statuses = (getattr(place, name, None) for place, name in places)
-    return next((int(status) for status in statuses if isinstance(status, int)), None)
+    if isinstance(response, Mapping) and isinstance(response.get("ResponseMetadata"), Mapping):  # botocore
+        return _valid_status(response["ResponseMetadata"].get("HTTPStatusCode"))
+    places = ((error, "status_code"), (response, "status_code"), (error, "status"), (error, "code"))
+    statuses = (_valid_status(getattr(place, name, None)) for place, name in places)
+    return next((status for status in statuses if status is not None), None)
+
+
+def _valid_status(value: object) -> int | None:
+    return int(value) if isinstance(value, int) and 100 <= value < 600 else None  # noqa: PLR2004 - HTTP's range
 
 
 def kind_of(error: BaseException) -> str:
-    """Return an error's class and status; never its message, which may hold a key or a prompt."""
+    """Return an error's class and status, of a group those inside; never a message, which may hold a prompt."""
+    if isinstance(error, BaseExceptionGroup):
+        members = list(dict.fromkeys(map(kind_of, _decisive(error))))
+        return f"{type(error).__name__} of {', '.join(members[:_MOST_MEMBERS])}"
     status = status_of(error)
     return type(error).__name__ if status is None else f"{type(error).__name__} (status {status})"
 
@@ -141,8 +235,13 @@ class wait_retry_after(wait_base):  # noqa: N801 - tenacity's strategies are nam
     def __call__(self, retry_state: RetryCallState) -> float:
         """Return the seconds to wait."""
         error = retry_state.outcome.exception() if retry_state.outcome else None
-        seconds = _retry_after(getattr(getattr(error, "response", None), "headers", None) or {})
+        waits = [] if error is None else [_retry_after(_headers_of(known)) for known in _decisive(error)]
+        seconds = max((wait for wait in waits if wait is not None), default=None)
         return min(seconds, LONGEST_WAIT_S) if seconds is not None and seconds > 0 else self._other(retry_state)
+
+
+def _headers_of(error: BaseException) -> Mapping[str, str]:
+    return getattr(getattr(error, "response", None), "headers", None) or {}
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -11,11 +11,12 @@ from typing import TextIO
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from judges.catalogue.general.pairwise import CHOICES, Pairwise
-from judges.errors import BadSample, ConfigurationError
+from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.evaluate import RowInput, aevaluate, evaluate
 from judges.offline.statistics.intervals import spearman, wilson
+from judges.runtime.validation import are_texts
 from judges.sample import Sample, canonical_field
 from judges.verdict import Usage, Verdict
 
@@ -171,18 +172,24 @@ class _PairCounter:
         names: tuple[str, str] | None,
         on_result: Callable[[Row], object] | None,
     ) -> None:
+        if isinstance(rows, Evaluation):
+            raise ConfigurationError("rows are several samples, not an Evaluation; give paired(one, other)")
         if isinstance(rows, str | Path | Sample | Mapping):
             raise ConfigurationError(f"rows are several samples or mappings, not a {type(rows).__name__}")
         if not isinstance(judge, Judge):
-            raise ConfigurationError(f"two answers are compared by a Pairwise, not by {judge!r}")
+            raise ConfigurationError(f"two answers are compared by a Pairwise, not by {shortened(judge)}")
         if isinstance(judge, Pairwise) and judge.against != "rival":
             raise ConfigurationError(
-                f"compare finds both answers itself: give b={judge.against!r}, and a Pairwise without against=..."
+                f"compare finds both answers itself: give b={shortened(judge.against)}, and a Pairwise "
+                f"without against=..."
             )
         self._columns, self._names = columns, names or columns
+        for setting, pair in {"a and b name columns": columns, "names names two systems": self._names}.items():
+            if not are_texts(pair, count=2):
+                raise ConfigurationError(f"{setting}, two texts; not {shortened(pair)}")
         for first, second in (self._columns, self._names):
             if first == second:
-                raise ConfigurationError(f"two columns and two names must differ; both are {first!r}")
+                raise ConfigurationError(f"two columns and two names must differ; both are {shortened(first)}")
         self._judge, self._on_result = judge.name, on_result
         self._points: list[float] = []
         self._length_gaps: list[int] = []
@@ -219,8 +226,8 @@ class _PairCounter:
         points = _POINTS.get(verdict.value) if isinstance(verdict.value, str) else None
         if points is None:
             raise ConfigurationError(
-                f"{self._judge!r} gives {verdict.value!r}, not win, tie or loss; compare by a Pairwise, or by a "
-                f"Repeat or Cascade of one"
+                f"{self._judge!r} gives {shortened(verdict.value)}, not win, tie or loss; compare by a Pairwise, "
+                f"or by a Repeat or Cascade of one"
             )
         return points
 
@@ -270,7 +277,7 @@ def _text(sample: Sample, column: str) -> str:
     if text is None and field is not None:
         text = sample.answer if field == "response" else getattr(sample, field)
     if not isinstance(text, str):
-        raise BadSample(f"there is no text in the column {column!r}")
+        raise BadSample(f"there is no text in the column {shortened(column)}")
     return text
 
 

@@ -14,9 +14,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from judges.catalogue.general.pairwise import Winner
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.offline.compare import Comparison
 from judges.offline.statistics.bradley_terry import Points, resample, strengths
+from judges.runtime.validation import are_texts
 
 Game = tuple[str, str, Winner]
 """Two systems, and which of them won: `"a"` the first, `"b"` the second, or `"tie"`."""
@@ -99,9 +100,9 @@ def rank(
             games, or a setting is out of its range.
     """
     if type(bootstrap) is not int or bootstrap < 2:  # noqa: PLR2004 - one makes no interval
-        raise ConfigurationError(f"bootstrap is a whole number from 2, not {bootstrap!r}")
+        raise ConfigurationError(f"bootstrap is a whole number from 2, not {shortened(bootstrap)}")
     if type(prior) not in (int, float) or not 0 < prior < math.inf:
-        raise ConfigurationError(f"prior is a number of tied games, above 0, not {prior!r}")
+        raise ConfigurationError(f"prior is a number of tied games, above 0, not {shortened(prior)}")
     table = _PointsTable.of(outcomes)
     table.check_linked()
     best = table.strengths(table.counts, prior)
@@ -176,12 +177,21 @@ def _results(outcome: Game | Comparison) -> tuple[str, str, tuple[int, int, int]
     """Return two systems, and the games won, tied and lost by the first, of a game or a comparison."""
     if isinstance(outcome, Comparison):
         return outcome.a, outcome.b, (outcome.wins, outcome.ties, outcome.losses)
+    if not _names_two_systems(outcome):
+        raise ConfigurationError(
+            f"a game is a tuple (system, system, 'a' or 'b' or 'tie'), or a Comparison; not {shortened(outcome)}"
+        )
     a, b, winner = outcome
     if winner not in ("a", "b", "tie"):
-        raise ConfigurationError(f"a game is won by 'a' or 'b', or is a 'tie'; not {winner!r}")
+        raise ConfigurationError(f"a game is won by 'a' or 'b', or is a 'tie'; not {shortened(winner)}")
     if a == b:
-        raise ConfigurationError(f"{a!r} plays against itself")
+        raise ConfigurationError(f"{shortened(a)} plays against itself")
     return a, b, (int(winner == "a"), int(winner == "tie"), int(winner == "b"))
+
+
+def _names_two_systems(outcome: object) -> bool:
+    """Whether an outcome is the names of two systems, and a third thing."""
+    return isinstance(outcome, list | tuple) and len(outcome) == 3 and are_texts(outcome[:2], count=2)  # noqa: PLR2004
 
 
 def _system(table: _PointsTable, place: int, rating: float, others: Sequence[float]) -> RankedSystem:

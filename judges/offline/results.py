@@ -5,23 +5,29 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Self
+from functools import partial
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_serializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_serializer
 from pydantic_core import PydanticSerializationError
 
+from judges.catalogue.registry import qualified_name
 from judges.errors import BadSample
+from judges.runtime.by_judge import ByJudge
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST, Usage, Verdict
+
+_FOUND_BY_ANY_NAME = AfterValidator(partial(ByJudge, qualified=qualified_name))
 
 
 class Row(BaseModel):
     """One row of a dataset, judged.
 
     Args:
-        index: Its position in the dataset, from 0.
+        index: Its position in the dataset, from 0; messages name rows by it.
         sample: The sample judged; None if the row could not be read.
-        verdicts: Verdicts by judge, scored or not: every judge has one in every row.
+        verdicts: Verdicts by judge, scored or not: every judge has one in every row. A judge of the catalogue is
+            found by any of its names.
         error: Why the row could not be read; empty if it could.
     """
 
@@ -29,7 +35,7 @@ class Row(BaseModel):
 
     index: int = Field(ge=0)
     sample: Sample | None = None
-    verdicts: Mapping[str, Verdict]
+    verdicts: Annotated[Mapping[str, Verdict], _FOUND_BY_ANY_NAME]
     error: str = ""
 
     @classmethod
@@ -82,13 +88,13 @@ class Evaluation(BaseModel):
 
     Args:
         rows: The rows in the order of the dataset; empty if they were not kept.
-        summary: Summaries by judge.
+        summary: Summaries by judge, found as the verdicts of a row are.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: tuple[Row, ...]
-    summary: Mapping[str, Summary]
+    summary: Annotated[Mapping[str, Summary], _FOUND_BY_ANY_NAME]
 
     def __repr__(self) -> str:
         rows = next((one.n for one in self.summary.values()), 0)

@@ -7,6 +7,7 @@ Placeholders have the form `$name` only, so braces and percent signs have no mea
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from functools import cache
@@ -17,7 +18,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line, shortened
 
 Language = str
 """A language by its code, such as `"en"`; each is a folder of a pack."""
@@ -110,7 +111,9 @@ def _complete(own: Prompt, shipped: Prompt, place: str) -> Prompt:
         allowed = _placeholders(shipped.feedback.get(name, phrase))
         if unknown := _placeholders(phrase) - allowed:
             hint = f"known there are {', '.join(sorted(allowed))}" if allowed else "none is known there"
-            raise ConfigurationError(f"{place}: feedback {name!r} has {', '.join(sorted(unknown))}; {hint}")
+            raise ConfigurationError(
+                f"{place}: feedback {shortened(name)} has {', '.join(sorted(unknown))}; {hint}"
+            )
     return own.model_copy(
         update={
             "task": own.task or shipped.task,
@@ -138,9 +141,9 @@ def prompts_of(
         ConfigurationError: If a folder is none, there is no English prompt, or one of the prompts cannot be read.
     """
     for setting, place in (("prompts", folder), ("pack_folder", author_folder)):
-        if place is not None and not place.is_dir():
+        if place is not None and not os.path.isdir(place):  # noqa: PTH112 - False where Path raises, for a long name
             raise ConfigurationError(
-                f"{setting} is a folder laid out like en/{name}.toml; there is none at {str(place)!r}"
+                f"{setting} is a folder laid out like en/{name}.toml; there is none at {shortened(str(place))}"
             )
     shipped = _languages_in(author_folder, name) or LANGUAGES
     languages = dict.fromkeys(("en", *shipped, *_languages_in(folder, name)))
@@ -166,7 +169,9 @@ def _load_shipped(name: str, language: Language, author_folder: Path | None) -> 
 def _load_packaged(name: str, language: Language) -> Prompt:
     file = resources.files("judges") / "packs" / language / f"{name}.toml"
     if not file.is_file():
-        raise ConfigurationError(f"there is no prompt {name!r} in language {language!r}; known are {LANGUAGES}")
+        raise ConfigurationError(
+            f"there is no prompt {shortened(name)} in language {language!r}; known are {LANGUAGES}"
+        )
     return _parse(file.read_bytes(), f"{language}/{name}.toml")
 
 
@@ -174,7 +179,7 @@ def _parse(content: bytes, place: str) -> Prompt:
     try:
         return Prompt.model_validate(tomllib.loads(content.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{place} is not valid TOML: {error}") from error
+        raise ConfigurationError(f"{place} is not valid TOML: {one_line(error)}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])

@@ -15,13 +15,15 @@ from pathlib import Path
 
 from judges.catalogue.metric import Metric
 from judges.catalogue.model_judge import ModelJudge
-from judges.catalogue.registry import load
-from judges.errors import ConfigurationError
+from judges.catalogue.registry import load, qualified_name
+from judges.errors import ConfigurationError, shortened
 from judges.models.resolve import as_embeddings, as_model
 from judges.offline import Evaluation, Row, aevaluate, evaluate
 from judges.prompting.prompts import LANGUAGES, Language, prompt
 from judges.prompting.translation import Pack, atranslate, translate
 from judges.rag.limits import Columns, checked_columns, checked_folder
+from judges.runtime.by_judge import ByJudge
+from judges.runtime.validation import suggestion
 from judges.verdict import Unscored, Verdict
 
 METRICS: Mapping[str, tuple[str, ...]] = {
@@ -44,8 +46,10 @@ _LANGUAGE_CODES: Mapping[str, Language] = {"chinese": "zh", "english": "en"}
 _MOST_METRICS, _LONGEST_NAME = 14, 50
 
 
-class RAGResult(dict[str, list[float | None]]):
+class RAGResult(ByJudge[list[float | None]]):
     """The values of each metric, row by row, on the reference's scale; None where a cell has no score.
+
+    A metric is found by any of its names, here, in `verdicts` and in `unscored`.
 
     Args:
         evaluation: The evaluation to read the values from.
@@ -57,22 +61,24 @@ class RAGResult(dict[str, list[float | None]]):
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
         super().__init__(
-            {name: [_number(verdict) for verdict in column] for name, column in self.verdicts.items()}
+            {name: [_number(verdict) for verdict in column] for name, column in self.verdicts.items()},
+            qualified=qualified_name,
         )
 
     @property
     def verdicts(self) -> dict[str, list[Verdict]]:
         """The verdict of each cell: reasons, items, feedback, usage, and why there is no score."""
-        return {name: [row.verdicts[name] for row in self.evaluation.rows] for name in self.evaluation.summary}
+        columns = {name: [row.verdicts[name] for row in self.evaluation.rows] for name in self.evaluation.summary}
+        return ByJudge(columns, qualified=qualified_name)
 
     @property
     def unscored(self) -> dict[str, dict[int, Unscored]]:
-        """Why cells have no score, by metric and row; a metric that scored every row is left out."""
+        """Why cells have no score, by metric and index; a metric that scored every row is left out."""
         reasons = {
             name: {row: verdict.unscored for row, verdict in enumerate(column) if verdict.unscored is not None}
             for name, column in self.verdicts.items()
         }
-        return {name: cells for name, cells in reasons.items() if cells}
+        return ByJudge({name: cells for name, cells in reasons.items() if cells}, qualified=qualified_name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,20 +219,22 @@ def _packs(judge: Metric) -> tuple[Pack, ...]:
 
 def _checked_names(metrics: object) -> tuple[str, ...]:
     if not isinstance(metrics, list | tuple) or not 1 <= len(metrics) <= _MOST_METRICS:
-        raise ConfigurationError(f"metrics is a list of 1 to {_MOST_METRICS} names, not {metrics!r}")
+        raise ConfigurationError(f"metrics is a list of 1 to {_MOST_METRICS} names, not {shortened(metrics)}")
     for name in metrics:
         if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
-            raise ConfigurationError(f"a metric's name is a text of 1 to {_LONGEST_NAME} characters, not {name!r}")
+            raise ConfigurationError(
+                f"a metric's name is a text of 1 to {_LONGEST_NAME} characters, not {shortened(name)}"
+            )
         if name not in METRICS:
-            raise ConfigurationError(f"there is no metric {name!r}; known are {', '.join(METRICS)}")
+            raise ConfigurationError(f"there is no metric {shortened(name)}; {suggestion(name, METRICS)}")
         if metrics.count(name) > 1:
-            raise ConfigurationError(f"the metric {name!r} is asked for twice")
+            raise ConfigurationError(f"the metric {shortened(name)} is asked for twice")
     return tuple(metrics)
 
 
 def _language_code(language: object) -> Language | None:
     if language is not None and not isinstance(language, str):
-        raise ConfigurationError(f"language is 'chinese', 'english', a code or None, not {language!r}")
+        raise ConfigurationError(f"language is 'chinese', 'english', a code or None, not {shortened(language)}")
     return None if language is None else _LANGUAGE_CODES.get(language, language)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.sample import canonical_field
 
 COLUMNS = ("user_input", "response", "retrieved_contexts", "reference")
@@ -53,8 +53,8 @@ def checked_columns(dataset: object) -> Columns:
         sizes = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         raise ConfigurationError(f"the columns of a dataset are equally long; {sizes}")
     for name, column in dataset.items():
-        for place, cell in enumerate(column, 1):
-            _check_cell(fields[name], f"{name}, row {place}", cell)
+        for index, cell in enumerate(column):
+            _check_cell(fields[name], f"{name}, index {index}", cell)
     columns = [dataset[name] for name in fields]
     rows = tuple(dict(zip(fields.values(), cells, strict=True)) for cells in zip(*columns, strict=True))
     return Columns(tuple(fields.values()), rows)
@@ -92,16 +92,16 @@ def _fields(dataset: Mapping[object, object]) -> dict[str, str]:
     for name in dataset:
         field = canonical_field(name) if isinstance(name, str) else None
         if field not in COLUMNS:
-            raise ConfigurationError(f"there is no column {name!r}; known are {', '.join(COLUMNS)}")
+            raise ConfigurationError(f"there is no column {shortened(name)}; known are {', '.join(COLUMNS)}")
         if field in fields.values():
-            raise ConfigurationError(f"two columns of the dataset are the {field}; leave {name!r} out")
+            raise ConfigurationError(f"two columns of the dataset are the {field}; leave {shortened(name)} out")
         fields[str(name)] = field
     return fields
 
 
 def _length(name: str, column: object) -> int:
     if isinstance(column, str) or not isinstance(column, Sequence) or not 1 <= len(column) <= _MOST_ROWS:
-        raise ConfigurationError(f"the column {name!r} is a list of 1 to {_MOST_ROWS} rows")
+        raise ConfigurationError(f"the column {shortened(name)} is a list of 1 to {_MOST_ROWS} rows")
     return len(column)
 
 
@@ -134,4 +134,4 @@ def _merge_hints(contexts: Sequence[str]) -> Iterator[str]:
     if len(only) > _VERY_LONG:
         yield f"there is one context, of {len(only):,} characters"
     elif match := _RUN_TOGETHER.search(only):
-        yield f"there is one context, with {match.group()!r} in it"
+        yield f"there is one context, with {shortened(match.group())} in it"

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
+
+from judges.runtime import losses
 
 _log = logging.getLogger("judges")
 
 _log_texts: ContextVar[bool] = ContextVar("judges.log_texts", default=False)
 _raising: ContextVar[bool] = ContextVar("judges.raising", default=False)
 _logged: ContextVar[set[str] | None] = ContextVar("judges.logged_faults", default=None)
+_instead: ContextVar[Callable[[Exception], Exception | None] | None] = ContextVar("judges.instead", default=None)
 
 
 @contextmanager
@@ -29,6 +32,20 @@ def raising() -> Iterator[None]:
         yield
     finally:
         _raising.reset(token)
+
+
+@contextmanager
+def letting_through(instead: Callable[[Exception], Exception | None]) -> Iterator[None]:
+    """Let errors that are no fault of a judge through in this block.
+
+    Args:
+        instead: Returns what to raise instead of an error, or None where the error is a fault.
+    """
+    token = _instead.set(instead)
+    try:
+        yield
+    finally:
+        _instead.reset(token)
 
 
 @contextmanager
@@ -60,24 +77,35 @@ def report(error: Exception, place: str) -> str:
         place: Whose code raised it, for instance the judge's name.
 
     Raises:
-        Exception: The error itself, within `raising()`.
+        Exception: The error itself within `raising()`, or if by it LangGraph stops for a human; or another one in
+            its place, as set by `letting_through`.
     """
-    if _raising.get():
+    if _raising.get() or _is_control_flow(error):
         raise error
+    instead = _instead.get()
+    other = None if instead is None else instead(error)
+    if other is not None:
+        raise other from error
     fault = f"{type(error).__name__} in {place}"
     line = f"{fault}{_innermost(error.__traceback__)}"
     seen = _logged.get()
     repeated = seen is not None and line in seen
     if seen is not None:
         seen.add(line)
-    if not repeated:
-        message = f": {error}" if _log_texts.get() else ""
-        _log.warning(
-            "%s%s; the verdict is unscored (judge_failed), the traceback is logged on DEBUG", line, message
-        )
-    if _log.isEnabledFor(logging.DEBUG):
-        _log.debug("%s\n%s", line, _rendered(error))
+    with losses.logging_safely():
+        if not repeated:
+            message = f": {error}" if _log_texts.get() else ""
+            _log.warning(
+                "%s%s; the verdict is unscored (judge_failed), the traceback is logged on DEBUG", line, message
+            )
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s\n%s", line, _rendered(error))
     return fault
+
+
+def _is_control_flow(error: Exception) -> bool:
+    """Check whether LangGraph, which is not imported here, stops for a human or leaves a graph by this error."""
+    return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)
 
 
 def _innermost(frames: TracebackType | None) -> str:

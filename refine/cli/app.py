@@ -9,8 +9,11 @@ from typing import Annotated
 
 import typer
 
+from refine.cli.one_line import INTERRUPTED, OneLineErrors, error_exit
+
 app = typer.Typer(
     name="refine",
+    cls=OneLineErrors,
     help="Judge answers of a chat application, offline.",
     no_args_is_help=True,
     add_completion=False,
@@ -18,9 +21,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # help in plain text needs no rich, and brackets in it mean nothing
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-_INTERRUPTED = 130
-"""Exit code that a shell expects of a program stopped with Ctrl-C."""
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer passes an option's value by position
@@ -66,7 +66,7 @@ def evaluate(
         ),
     ],
     out: Annotated[
-        Path,
+        str,
         typer.Option(metavar="RUN", help="New folder for results.jsonl and summary.json.", show_default=False),
     ],
     model: Annotated[
@@ -103,13 +103,15 @@ def evaluate(
 
     Exit code: 0 judged, 1 nothing could be scored, 2 bad input.
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
-    with _one_line_errors(out):
+    if not out.strip():
+        raise error_exit("--out is empty; name a new folder, e.g. --out runs/1")
+    with _one_line_errors(Path(out)):
         from refine.cli.evaluation import EvaluateOptions, run_evaluate  # noqa: PLC0415 - loads pydantic, rich and the judges
 
         options = EvaluateOptions(
             rows=rows,
             judges=tuple(judge),
-            out=out,
+            out=Path(out),
             model=model,
             base_url=base_url,
             language=language,
@@ -151,10 +153,10 @@ def _one_line_errors(out: Path | None = None) -> Iterator[None]:
 
     try:
         yield
-    except (JudgesError, OSError) as error:
-        typer.echo(f"refine: {' '.join(str(error).splitlines())}", err=True)
-        raise typer.Exit(2) from None
+    except OSError as error:
+        raise error_exit(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+    except JudgesError as error:
+        raise error_exit(str(error)) from None
     except KeyboardInterrupt:
         hint = f"; what was judged so far is in {out}" if out is not None and out.exists() else ""
-        typer.echo(f"refine: interrupted{hint}", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise error_exit(f"interrupted{hint}", code=INTERRUPTED) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from rich import box
@@ -9,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from judges import ConfigurationError, Entry, catalogue
-from judges.catalogue.registry import default_registry
+from judges import ConfigurationError, Entry
+from judges.catalogue.registry import default_registry, entry_called
+from judges.errors import shortened
 
 _WIDTH = 115
 """Columns of the text if stdout is not a terminal."""
@@ -25,22 +27,23 @@ def show(name: str | None, *, containing: str | None) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = _WIDTH
-    entries = catalogue()
     if name is not None:
-        console.print(_card(_find_entry(entries, name)))
+        console.print(_card(entry_called(name)))
         return
-    matches = [entry for entry in entries if containing is None or containing.lower() in _search_text(entry)]
+    registry = default_registry()
+    for _, fault in registry.faults:
+        sys.stderr.write(f"refine: {fault}\n")
+    matches = [
+        entry
+        for entry in registry.entries.values()
+        if containing is None or containing.lower() in _search_text(entry)
+    ]
     if not matches:
-        raise ConfigurationError(f"no judge has {containing!r} in its names or its question")
+        raise ConfigurationError(
+            f"no judge has {shortened(containing)} in its names or its question; `refine judges` lists all of them"
+        )
     console.print(_table(matches))
     console.print(Text(f" {len(matches)} judges; refine judges NAME tells more of one", style="dim"))
-
-
-def _find_entry(entries: Sequence[Entry], name: str) -> Entry:
-    entry = next((entry for entry in entries if name in (entry.name, *entry.aliases)), None)
-    if entry is None:
-        raise ConfigurationError(f"there is no judge {name!r}; {default_registry().suggestion(name)}")
-    return entry
 
 
 def _search_text(entry: Entry) -> str:

@@ -105,8 +105,11 @@ def _results_file(folder: Path) -> Iterator[TextIO]:
         conflict = "is a file" if folder.is_file() else "already holds a run"
         raise ConfigurationError(f"{folder} {conflict}; choose another --out, or delete it first")
     created = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    file = results.open("x", encoding="utf-8", newline="\n")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = results.open("x", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be written ({error.strerror}); choose another --out") from error
     try:
         with file:
             yield file

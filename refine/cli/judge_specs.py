@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from judges import ConfigurationError, Judge, load
+from judges.errors import shortened
+from judges.models.providers.endpoint import checked_address
 
 _NEXT_SETTING = re.compile(r",(?=\s*\w+=)")
 _ANY_MODEL = "any:model"
@@ -22,8 +24,10 @@ def load_judges(
     Raises:
         ConfigurationError: If a name or a setting is wrong, or a model is needed and there is none.
     """
-    if base_url is not None and model is None:
-        raise ConfigurationError(f"--base-url {base_url} needs --model, the model's name on that server")
+    if base_url is not None:
+        _check_base_url(base_url, model)
+    if model is not None and not model.strip():
+        raise ConfigurationError("--model is empty; write PROVIDER:NAME, e.g. --model openai:gpt-5-mini")
     parsed = [(spec, *_parse(spec)) for spec in specs]
     asking = [_asks_a_model(spec, name, settings) for spec, name, settings in parsed]
     if any(asking) and model is None:
@@ -37,6 +41,16 @@ def load_judges(
     ]
 
 
+def _check_base_url(base_url: str, model: str | None) -> None:
+    try:
+        checked_address(base_url)
+    except ConfigurationError as error:
+        line = f"--base-url is an http address such as http://localhost:8000/v1, not {shortened(base_url)}"
+        raise ConfigurationError(line) from error
+    if model is None:
+        raise ConfigurationError(f"--base-url {base_url} needs --model, the model's name on that server")
+
+
 def _parse(spec: str) -> tuple[str, dict[str, Any]]:
     name, _, rest = spec.partition(":")
     settings = {}
@@ -44,10 +58,12 @@ def _parse(spec: str) -> tuple[str, dict[str, Any]]:
         key, equals, text = setting.partition("=")
         if not equals or not key.strip().isidentifier():
             raise ConfigurationError(
-                f"--judge {spec!r}: {setting!r} is no setting; write {name}:key=value,key=value"
+                f"--judge {shortened(spec)}: {shortened(setting)} is no setting; write {name}:key=value,key=value"
             )
         if key.strip() == "model":
-            raise ConfigurationError(f"--judge {spec!r}: give the model of all judges by --model")
+            raise ConfigurationError(f"--judge {shortened(spec)}: give the model of all judges by --model")
+        if key.strip() in settings:
+            raise ConfigurationError(f"--judge {shortened(spec)}: {key.strip()} is set twice; leave one out")
         settings[key.strip()] = _value(text)
     if isinstance(settings.get("levels"), dict):
         settings["levels"] = {int(key) if key.isdigit() else key: text for key, text in settings["levels"].items()}
@@ -71,7 +87,7 @@ def _asks_a_model(spec: str, name: str, settings: dict[str, Any]) -> bool:
             load(name, model=_ANY_MODEL, **settings)
         except ConfigurationError as with_model:
             cause = error if "'model'" in str(with_model) else with_model
-            raise ConfigurationError(f"--judge {spec!r}: {cause}") from cause
+            raise ConfigurationError(f"--judge {shortened(spec)}: {cause}") from cause
         return True
     return False
 
@@ -80,7 +96,7 @@ def _load(spec: str, name: str, settings: dict[str, Any]) -> Judge:
     try:
         return load(name, **settings)
     except ConfigurationError as error:
-        raise ConfigurationError(f"--judge {spec!r}: {error}") from error
+        raise ConfigurationError(f"--judge {shortened(spec)}: {error}") from error
 
 
 def _chat_model(name: str, base_url: str | None) -> object:

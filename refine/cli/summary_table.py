@@ -34,9 +34,9 @@ class Faults:
                 self._count(name, verdict.unscored, row.index, verdict.detail)
 
     def lines(self) -> list[str]:
-        """Return a line for each kind of fault: how often, where first, and why."""
+        """Return a line for each kind of fault: how often, at which index of the results first, and why."""
         return [
-            f"{self._times[kind]} x {' '.join(filter(None, kind))}, first in row {index + 1}: {detail}"
+            f"{self._times[kind]} x {' '.join(filter(None, kind))}, first at index {index}: {detail}"
             for kind, (index, detail) in self._first.items()
         ]
 

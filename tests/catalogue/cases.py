@@ -41,7 +41,12 @@ def supported(pairs: Sequence[tuple[str, str]]) -> list[float]:
     return [float(BAD not in "".join(pair)) for pair in pairs]
 
 
-EMBEDDINGS = ScriptedEmbeddings(lambda text: [0.0, 1.0] if BAD in text else [1.0, 0.0])
+def vector_of(text: str) -> list[float]:
+    """Give the vector of a text: one direction for bad texts, another for good ones."""
+    return [0.0, 1.0] if BAD in text else [1.0, 0.0]
+
+
+EMBEDDINGS = ScriptedEmbeddings(vector_of)
 """Vectors that tell good texts from bad ones."""
 
 CRITERION = "Does the answer say where the tower stands?"

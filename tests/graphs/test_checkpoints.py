@@ -252,7 +252,6 @@ async def test_a_human_is_shown_the_best_draft(saver: Saver) -> None:
     ("decision", "answer", "detail"),
     [
         ("accept", "the better draft", "released by a reviewer"),
-        (True, "the better draft", "released by a reviewer"),
         ({"answer": "by hand"}, "by hand", "written by a reviewer"),
     ],
 )
@@ -266,23 +265,38 @@ async def test_a_human_decides(saver: Saver, decision: Any, answer: str, detail:
     assert MARK not in repr(ended)
 
 
-@pytest.mark.parametrize("decision", ["reject", False])
-async def test_a_human_refuses(saver: Saver, decision: Any) -> None:
+async def test_a_human_refuses(saver: Saver) -> None:
     """A reviewer's refusal ends the turn with an error that says so and holds the record."""
     graph = reviewed(saver)
     await ask(graph, ASKED)
     with pytest.raises(NotAccepted, match="refused by a reviewer") as raised:
-        await ask(graph, Command(resume=decision))
+        await ask(graph, Command(resume="reject"))
     assert len(raised.value.outcome.attempts) == 2
 
 
-@pytest.mark.parametrize("decision", [7, [], {"text": "by hand"}, {"answer": 7}, {"answer": " "}])
-async def test_nonsense_of_a_human_is_refused(saver: Saver, decision: Any) -> None:
-    """A decision that cannot be read is refused with what is understood, and can be given anew."""
+NONSENSE: list[Any] = [
+    *(7, 1, 0, 1.0, True, False, [], ["accept"], "", "Accept", "accept ", "aprove", b"accept", {}),
+    *({"text": "by hand"}, {"answer": 7}, {"answer": " "}, {"answer": None}, {1: "accept"}),
+    *(
+        {"answer": "by hand", "rating": 4},
+        {"answer": {"answer": "by hand"}},
+        {"0" * 32: "accept"},
+        {"accept": True},
+    ),
+]
+
+
+async def test_nonsense_of_a_human_is_refused(saver: Saver) -> None:
+    """A decision that is not exactly one of the three is refused, and can be given anew as often as need be."""
     graph = reviewed(saver)
     await ask(graph, ASKED)
+    for decision in NONSENSE:
+        with pytest.raises(InputError):
+            await ask(graph, Command(resume=decision))
     with pytest.raises(InputError, match=r"a review is 'accept', 'reject' or \{'answer'"):
-        await ask(graph, Command(resume=decision))
+        await ask(graph, Command(resume=True))
+    with pytest.raises(InputError, match="holds no decision"):
+        await ask(graph, Command(resume=None))
     ended = await ask(graph, Command(resume="accept"))
     assert texts(ended["messages"]) == ["first question", "the better draft"]
 

@@ -79,7 +79,12 @@ def test_one_long_question_is_cut_in_its_middle() -> None:
     alone = judged(ScriptedModel(["draft"]), [HumanMessage(text)])
     assert (alone.question[:6], alone.question[-4:], len(alone.question) <= 100_000) == ("begin ", " end", True)
     assert "characters are left out here" in alone.question
-    messages = [HumanMessage(text), AIMessage(text), HumanMessage(text), ToolMessage("seen", tool_call_id="1")]
+    messages: list[AnyMessage] = [
+        HumanMessage(text),
+        AIMessage(text),
+        HumanMessage(text),
+        ToolMessage("seen", tool_call_id="1"),
+    ]
     sample = judged(ScriptedModel(["draft"]), messages)
     assert size(sample) < 115_000
     assert sample.question.startswith("begin ")

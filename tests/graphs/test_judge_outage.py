@@ -109,7 +109,7 @@ def unauthorized(rate: Rate, freed: threading.Event, asynchronous: bool) -> tupl
 def too_few(rate: Rate, freed: threading.Event, asynchronous: bool) -> tuple[object, dict[str, Any]]:  # noqa: FBT001
     """Be a panel of three, two of which must speak, and two of which fail."""
     members = [raises(rate, freed, asynchronous)[0] for _ in range(2)]
-    return Panel([*members, ScriptedJudge(rate)], quorum=2), {}
+    return Panel([*members, ScriptedJudge(rate)], rule="mean", quorum=2), {}
 
 
 FAULTS: list[Fault] = [raises, times_out, invalid, refuses, unauthorized, too_few]

@@ -7,12 +7,14 @@ name says what the frameworks no longer do.
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import pkgutil
 import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypedDict, get_args
@@ -20,6 +22,7 @@ from typing import Any, Literal, TypedDict, get_args
 import langchain_core
 import langgraph
 import pytest
+from langchain.agents import create_agent
 from langchain_core._api import LangChainBetaWarning, LangChainDeprecationWarning
 from langchain_core.callbacks import (
     AsyncCallbackHandler,
@@ -29,19 +32,28 @@ from langchain_core.callbacks import (
     StreamingStdOutCallbackHandler,
     UsageMetadataCallbackHandler,
 )
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
+from langchain_core.tracers.context import _configure_hooks, register_configure_hook
 from langgraph._internal import _constants
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import push_message
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolRuntime
+from langgraph.pregel._tools import _tool_call_writer
 from langgraph.types import Command, StreamMode, interrupt
 from pydantic import RootModel, ValidationError
 
 from graphs import langgraph_private
+from judges.testing import ScriptedModel
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -702,6 +714,65 @@ def test_what_may_show_what_it_hears_is_a_stream(kind: type) -> None:
     assert langgraph_private._class_feeds_stream(kind)
 
 
+# Ways around the callbacks
+
+
+def test_langchain_adds_handlers_of_context_variables_to_every_run() -> None:
+    """The registered variables stand in one list; a handler put into one hears runs without being in a config."""
+    variable: ContextVar[Any] = ContextVar("variable", default=None)
+    hooks, names = [*_configure_hooks], Names()
+    register_configure_hook(variable, inheritable=True)
+    try:
+        assert [hook for hook in _configure_hooks if hook not in hooks] == [(variable, True, None, None)]
+        token = variable.set(names)
+        chain(lambda _: None, name="heard").invoke(ASKED)
+        variable.reset(token)
+    finally:
+        _configure_hooks[:] = hooks
+    assert "heard" in names.heard
+
+
+def test_the_writer_of_a_tools_output_is_a_context_variable() -> None:
+    """What a tool emits goes to the writer that the variable holds, whichever tool set it."""
+    emitted: list[Any] = []
+    runtime: ToolRuntime[Any, Any] = ToolRuntime({}, None, {}, lambda _: None, None, None)
+    token = _tool_call_writer.set(emitted.append)
+    runtime.emit_output_delta("heard")
+    _tool_call_writer.reset(token)
+    runtime.emit_output_delta("not heard")
+    assert emitted == ["heard"]
+
+
+def test_a_node_pushes_messages_through_its_config() -> None:
+    """`push_message` writes through the function that nodes write with, and reads callbacks and metadata."""
+    sent: list[Any] = []
+    config: Any = {"callbacks": [], "metadata": {}, "configurable": {"__pregel_send": sent.extend}}
+    with langgraph_private.use_config(config):
+        push_message(AIMessage("pushed", id="1"))
+    assert [(channel, message.text) for channel, message in sent] == [("messages", "pushed")]
+
+
+def test_a_task_is_called_through_the_config() -> None:
+    """A task is handed, with its arguments, to a function of the config that returns a future."""
+    calls: list[Any] = []
+
+    def call(function: Callable[..., Any], arguments: Any, **_: Any) -> Any:
+        calls.append(arguments)
+        return function(*arguments[0], **arguments[1])
+
+    config: Any = {"callbacks": [], "configurable": {"__pregel_call": call}}
+    with langgraph_private.use_config(config):
+        result: object = double(2, by=3)
+    assert result == 6
+    assert calls == [((2,), {"by": 3})]
+
+
+@task
+def double(number: int, by: int) -> int:
+    """Multiply."""
+    return number * by
+
+
 # Interrupts
 
 
@@ -742,3 +813,108 @@ def test_a_decision_that_does_not_fit_may_be_given_anew() -> None:
         made.invoke(Command(resume="yse"), THREAD)
     made.invoke(Command(resume="yes"), THREAD)
     assert [decision.root for decision in decisions] == ["yes"]
+
+
+def test_a_node_knows_the_checkpoint_that_it_continues() -> None:
+    """The config of a node of an outermost graph names the checkpointer, and the newest checkpoint as its own."""
+    seen: list[RunnableConfig] = []
+    saver = InMemorySaver()
+    newest: list[str] = []
+
+    def note(config: RunnableConfig) -> None:
+        seen.append(config)
+        newest.extend(stored.checkpoint["id"] for stored in [saver.get_tuple(THREAD)] if stored is not None)
+
+    chain(note, note, checkpointer=saver).invoke(ASKED, THREAD, durability="sync")
+    positions = [langgraph_private.checkpoint_of(config) for config in seen]
+    assert [position and position.checkpoint_id for position in positions] == newest
+    assert newest == sorted(set(newest))
+    assert all(position is not None and position.checkpointer is saver for position in positions)
+    assert {position.thread_id for position in positions if position is not None} == {"1"}
+
+
+@pytest.mark.parametrize(("durability", "stored"), [("sync", True), ("async", True), ("exit", False)])
+def test_a_node_knows_whether_steps_are_stored(durability: Any, stored: bool) -> None:  # noqa: FBT001 - a case
+    """The config of a node shows how soon LangGraph stores what the node did."""
+    seen: list[RunnableConfig] = []
+    chain(configs(seen), checkpointer=InMemorySaver()).invoke(ASKED, THREAD, durability=durability)
+    assert [langgraph_private.stores_steps(config) for config in seen] == [stored]
+
+
+def test_a_graph_inside_another_has_no_checkpoint_or_thread_of_its_own() -> None:
+    """A node's config shows whether its graph is part of another, whose task it then is."""
+    seen: list[RunnableConfig] = []
+    around(chain(configs(seen)), InMemorySaver()).invoke(ASKED, THREAD)
+    (config,) = seen
+    assert langgraph_private.checkpoint_of(config) is None
+    assert langgraph_private.thread_of(config, InMemorySaver()) is None
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_of_two_writes_of_one_task_a_checkpointer_keeps_the_first(kind: str) -> None:
+    """A claim that is stored as a task's write belongs to whoever stored it first."""
+    with ExitStack() as stack:
+        saver: Any = (
+            InMemorySaver() if kind == "memory" else stack.enter_context(SqliteSaver.from_conn_string(":memory:"))
+        )
+        chain(read([]), checkpointer=saver).invoke(ASKED, THREAD)
+        newest = saver.get_tuple(THREAD).config
+        for claim in ("first", "second"):
+            saver.put_writes(newest, [("claim", claim)], "claim")
+        assert ("claim", "claim", "first") in saver.get_tuple(newest).pending_writes
+        assert "second" not in str(saver.get_tuple(newest).pending_writes)
+
+
+def test_all_ways_to_run_a_graph_come_down_to_stream_and_astream() -> None:
+    """A graph of a class that overrides the two runs through them, whatever it is called by."""
+    used: list[str] = []
+
+    class Watched(CompiledStateGraph[Any, Any, Any, Any]):
+        def stream(self, *arguments: Any, **settings: Any) -> Iterator[Any]:
+            used.append("stream")
+            yield from super().stream(*arguments, **settings)
+
+        async def astream(self, *arguments: Any, **settings: Any) -> AsyncIterator[Any]:
+            used.append("astream")
+            async for chunk in super().astream(*arguments, **settings):
+                yield chunk
+
+    graph = chain(read([]))
+    watched = Watched(**vars(graph))
+
+    async def run() -> None:
+        await watched.ainvoke(ASKED)
+        async for _ in watched.astream_events(ASKED, version="v2"):
+            pass
+
+    watched.invoke(ASKED)
+    watched.batch([ASKED])
+    asyncio.run(run())
+    assert used == ["stream", "stream", "astream", "astream"]
+
+
+# Step limits
+
+
+def test_the_step_limits_that_nobody_set_are_known() -> None:
+    """A runnable fills in LangChain's, a graph LangGraph's or none, and an agent binds one of its own."""
+    limits: list[int] = []
+
+    def work(_: Any, config: RunnableConfig) -> None:
+        limits.append(config["recursion_limit"])
+
+    RunnableLambda(work).invoke(0)
+    chain(lambda config: limits.append(config.get("recursion_limit", DEFAULT_RECURSION_LIMIT))).invoke(ASKED)
+    agent = create_agent(ScriptedModel([""]))
+    limits.append((agent.config or {})["recursion_limit"])
+    assert frozenset(limits) == langgraph_private._DEFAULT_STEP_LIMITS
+
+
+def test_a_step_limit_in_the_config_of_a_call_outweighs_the_bound_one() -> None:
+    """One that is inherited does not; so what nobody set must not be in the config of a call."""
+    limits: list[int] = []
+    bound = chain(lambda config: limits.append(config["recursion_limit"])).with_config(recursion_limit=50)
+    with langgraph_private.use_config({"recursion_limit": 40}):
+        bound.invoke(ASKED, {"recursion_limit": 30})
+        bound.invoke(ASKED)
+    assert limits == [30, 50]

@@ -488,13 +488,13 @@ def logged(*, log_texts: bool) -> list[Any]:
 def test_the_log_has_figures_for_every_attempt_and_verdict() -> None:
     """Each attempt, each verdict and the end are an event with figures."""
     logs = logged(log_texts=False)
-    assert [one["event"] for one in logs] == ["attempt", "verdict", "attempt", "verdict", "finish"]
+    assert [one["event"] for one in logs] == [*["start", "attempt", "verdict"] * 2, "finish"]
     for one in logs:
         if one["event"] == "attempt":
             assert {"attempt", "calls", "tokens", "latency_s"} <= one.keys()
         if one["event"] == "verdict":
             assert {"attempt", "judge", "rating", "score", "accepted", "unscored", "tokens"} <= one.keys()
-    assert [one["attempt"] for one in logs[:-1]] == [1, 1, 2, 2]
+    assert [one["attempt"] for one in logs[:-1]] == [1, 1, 1, 2, 2, 2]
     assert (logs[-1]["stop_reason"], logs[-1]["attempts"]) == ("max_attempts", 2)
 
 
@@ -505,7 +505,7 @@ def test_the_log_has_no_text_unless_asked() -> None:
 
 def test_the_log_has_texts_where_asked() -> None:
     """Drafts, rationale and feedback are logged with `log_texts`."""
-    attempt, verdict, *_ = logged(log_texts=True)
+    _, attempt, verdict, *_ = logged(log_texts=True)
     assert attempt["text"] == f"draft {SECRET}"
     assert (verdict["rationale"], verdict["feedback"]) == (f"why {SECRET}", f"change {SECRET}")
 

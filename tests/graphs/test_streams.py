@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
 from langchain_core._api import LangChainBetaWarning, LangChainDeprecationWarning
 from langchain_core.callbacks import StreamingStdOutCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
@@ -15,6 +16,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
+from langgraph.func import task
+from langgraph.graph.message import push_message
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StreamMode
 
@@ -79,11 +82,80 @@ def agent() -> Graph:
     return made
 
 
+def pushing() -> Callable[[list[BaseMessage]], str]:
+    """Make a function that pushes each draft into the graph's messages."""
+    left = iter(drafts())
+
+    def generate(_: list[BaseMessage]) -> str:
+        draft = next(left)
+        push_message(AIMessage(draft, id=f"id {draft}"))
+        return draft
+
+    return generate
+
+
+@task
+def think(text: str) -> str:
+    """Think."""
+    return text
+
+
+def thinking() -> Callable[[list[BaseMessage]], str]:
+    """Make a function that calls tasks of LangGraph's functional API."""
+    left = iter(drafts())
+
+    def generate(_: list[BaseMessage]) -> str:
+        return str(think(next(left)).result())
+
+    return generate
+
+
+def reasoning() -> ScriptedModel:
+    """Make a thinking model: its reasoning speaks of what was refused, also in the good answer."""
+    thought = f"The reviewer did not accept {MARK}."
+    blocks: list[Any] = [{"type": "thinking", "thinking": thought, "signature": "s"}]
+    return ScriptedModel(
+        [
+            AIMessage([*blocks, {"type": "text", "text": draft}], additional_kwargs={"reasoning_content": thought})
+            for draft in drafts()
+        ]
+    )
+
+
+@tool
+def tell(subject: str, runtime: ToolRuntime) -> str:
+    """Look a subject up, and stream it meanwhile."""
+    runtime.emit_output_delta(subject)
+    runtime.stream_writer(subject)
+    return subject
+
+
+def telling() -> Graph:
+    """Make an agent whose tool streams its output."""
+    script: list[object] = []
+    for draft in drafts():
+        script += [ToolCall(name="tell", args={"subject": draft}), draft]
+    made: Graph = create_agent(ScriptedModel(script), tools=[tell])
+    return made
+
+
+def showing() -> Graph:
+    """Make a loop that shows its own drafts."""
+    return self_refine(
+        ScriptedModel(drafts()), strict(), policy=Policy(max_attempts=REFUSALS + 1, show_drafts=True)
+    )
+
+
 GENERATORS: dict[str, Callable[[], object]] = {
     "chat model": chat_model,
     "chain": chain,
     "function": function,
     "agent": agent,
+    "pushing function": pushing,
+    "function of tasks": thinking,
+    "thinking model": reasoning,
+    "agent with streaming tool": telling,
+    "loop that shows drafts": showing,
 }
 
 
@@ -332,9 +404,9 @@ def twice() -> tuple[ScriptedModel, ScriptedJudge]:
 
 
 def test_progress_is_told_in_order() -> None:
-    """Each attempt is followed by its verdict, and the end is told once."""
-    order = [("attempt", 1), ("verdict", 1), ("attempt", 2), ("verdict", 2), ("finish", None)]
-    assert named(custom(self_refine(*twice()))) == order
+    """Each attempt is told as it starts and when it is there, its verdict follows, and the end is told once."""
+    order = [(name, attempt) for attempt in (1, 2) for name in ("start", "attempt", "verdict")]
+    assert named(custom(self_refine(*twice()))) == [*order, ("finish", None)]
 
 
 async def test_progress_is_told_in_order_async() -> None:
@@ -345,14 +417,15 @@ async def test_progress_is_told_in_order_async() -> None:
 
 def test_an_attempt_tells_its_figures() -> None:
     """The event of an attempt holds its number, its model calls, tokens and time."""
-    event = custom(self_refine(*twice()))[0]
-    assert set(event) == {"type", "event", "attempt", "calls", "tokens", "latency_s"}
+    event = custom(self_refine(*twice()))[1]
+    labels = {"outcome_id", "refiner", "thread_id"}
+    assert set(event) == {"type", "event", "attempt", "calls", "tokens", "latency_s", *labels}
     assert (event["type"], event["calls"], event["tokens"]) == ("refine", 1, 5)
 
 
 def test_a_verdict_tells_its_figures() -> None:
     """The event of a verdict holds what was decided, and no text."""
-    event = custom(self_refine(*twice()))[1]
+    event = custom(self_refine(*twice()))[2]
     assert {key: event[key] for key in ("judge", "rating", "score", "accepted", "unscored")} == {
         "judge": "scripted",
         "rating": 1,
@@ -372,14 +445,14 @@ def test_the_end_tells_the_totals() -> None:
 
 def test_an_unscored_verdict_tells_its_reason() -> None:
     """A judge that failed is told as such, never as a rating."""
-    event = custom(self_refine(lambda _: "answer", ScriptedJudge([RuntimeError("down")])))[1]
+    event = custom(self_refine(lambda _: "answer", ScriptedJudge([RuntimeError("down")])))[2]
     assert (event["event"], event["rating"], event["unscored"]) == ("verdict", None, "judge_failed")
 
 
 def test_a_skipped_turn_tells_no_verdict() -> None:
     """A turn that calls a tool is not judged, so no verdict is told."""
     made = self_refine(ScriptedModel([ToolCall(name="lookup", args={})]), strict())
-    assert named(custom(made)) == [("attempt", 1), ("finish", None)]
+    assert named(custom(made)) == [("start", 1), ("attempt", 1), ("finish", None)]
 
 
 def shown(generator: object, judge: object, **settings: Any) -> Graph:
@@ -391,10 +464,12 @@ def test_shown_drafts_are_each_ended_by_a_discard() -> None:
     """With `show_drafts` a draft is told, and one that is not released is told to be discarded."""
     events = custom(shown(*twice()))
     assert named(events) == [
+        ("start", 1),
         ("attempt", 1),
         ("draft", 1),
         ("verdict", 1),
         ("discard", 1),
+        ("start", 2),
         ("attempt", 2),
         ("draft", 2),
         ("verdict", 2),

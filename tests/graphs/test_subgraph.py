@@ -94,7 +94,7 @@ def test_the_outer_messages_stream_has_the_answer_once() -> None:
 def test_progress_reaches_the_outer_custom_stream() -> None:
     """The loop's progress is heard in the outer graph's custom stream, from the subgraph."""
     seen: list[Any] = list(parent(loop()).stream(ASKED, stream_mode="custom", subgraphs=True))
-    assert [event["event"] for _, event in seen] == ["attempt", "verdict"] * 3 + ["finish"]
+    assert [event["event"] for _, event in seen] == ["start", "attempt", "verdict"] * 3 + ["finish"]
     assert all(place[0].startswith("answer:") for place, _ in seen)
 
 

@@ -97,7 +97,9 @@ def test_a_cheap_failure_costs_no_model_call() -> None:
 def test_the_levels_asked_are_paid_for() -> None:
     """Usage is that of all levels asked, not of the last alone."""
     reply = {"rationale": "r", "rating": 4, "feedback": ""}
-    cascade = Cascade([Helpfulness(ScriptedModel([reply])), Helpfulness(ScriptedModel([reply])), Length()])
+    cascade = Cascade(
+        [Helpfulness(ScriptedModel([reply])), Helpfulness(ScriptedModel([reply])), Length(at_most=99)]
+    )
     assert cascade(ROW).usage.calls == 2
 
 
@@ -105,8 +107,8 @@ def test_the_levels_asked_are_paid_for() -> None:
     ("judges", "settings", "message"),
     [
         ([], {}, "at least one judge"),
-        (Length(), {}, "give a list of judges"),
-        ([Length()], {"success_rating": 7}, "success_rating is a whole number from 1 to 4, not 7"),
+        (Length(at_most=99), {}, "give a list of judges"),
+        ([Length(at_most=99)], {"success_rating": 7}, "success_rating is a whole number from 1 to 4, not 7"),
     ],
 )
 def test_a_cascade_set_up_wrongly_is_refused(judges: Any, settings: dict[str, Any], message: str) -> None:

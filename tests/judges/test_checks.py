@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ SCHEMA = {
         (Length(at_most=3, unit="words"), " one  two\nthree ", ""),
         (Length(at_most=2, unit="words"), "one two three", "Write at most 2 words; there are 3."),
         (Length(at_most=2), "你好", ""),
-        (Length(), "", ""),
+        (Length(at_most=0), "", ""),
         (Pattern(required=r"\d"), "15 C", ""),
         (Pattern(required=r"\d"), "warm", r"Include what matches '\\d'."),
         (Pattern(forbidden="sorry"), "Sorry.", ""),
@@ -149,7 +150,9 @@ def test_length_is_that_of_the_answer(answer: str, least: int, more: int) -> Non
     )
 
 
-@pytest.mark.parametrize("check", [Length(), Pattern(required="x"), JsonValid(), NumericRange(at_most=1)])
+@pytest.mark.parametrize(
+    "check", [Length(at_most=99), Pattern(required="x"), JsonValid(), NumericRange(at_most=1)]
+)
 async def test_without_an_answer_there_is_no_verdict(check: Judge) -> None:
     """A missing answer is unscored, not wrong; an empty one is checked like any other."""
     verdicts = [check(question="Why?"), await check.acall(question="Why?")]
@@ -165,8 +168,8 @@ def test_at_most_five_faults_are_listed() -> None:
 
 def test_a_check_has_a_name_of_its_own() -> None:
     """Checks are told apart by name."""
-    assert Length(name="short")(answer="x").judge == "short"
-    assert [one(answer="1").judge for one in (Length(), JsonValid(), NumericRange(at_most=1))] == [
+    assert Length(at_most=9, name="short")(answer="x").judge == "short"
+    assert [one(answer="1").judge for one in (Length(at_most=99), JsonValid(), NumericRange(at_most=1))] == [
         "length",
         "json",
         "numeric_range",
@@ -184,7 +187,21 @@ def test_a_check_has_a_name_of_its_own() -> None:
         (Pattern, {"forbidden": [5]}, "not a regular expression among"),
         (JsonValid, {"schema": {"type": "strange"}}, "not a JSON schema: 'strange'"),
         (JsonValid, {"schema": "object"}, "a JSON schema is a mapping, not 'object'"),
+        (Length, {}, "any length would pass; give at_least=..., from 1, at_most=... or both"),
+        (Length, {"at_least": 0, "unit": "words"}, "any length would pass"),
+        (Length, {"at_most": 5, "unit": "lines"}, "unit is 'characters' or 'words', not 'lines'"),
+        (
+            Pattern,
+            {"required": ""},
+            "not a regular expression among ('',): write texts such as 'as an AI', none",
+        ),
+        (Pattern, {"forbidden": ["x", b"y"]}, "not a regular expression among ('x', b'y'): write texts"),
+        (Pattern, {"forbidden": 5}, "a pattern is a regular expression, or a list of them, not 5"),
+        (Pattern, {"required": re.compile("x"), "ignore_case": True}, "not a regular expression among"),
         (NumericRange, {}, "give at_least=..., at_most=... or both"),
+        (NumericRange, {"at_least": "abc"}, "at_least is a finite number, not 'abc'"),
+        (NumericRange, {"at_least": 1, "at_most": float("nan")}, "at_most is a finite number, not nan"),
+        (NumericRange, {"at_most": True}, "at_most is a finite number, not True"),
         (NumericRange, {"at_least": 2, "at_most": 1}, "at_most=1 lies below at_least=2"),
         (NumericRange, {"at_least": 2, "which": "best"}, "which is 'all', 'first' or 'last', not 'best'"),
     ],

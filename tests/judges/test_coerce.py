@@ -261,7 +261,7 @@ def test_a_list_becomes_a_strict_panel() -> None:
 def test_a_name_may_be_given() -> None:
     """An explicit name replaces the function's."""
     assert as_judge(lambda sample: 4, name="kind")(ROW).judge == "kind"
-    assert as_judge([Length()], name="all").name == "all"
+    assert as_judge([Length(at_most=99)], name="all").name == "all"
 
 
 def unknown_parameter(answer: str, colour: str) -> bool:

@@ -351,9 +351,9 @@ def test_runs_that_do_not_fit_are_told_row_by_row() -> None:
     assert (told.wins, told.unscored) == (1, {"invalid_sample": 3})
     assert [row.error for row in told.rows] == [
         "",
-        "the two runs do not ask the same in row 2",
+        "the two runs do not ask the same at index 1",
         "broken",
-        "row 4 is in one run only",
+        "the row at index 3 is in one run only",
     ]
 
 

@@ -145,9 +145,9 @@ def test_no_more_than_the_concurrency_at_once() -> None:
 @pytest.mark.parametrize(
     ("judges", "names"),
     [
-        (Length(), ["length"]),
-        ([Length(), Length(name="short", at_most=3)], ["length", "short"]),
-        ({"a": Length(), "b": lambda sample: True}, ["a", "b"]),
+        (Length(at_most=99), ["length"]),
+        ([Length(at_most=99), Length(name="short", at_most=3)], ["length", "short"]),
+        ({"a": Length(at_most=99), "b": lambda sample: True}, ["a", "b"]),
         (lambda answer: len(answer) < 3, ["function"]),
     ],
 )
@@ -162,7 +162,7 @@ def test_judges_are_taken_in_every_form(run: Run, judges: object, names: list[st
 @pytest.mark.parametrize(
     ("judges", "told"),
     [
-        ([Length(), Length(at_most=3), lambda sample: True], "several judges are called 'length'"),
+        ([Length(at_most=99), Length(at_most=3), lambda sample: True], "several judges are called 'length'"),
         ([], "at least one judge"),
         ("length", "cannot make a judge"),
     ],
@@ -186,7 +186,7 @@ def test_judges_that_cannot_be_are_refused(run: Run, judges: object, told: str) 
 def test_bad_arguments_are_refused(run: Run, samples: Any, settings: Any, told: str) -> None:
     """No concurrency, a path and a single row in the place of rows are refused with the remedy."""
     with pytest.raises(ConfigurationError, match=told):
-        run(samples, Length(), **settings)
+        run(samples, Length(at_most=99), **settings)
 
 
 @either
@@ -194,7 +194,7 @@ def test_a_failing_cell_is_unscored(run: Run) -> None:
     """A judge that raises leaves a cell without a score; the row, and the mean, are those of the others."""
     broken = ScriptedJudge([True, ValueError("!"), False, True], name="broken")
 
-    evaluation = run(rows(4), [broken, Length()], max_concurrency=1)
+    evaluation = run(rows(4), [broken, Length(at_most=99)], max_concurrency=1)
 
     assert [row.verdicts["broken"].unscored for row in evaluation.rows] == [None, "judge_failed", None, None]
     assert evaluation.summary["broken"].mean == pytest.approx(2 / 3)
@@ -220,7 +220,7 @@ class _Reckless(Judge):
 @either
 def test_a_judge_that_raises_when_called_is_unscored(run: Run) -> None:
     """Even an error outside a judge's deliberation costs no more than its cell, which names the error."""
-    cell = run(rows(1), [_Reckless(), Length()]).rows[0].verdicts["reckless"]
+    cell = run(rows(1), [_Reckless(), Length(at_most=99)]).rows[0].verdicts["reckless"]
 
     assert (cell.unscored, cell.detail) == ("judge_failed", "RuntimeError in 'reckless'")
 
@@ -228,7 +228,7 @@ def test_a_judge_that_raises_when_called_is_unscored(run: Run) -> None:
 @either
 def test_an_unreadable_row_keeps_its_place(run: Run) -> None:
     """A row that is no sample has an error and cells without a score; the rows around it are judged."""
-    evaluation = run([{"answer": "a"}, {"answer": 3}, {}, {"answer": "b"}], Length())
+    evaluation = run([{"answer": "a"}, {"answer": 3}, {}, {"answer": "b"}], Length(at_most=99))
 
     assert [bool(row.error) for row in evaluation.rows] == [False, True, True, False]
     assert "field 'answer'" in evaluation.rows[1].error
@@ -241,7 +241,7 @@ def test_an_unreadable_row_keeps_its_place(run: Run) -> None:
 @either
 def test_an_error_in_the_place_of_a_row_is_unreadable(run: Run) -> None:
     """A dataset may hold the error of a row it could not read."""
-    row = run([BadSample("line 7 is torn")], Length()).rows[0]
+    row = run([BadSample("line 7 is torn")], Length(at_most=99)).rows[0]
 
     assert row.error == "line 7 is torn"
 
@@ -325,7 +325,7 @@ def test_an_error_of_the_dataset_is_raised(run: Run) -> None:
         raise OSError("disk gone")
 
     with pytest.raises(OSError, match="disk gone"):
-        run(dataset(), Length())
+        run(dataset(), Length(at_most=99))
 
 
 @either
@@ -337,7 +337,7 @@ def test_rows_stream_to_a_file_as_they_are_ready(run: Run, tmp_path: Path) -> No
     def look(row: Row) -> None:
         seen.append([json.loads(line)["index"] for line in path.read_text(encoding="utf-8").splitlines()])
 
-    run(rows(3), Length(), out=path, on_result=look)
+    run(rows(3), Length(at_most=99), out=path, on_result=look)
 
     assert seen == [[0], [0, 1], [0, 1, 2]]
 
@@ -347,7 +347,7 @@ def test_rows_stream_to_an_open_file(run: Run) -> None:
     """An open text file receives the lines and stays open; each line reads back as its row."""
     out = io.StringIO()
 
-    evaluation = run([*rows(2), {"answer": 3}], Length(), out=out)
+    evaluation = run([*rows(2), {"answer": 3}], Length(at_most=99), out=out)
 
     assert tuple(map(Row.model_validate_json, out.getvalue().splitlines())) == evaluation.rows
 
@@ -393,7 +393,7 @@ def test_the_summary_adds_up_usage(run: Run) -> None:
 @pytest.mark.parametrize("samples", [[], [{"answer": 3}]])
 def test_nothing_scored_has_no_mean(run: Run, samples: list[object]) -> None:
     """Without a score there is no mean and no share: None, never 0 and never NaN."""
-    summary = run(samples, Length()).summary["length"]
+    summary = run(samples, Length(at_most=99)).summary["length"]
 
     assert (summary.mean, summary.passed, summary.latency_s) == (None, None, None)
 
@@ -499,6 +499,53 @@ def test_a_row_that_cannot_be_read_is_placed(written: Written, name: str, text: 
         list(read_rows(path))
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("r.jsonl", '{"answer": "a"}\n{"question": "ж日😀", "answer": x}\n', "line 2: .* at column 31$"),
+        ("r.jsonl", '\ufeff{"answer": }', "line 1: .* at column 12$"),
+        (
+            "r.jsonl",
+            '\r\n{"answer": "a"\r\n',
+            "line 2: .* at column 15; a row is one whole JSON object on one line$",
+        ),
+        ("r.jsonl", "{\n", "line 1: .* at column 2; a row is one whole"),
+        (
+            "r.jsonl",
+            '{"answer": "NaN \\" Infinity", "score": -Infinity}',
+            "-Infinity is not a JSON number, at column 40$",
+        ),
+        (
+            "r.csv",
+            'answer,contexts\n"a\n\nb",\n\n\n"c\nd",[é}\n',
+            "line 7: field 'contexts': .* column 2 of the cell$",
+        ),
+        (
+            "r.csv",
+            '\nanswer,contexts\r\n"a\r\nb","[1,\r\n,]"\r\n',
+            "line 3: .* at column 1 of line 2 of the cell$",
+        ),
+        ("r.csv", 'answer\na\n\n"b\n\n', "line 4: a quotation mark is opened here and never closed$"),
+        ("r.csv", f"answer\na\n{'b' * 200_000}\n", r"line 3: field larger than .*; write such rows as \.jsonl$"),
+    ],
+)
+def test_a_broken_row_is_named_by_line_and_column(written: Written, name: str, text: str, place: str) -> None:
+    """Columns are characters of that line, lines those of the file, blank and quoted ones too."""
+    with pytest.raises(BadSample, match=place):
+        list(read_rows(written(name, text)))
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("r.jsonl", "line 2: .* column 15;"), ("r.csv", "line 4: .* column 6;")]
+)
+def test_bytes_that_are_not_utf8_are_named_by_line_and_column(tmp_path: Path, name: str, place: str) -> None:
+    """A large file is read up to them, and the error says where they are and what to do."""
+    rows = {"r.jsonl": '{"answer": "a"}\n{"answer": "éé\xff"}\n', "r.csv": 'answer\na\n"b\nééb,é\xff"\n'}[name]
+    (tmp_path / name).write_bytes(rows.encode().replace("\xff".encode(), b"\xff"))
+    with pytest.raises(BadSample, match=f"{place} save the file as UTF-8"):
+        list(read_rows(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.csv"])

@@ -719,6 +719,16 @@ def test_text_in_parts_is_joined() -> None:
 
 
 @HOW
+async def test_an_ending_of_the_endpoint_s_own_can_be_declared_good(how: str) -> None:
+    """A word that nobody knows is refused, with the word told, unless the user vouches for it."""
+    with serving(lambda asked: Reply(WRITTEN, finish_reason="fin")) as server:
+        unknown = await judged(direct(server), how)
+        known = await judged(direct(server, endings=["fin"]), how)
+    assert (unknown.unscored, "it ended with 'fin'" in unknown.detail) == ("invalid_output", True)
+    assert (known.rating, known.usage.calls) == (4, 1)
+
+
+@HOW
 async def test_usage_model_and_finish_reason_are_told(how: str) -> None:
     """As the endpoint counted, for each call."""
     with serving(lambda asked: Reply(WRITTEN, usage=(11, 7))) as server:

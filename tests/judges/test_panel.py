@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,9 @@ from judges import (
     Verdict,
     load,
 )
+from judges.compose.panel import RULES
 from judges.testing import ScriptedJudge, ScriptedModel
+from judges.verdict import NOTHING_TO_JUDGE, Unscored
 
 ROW = {"question": "Why?", "answer": "Because."}
 UNKNOWN = Verdict.without_score("no_contexts")
@@ -102,12 +104,66 @@ def test_a_member_that_cannot_judge_is_skipped_and_counted() -> None:
 
 def test_without_a_quorum_a_panel_is_unscored() -> None:
     """Half of the members is not more than half, unless the quorum says so."""
-    panel = members(4, UNKNOWN)
+    panel = members(4, ValueError)
     verdict = Panel(panel)(ROW)
     assert verdict.unscored == "too_few_votes"
-    assert verdict.detail == "1 of 2 rated, 2 needed; skipped 1: b (no_contexts)"
+    assert verdict.detail == "1 of 2 rated, 2 needed; skipped 1: b (judge_failed)"
     assert len(verdict.items) == 2
     assert Panel(panel, quorum=1)(ROW).rating == 4
+
+
+IDLE = [Verdict.without_score(reason) for reason in get_args(Unscored) if reason in NOTHING_TO_JUDGE]
+FAILED = [Verdict.without_score(reason) for reason in get_args(Unscored) if reason not in NOTHING_TO_JUDGE]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_members_with_nothing_to_judge_do_not_count_towards_the_quorum(rule: Any) -> None:
+    """Those who have something to judge decide, also by a quorum of their own; a failure still counts."""
+    verdict = Panel(members(4, *IDLE), rule=rule, weights=[1] * (1 + len(IDLE)) if rule == "weighted" else None)(
+        ROW
+    )
+    assert (verdict.rating, f"skipped {len(IDLE)}" in verdict.detail) == (4, True)
+    settings: dict[str, Any] = {"rule": rule, "weights": [1] * 4 if rule == "weighted" else None}
+    assert Panel(members(3, *IDLE[:3]), quorum=3, **settings)(ROW).rating == 3
+    for failed in FAILED:
+        assert Panel(members(4, failed, *IDLE[:2]), **settings)(ROW).rating is None
+        assert Panel(members(4, failed, *IDLE[:2]), quorum=2, **settings)(ROW).rating is None
+
+
+def test_a_panel_with_nothing_to_judge_says_so() -> None:
+    """The reason is the members', so that a panel around it does not wait for its vote; Repeat does the same."""
+    idle = Panel(members(UNKNOWN, Verdict.without_score("no_reference")), name="idle")
+    assert (idle(ROW).unscored, len(idle(ROW).items)) == ("no_contexts", 2)
+    assert idle(ROW).detail == "there was nothing to judge for any; skipped 2: a (no_contexts), b (no_reference)"
+    repeated = Repeat(says(UNKNOWN, "repeated"), 3)
+    assert repeated(ROW).unscored == "no_contexts"
+    assert Panel([idle, repeated, says(4)])(ROW).rating == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines", "rating"),
+    [
+        ({}, (2, ValueError, ValueError), 2),
+        ({}, (ValueError, 1, 4, ValueError, ValueError, ValueError), 1),
+        ({"quorum": 3}, (2, 4, ValueError), 2),
+        ({"success_rating": 4}, (3, ValueError), 3),
+        ({}, (Verdict.scored(0.9, threshold=0.95), ValueError), 2),
+        ({}, (4, ValueError, ValueError), None),
+        ({"rule": "veto"}, (1, ValueError, ValueError), 1),
+        ({"rule": "veto", "veto": ["a"]}, (1, 4, ValueError, ValueError), 1),
+        ({"rule": "veto", "veto": ["c"]}, (1, 4, ValueError, ValueError), None),
+        ({"rule": "mean"}, (1, ValueError), None),
+        ({"rule": "majority"}, (1, ValueError), None),
+    ],
+)
+def test_a_failing_member_decides_before_the_quorum(
+    settings: dict[str, Any], lines: Sequence[object], rating: int | None
+) -> None:
+    """Where no other vote could save the answer, the failing one counts; under other rules it takes a quorum."""
+    verdict = Panel(members(*lines), **settings)(ROW)
+    assert verdict.rating == rating
+    assert (verdict.unscored == "too_few_votes") is (rating is None)
+    assert not verdict.passed
 
 
 @pytest.mark.parametrize("reason", ["budget", "deadline"])
@@ -115,6 +171,7 @@ def test_a_spent_limit_keeps_its_reason(reason: Any) -> None:
     """If too few rated because of a budget or deadline, that is the panel's reason and the loop can stop."""
     verdict = Panel(members(4, Verdict.without_score(reason), UNKNOWN))(ROW)
     assert verdict.unscored == reason
+    assert Panel(members(1, Verdict.without_score(reason), ValueError))(ROW).rating == 1
 
 
 def test_a_member_below_its_own_pass_mark_counts_as_failing() -> None:
@@ -186,7 +243,9 @@ def reply(rating: int) -> dict[str, object]:
 def test_usage_and_models_are_summed() -> None:
     """A panel costs what its members cost, and asks the models they ask."""
     models = [ScriptedModel([reply(4)]), ScriptedModel([reply(3)])]
-    panel = Panel([Helpfulness(models[0], name="a"), Panel([Helpfulness(models[1], name="b")]), Length()])
+    panel = Panel(
+        [Helpfulness(models[0], name="a"), Panel([Helpfulness(models[1], name="b")]), Length(at_most=99)]
+    )
     verdict = panel(ROW)
     assert verdict.usage.calls == 2
     assert verdict.usage == sum((item.usage for item in verdict.items), Usage())
@@ -263,7 +322,7 @@ def test_an_error_of_set_up_is_raised() -> None:
     [
         ([], {}, "at least one judge is needed"),
         ({}, {}, "at least one judge is needed"),
-        (Length(), {}, "give a list of judges"),
+        (Length(at_most=99), {}, "give a list of judges"),
         (["length"], {}, "cannot make a judge of 'length'"),
         (members(4), {"rule": "max"}, "rule is one of min, mean, weighted, majority, veto, not 'max'"),
         (members(4, 4), {"rule": "weighted"}, "weights gives each of a, b a weight"),

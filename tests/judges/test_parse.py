@@ -242,6 +242,119 @@ def test_filtered_reply_is_not_asked_again(told: dict[str, Any]) -> None:
     assert len(model.prompts) == 1
 
 
+FINISHED = """
+    stop STOP end_turn stop_sequence tool_use tool_calls function_call COMPLETE TOOL_CALL eos eos_token FINISH
+    FinishReason.STOP FINISH_REASON_STOP ALTERNATIVE_STATUS_FINAL REASON_STOP stopStringFound eosFound toolCalls
+    normal done finished success completed end_of_turn endoftext <|eot_id|> <|im_end|> stop_criteria_met
+    stop-word
+"""
+UNFINISHED = """
+    incomplete INCOMPLETE sensitive toxic ERROR_TOXIC error cancelled canceled USER_CANCEL abort aborted timeout
+    failed pause_turn OTHER LANGUAGE MALFORMED_FUNCTION_CALL unexpected_tool_call too_many_tool_calls
+    FINISH_REASON_UNSPECIFIED MODEL_ARMOR image_safety malformed_model_output malformed_tool_use network_error
+    insufficient_system_resource blacklist load unload null not_finished time_limit token_limit userStopped
+    modelUnloaded contextLengthReached maxPredictedTokensReached REASON_MAX_LEN out_of_tokens ERROR_LIMIT
+    ALTERNATIVE_STATUS_PARTIAL content-filter interrupted moderated policy_violation killed preempted unfinished
+    stopped_by_user early_stop tool_use_failed ended_with_error gremlins 7
+"""
+
+
+@pytest.mark.parametrize("name", ["finish_reason", "stop_reason", "stopReason", "done_reason"])
+def test_a_whole_reply_counts_only_if_it_ended_well(name: str) -> None:
+    """Endings made of words for an end are good, whoever's they are; any other is refused, with the word told."""
+    for reason in FINISHED.split():
+        judge, _ = judge_hearing(AIMessage(WRITTEN, response_metadata={name: reason}))
+        assert judge(user_input="q", response="a").rating == 4, reason
+    for reason in UNFINISHED.split():
+        reply = AIMessage(WRITTEN, response_metadata={name: reason})
+        judge, _ = judge_hearing(reply, reply)
+        assert judge(user_input="q", response="a").unscored == "invalid_output", reason
+    reply = AIMessage(WRITTEN, response_metadata={name: "pause_turn"})
+    detail = judge_hearing(reply, reply)[0](user_input="q", response="a").detail
+    assert detail == "the reply was not finished: it ended with 'pause_turn'"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"status": "incomplete"},
+        {"done": False},
+        {"status": "failed", "finish_reason": "stop"},
+        {"finish_reason": "stop", "incomplete_details": {"reason": "max_output_tokens"}},
+        {"finish_reason": {"type": "length"}},
+        {"finish_reason": {"reason": "error"}},
+        {"finish_reason": 3},
+    ],
+    ids=repr,
+)
+def test_one_bad_ending_is_enough(metadata: dict[str, Any]) -> None:
+    """A status, a nested reason or a number counts as a word does; a good word beside it makes nothing good."""
+    reply = AIMessage(WRITTEN, response_metadata=metadata)
+    judge, _ = judge_hearing(reply, reply)
+    assert judge(user_input="q", response="a").unscored == "invalid_output"
+
+
+def test_fields_that_say_nothing_of_the_end_are_not_read_as_one() -> None:
+    """A status of another kind, or nested good reasons, do not cost the reply."""
+    for metadata in ({"status": "completed"}, {"status": 200}, {"finish_reason": {"type": "stop", "matched": 2}}):
+        judge, _ = judge_hearing(AIMessage(WRITTEN, response_metadata=metadata))
+        assert judge(user_input="q", response="a").rating == 4
+
+
+LOW = _with_rating("1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOW,
+        f"I say:\n```json\n{LOW}\n```",
+        f'{{"Assessment": {LOW}}}',
+        f"[{WRITTEN}, {LOW}]",
+        LOW[:-5],
+        "{'rating': 1}",
+        '{"Rating": 1}',
+        '{"rating": "4"}',
+        '{"rating": 4, "feedback": "Say more.',
+        WRITTEN + LOW,
+        '"rating": 4 ' * 2_000,
+    ],
+)
+def test_text_that_contradicts_the_tool_call_is_refused(text: str) -> None:
+    """An object beside the call that says otherwise, whole or not, fenced or wrapped, makes it ambiguous."""
+    for reply in (as_call(**GOOD), as_raw_call(WRITTEN)):
+        reply.content = text
+        judge, model = judge_hearing(reply, reply)
+        verdict = judge(user_input="q", response="a")
+        assert (verdict.unscored, len(model.prompts)) == ("invalid_output", 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Let me rate it: good.",
+        WRITTEN,
+        f"```json\n{WRITTEN}\n```",
+        '{"name": "Assessment"}',
+        '{"city": "Paris"}',
+    ],
+)
+def test_text_that_agrees_with_the_tool_call_costs_nothing(text: str) -> None:
+    """Thoughts, the same object again, and objects about other things are no contradiction."""
+    reply = as_raw_call(WRITTEN)
+    reply.content = text
+    judge, model = judge_hearing(reply)
+    assert (judge(user_input="q", response="a").rating, len(model.prompts)) == (4, 1)
+
+
+def test_nested_fields_of_one_name_do_not_contradict_each_other() -> None:
+    """The object repeated beside the call agrees with it at every depth."""
+    value = {"parts": [{"name": "a"}, {"name": "b"}], "share": 1.0}
+    reply = AIMessage(json.dumps(value), tool_calls=[{"name": "_Lenient", "args": value, "id": "1"}])
+    assert _Counting(ScriptedModel([reply]))(response="a").score == 1.0
+
+
 def test_refusal_is_not_asked_again_and_its_words_are_kept() -> None:
     """A refusal is final; what the model said stands in `raw`."""
     judge, model = judge_hearing(AIMessage("", additional_kwargs={"refusal": "I will not."}), GOOD)

@@ -124,12 +124,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"dataset": {**DATASET, "response": ["a"]}},
         "the columns of a dataset are equally long; user_input has 2, response has 1",
     ),
-    ({"dataset": {"response": [3]}}, "response, row 1: a text is wanted, not a int"),
+    ({"dataset": {"response": [3]}}, "response, index 0: a text is wanted, not a int"),
     ({"dataset": {"response": long(1_000_001)}}, "at most 1,000,000 characters, this one 1,000,001"),
-    ({"dataset": {"contexts": ["text"]}}, "contexts, row 1: a list of at most 128 texts is wanted"),
-    ({"dataset": {"contexts": [["a"] * 129]}}, "contexts, row 1: a list of at most 128 texts is wanted"),
-    ({"dataset": {"contexts": [["a", None]]}}, "contexts, row 1, context 2: a text is wanted, not a NoneType"),
-    ({"dataset": {"contexts": [["a", "x" * 1_000_001]]}}, "contexts, row 1, context 2: a text has at most"),
+    ({"dataset": {"contexts": ["text"]}}, "contexts, index 0: a list of at most 128 texts is wanted"),
+    ({"dataset": {"contexts": [["a"] * 129]}}, "contexts, index 0: a list of at most 128 texts is wanted"),
+    ({"dataset": {"contexts": [["a", None]]}}, "contexts, index 0, context 2: a text is wanted, not a NoneType"),
+    ({"dataset": {"contexts": [["a", "x" * 1_000_001]]}}, "contexts, index 0, context 2: a text has at most"),
     (
         {"dataset": {"response": ["a"], "question": ["q"]}},
         "faithfulness needs the column 'retrieved_contexts'; the dataset has response, user_input",
@@ -188,7 +188,9 @@ def test_the_limits_themselves_are_kept() -> None:
 def test_contexts_merged_by_a_lost_comma_are_told(context: str) -> None:
     """A row with exactly one context that looks like several is warned of, by its number."""
     dataset: dict[str, list[Any]] = {**DATASET, "retrieved_contexts": [["a", "b"], [context]]}
-    with pytest.warns(UserWarning, match="retrieved_contexts, row 2: there is one context, .* put commas between"):
+    with pytest.warns(
+        UserWarning, match="retrieved_contexts, index 1: there is one context, .* put commas between"
+    ):
         evaluator().evaluate(["faithfulness"], dataset)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,17 @@ def test_settings_reach_the_judge() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "told"),
     [
-        ("xyzzy", {}, "there is no judge 'xyzzy'; known are alibaba."),
-        ("length", {"colour": 1}, "the judge 'length' got an unexpected keyword argument 'colour'"),
+        ("xyzzy", {}, f"there is no judge 'xyzzy'; `refine judges` lists the {len(catalogue())} there are"),
+        (
+            "length",
+            {"colour": 1},
+            "the judge 'length' got an unexpected keyword argument 'colour'; known are at_least",
+        ),
+        ("length", {"at_mst": 1}, "unexpected keyword argument 'at_mst'; did you mean 'at_most'?"),
+        ("ragas.faithfulness", {"thresold": 1, "model": "a:b"}, "'thresold'; did you mean 'threshold'?"),
+        ("pattern", {"required": 5}, "a pattern is a regular expression, or a list of them, not 5"),
+        ("length", {"at_most": 1, "name": 5}, "a judge's name is a text such as 'tone', not 5"),
+        ("length", {"at_most": 1, "name": " "}, "a judge's name is a text such as 'tone', not ' '"),
         ("rubric", {"model": "a:b"}, "the judge 'rubric' missing 2 required keyword-only arguments"),
         ("helpfulness", {}, "a judge needs a model to ask"),
         ("numeric_range", {}, "give at_least=..., at_most=... or both"),
@@ -71,6 +81,7 @@ def test_a_judge_that_cannot_be_made_is_refused(name: str, settings: dict[str, A
     with pytest.raises(ConfigurationError) as caught:
         load(name, **settings)
     assert told in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
 @for_every("name", judges.__all__)
@@ -171,6 +182,8 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     monkeypatch.syspath_prepend(str(tmp_path))
     default_registry.cache_clear()
     yield tmp_path
+    for file in tmp_path.glob("*.py"):
+        sys.modules.pop(file.stem, None)
     default_registry.cache_clear()
 
 
@@ -213,17 +226,44 @@ def test_a_judge_of_ones_own_explains_itself_by_its_entry() -> None:
     assert (told.asks, told.needs, told.calls, told.better) == ("Is it?", ("response", "reference"), "1", "low")
 
 
-@pytest.mark.parametrize("code", ["raise RuntimeError('no')", "class Mine: pass", ""])
-def test_a_broken_distribution_is_told_of_and_left_out(distribution: Path, code: str) -> None:
-    """It costs nobody the other judges."""
+BROKEN = ["raise RuntimeError('no\\nway')", "raise SystemExit(3)", "class Mine: pass", ""]
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_a_broken_distribution_costs_one_line_where_judges_are_listed(distribution: Path, code: str) -> None:
+    """It costs nobody the other judges; the line names it, and what to do."""
     install(distribution, "judges_that_break", code)
-    with pytest.warns(UserWarning, match="judges_that_break:Mine of an installed package cannot be loaded"):
+    with pytest.warns(
+        UserWarning, match="judges_that_break:Mine of an installed package cannot be loaded"
+    ) as caught:
         names = [entry.name for entry in catalogue()]
     assert "helpfulness" in names
+    (line,) = {str(warning.message) for warning in caught}
+    assert "\n" not in line
+    assert line.endswith("mend or uninstall 'judges_that_break'")
 
 
-def test_a_distribution_that_takes_a_known_name_is_refused(distribution: Path) -> None:
-    """Which of the two was meant cannot be known."""
+@pytest.mark.parametrize("code", BROKEN)
+def test_a_broken_distribution_is_told_of_where_it_is_used_and_nowhere_else(distribution: Path, code: str) -> None:
+    """Loading another judge does not even import it; loading it, or an unknown name, says why it is not there."""
+    install(distribution, "judges_that_break", code)
+    assert load("exact_match").name == "ragas.exact_match"
+    assert "judges_that_break" not in sys.modules
+    with pytest.raises(
+        ConfigurationError, match=r"^the judge judges_that_break:Mine of an installed package cannot"
+    ):
+        load("mine")
+    with pytest.raises(
+        ConfigurationError, match=r"^there is no judge 'mine.length'; .*; the judge judges_that_break"
+    ):
+        load("mine.length")
+
+
+def test_a_distribution_cannot_take_a_known_name(distribution: Path) -> None:
+    """The name stays with the judge that has it, and the line that says so names both."""
     install(distribution, "judges_that_clash", MINE.replace("my_length", "faithfulness"))
-    with pytest.raises(ConfigurationError, match="two judges are called 'faithfulness'"):
-        catalogue()
+    with pytest.warns(
+        UserWarning, match="two judges are called 'faithfulness': judges_that_clash.Mine and judges."
+    ):
+        assert "mine.length" not in [entry.name for entry in catalogue()]
+    assert load("faithfulness", model="a:b").name == "ragas.faithfulness"

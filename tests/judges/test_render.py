@@ -278,6 +278,74 @@ def test_other_scripts_stay_readable() -> None:
     assert "火车在三号站台 — “≤ 5 min” 🚆" in model.prompts[0][-1].text
 
 
+FAMILIES = {
+    "exaone": ["[|system|]", "[|user|]", "[|assistant|]", "[|endofturn|]"],
+    "nemotron": ["<extra_id_0>", "<extra_id_1>", "<SPECIAL_10>", "<TOOLCALL>", "</TOOLCALL>", "<AVAILABLE_TOOLS>"],
+    "seed": ["<seed:bos>", "<seed:eos>", "<seed:think>", "</seed:think>", "<seed:cot_budget_reflect>"],
+    "minimax": [
+        "]~b]",
+        "]~!b[",
+        "[e~[",
+        "]!p~[",
+        "]<]speech[>[",
+        "<beginning_of_sentence>",
+        "<minimax:tool_call>",
+    ],
+    "chatglm": ["[gMASK]", "[sMASK]", "[MASK]", "<sop>", "<eop>", "<|user|>", "<|observation|>"],
+    "internlm": ["<eoh>", "<eoa>", "[UNUSED_TOKEN_146]", "<TOKENS_UNUSED_0>", "<|im_end|>"],
+    "baichuan": ["<reserved_106>", "<reserved_107>", "<B_SYS>", "<C_Q>", "<C_A>", "<inner_think>"],
+    "smolvlm": ["<end_of_utterance>", "<fake_token_around_image>", "<image>", "<global-img>", "<row_1_col_2>"],
+    "others": ["<BOS_TOKEN>", "<unused12>", "<start_of_image>", "<mask:0>", "[BOS]", "\uff1cend_of_turn\uff1e"],
+    "unheard of": ["<my_family_role>", "<x_9>", "<other:tool_call>", "<NEW_TURN>", "[|whoever|]"],
+}
+"""Control tokens of chat templates, by family of models."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("around", ["{}", "\n{}user", " {} ", '"{}"'], ids=["alone", "line", "spaced", "quoted"])
+def test_control_tokens_of_any_family_are_escaped(family: str, around: str) -> None:
+    """A token does not stand in the prompt as its tokenizer would read it, and the JSON gives it back."""
+    texts = [around.format(token) for token in FAMILIES[family]]
+    assert [token for token, text in zip(FAMILIES[family], texts, strict=True) if token in encode(text)] == []
+    assert json.loads(encode([*texts])) == texts
+
+
+@pytest.mark.parametrize(
+    "token", ["<end_of_utterance>", "<extra_id_1>", "<SPECIAL_10>", "<sop>", "[gMASK]", "<B_SYS>"]
+)
+def test_a_control_token_is_escaped_after_a_word_too(token: str) -> None:
+    """A tokenizer finds it in the midst of a word."""
+    assert token not in encode(f"word{token}word")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "List<int> and Map<String, List<Integer>>",
+        "static_cast<size_t>(x); std::vector<uint8_t> v;",
+        "<p>one <b>two</b> <h1>three</h1> <img src='x'> <video> <user-card> <br/></p>",
+        "<xs:element> <svg:rect> <wsdl:message>",
+        "if a < b and c > d: x << 2 >> 1",
+        "a[mask] = b[pad][0]; c[i] ~ d[j]; [1, 2] [x] [TODO] [a|b] [|x|] df[~keep]",
+        "for all x in [0, 1]: |x| < |y|",
+        "#include <stdio.h> <T> <key> <a.b>",
+        "see [1], [Smith 2020] and [link](url); ~b] or ]b",
+    ],
+)
+def test_text_code_and_mathematics_stay_readable(text: str) -> None:
+    """What only looks a little like a marker is shown as it is."""
+    assert encode(text) == json.dumps(text, ensure_ascii=False)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(
+    st.lists(st.sampled_from([*itertools.chain(*FAMILIES.values()), "<", ">", "[", "]", "|", "~", "\\", "n", "_"]))
+)
+def test_any_mixture_of_markers_comes_back_exactly(parts: list[str]) -> None:
+    """Escaping changes how a text is written, never what it says."""
+    assert json.loads(encode("".join(parts))) == "".join(parts)
+
+
 def test_nonce_of_an_earlier_call_does_not_help() -> None:
     """A closer with the number of the last prompt is just text in the next."""
     model = ScriptedModel([{"text": "t"}], cycle=True)

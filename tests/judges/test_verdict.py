@@ -81,7 +81,7 @@ def test_unscored_is_no_score(reason: Unscored) -> None:
     ids=repr,
 )
 def test_a_half_verdict_is_refused(fields: dict[str, Any]) -> None:
-    """Two of score, rating and passed are not enough, and none needs a known reason."""
+    """Score and rating without a pass mark are not enough, and none needs a known reason."""
     with pytest.raises(ValidationError):
         Verdict(**fields)
 
@@ -185,16 +185,28 @@ def test_nothing_is_used_less_than_not_at_all(field: str) -> None:
         ({"rating": 3, "feedback": "More."}, Verdict.rated(3, feedback="More.")),
         ({"score": 0.7}, Verdict.scored(0.7)),
         ({"passed": False}, Verdict.checked(False)),  # noqa: FBT003 - the result of the check
+        ({"score": 1.0, "passed": True}, Verdict.scored(1.0)),
+        ({"score": 0.8, "passed": False}, Verdict.scored(0.8, threshold=0.9)),
+        ({"score": 0.2, "passed": True, "value": "low"}, Verdict.scored(0.2, threshold=0.1, value="low")),
+        ({"rating": 3, "passed": False}, Verdict.rated(3, success_rating=4)),
+        ({"rating": 4, "passed": True}, Verdict.rated(4)),
+        ({"rating": 1, "passed": True}, Verdict.rated(1, success_rating=1)),
     ],
     ids=str,
 )
 def test_one_mark_implies_the_others(marks: dict[str, Any], expected: Verdict) -> None:
-    """A verdict made from its rating, score or pass alone equals that of the constructor method."""
+    """A verdict made from one mark, or from one and a pass mark, equals that of the constructor method."""
     assert Verdict(**marks) == expected
 
 
 @pytest.mark.parametrize(
-    "marks", [{"rating": 5}, {"rating": True}, {"score": 1.5}, {"rating": 3, "score": 0.7}], ids=str
+    "marks",
+    [
+        *({"rating": 5}, {"rating": True}, {"score": 1.5}, {"rating": 3, "score": 0.7}),
+        *({"score": 1.5, "passed": True}, {"rating": 0, "passed": False}, {"rating": 4, "passed": False}),
+        {"unscored": "undefined", "score": 1.0, "passed": True},
+    ],
+    ids=str,
 )
 def test_a_mark_out_of_range_or_half_given_is_refused(marks: dict[str, Any]) -> None:
     """Marks that cannot be completed are rejected, and two marks never lead to a guess at the third."""

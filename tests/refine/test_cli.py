@@ -104,7 +104,7 @@ def test_json_is_all_there_is_on_stdout(rows: Path, tmp_path: Path) -> None:
     """With --json stdout is the summary as it stands in the run."""
     run = tmp_path / "run"
 
-    result = refine("evaluate", rows, "--judge", "length", "--out", run, "--json")
+    result = refine("evaluate", rows, "--judge", "length:at_most=99", "--out", run, "--json")
 
     assert json.loads(result.stdout) == json.loads((run / "summary.json").read_text())
 
@@ -114,7 +114,9 @@ def test_limit_takes_the_first_rows(rows: Path, tmp_path: Path) -> None:
     with rows.open("a") as file:
         file.write("broken\n")
 
-    result = refine("evaluate", rows, "--judge", "length", "--out", tmp_path / "run", "--limit", 3, "--json")
+    result = refine(
+        "evaluate", rows, "--judge", "length:at_most=99", "--out", tmp_path / "run", "--limit", 3, "--json"
+    )
 
     assert json.loads(result.stdout)["rows"] == 3
 
@@ -122,7 +124,7 @@ def test_limit_takes_the_first_rows(rows: Path, tmp_path: Path) -> None:
 def test_an_existing_run_is_not_overwritten(rows: Path, tmp_path: Path) -> None:
     """A folder that holds a run is refused with the remedy, and left as it is."""
     run = tmp_path / "run"
-    refine("evaluate", rows, "--judge", "length", "--out", run)
+    refine("evaluate", rows, "--judge", "length:at_most=99", "--out", run)
     before = (run / "results.jsonl").read_bytes()
 
     told = refused(refine("evaluate", rows, "--judge", "json", "--out", run))
@@ -136,7 +138,7 @@ def test_an_unreadable_row_stops_before_anything_is_judged(rows: Path, tmp_path:
     with rows.open("a") as file:
         file.write('{"question": "?", "answer": 3}\n')
 
-    told = refused(refine("evaluate", rows, "--judge", "length", "--out", tmp_path / "run"))
+    told = refused(refine("evaluate", rows, "--judge", "length:at_most=99", "--out", tmp_path / "run"))
 
     assert f"{rows}, line 5: field 'answer'" in told
     assert "--keep-unreadable" in told
@@ -149,12 +151,12 @@ def test_unreadable_rows_can_be_kept(rows: Path, tmp_path: Path) -> None:
         file.write('broken\n{"answer": "last"}\n')
     run = tmp_path / "run"
 
-    result = refine("evaluate", rows, "--judge", "length", "--out", run, "--keep-unreadable")
+    result = refine("evaluate", rows, "--judge", "length:at_most=99", "--out", run, "--keep-unreadable")
 
     assert result.exit_code == 0
     judged = [Row.model_validate_json(line) for line in (run / "results.jsonl").read_text().splitlines()]
     assert [bool(row.error) for row in judged] == [False] * 4 + [True, False]
-    assert f"1 x unreadable, first in row 5: {rows}, line 5: not valid JSON" in result.stdout
+    assert f"1 x unreadable, first at index 4: {rows}, line 5: not valid JSON" in result.stdout
 
 
 def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
@@ -162,10 +164,10 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"question": "?"}\n' * 3)
 
-    result = refine("evaluate", rows, "--judge", "length", "--out", tmp_path / "run")
+    result = refine("evaluate", rows, "--judge", "length:at_most=99", "--out", tmp_path / "run")
 
     assert result.exit_code == 1
-    assert "3 x length no_response, first in row 1: there is no answer to judge" in result.stdout
+    assert "3 x length no_response, first at index 0: there is no answer to judge" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -181,14 +183,14 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
         (["--judge", "tool_call_accuracy:strict_order=no"], "strict_order is True or False, not 'no'"),
         (["--judge", "length:longest=3"], "unexpected keyword argument 'longest'"),
         (["--judge", "length:3"], "'3' is no setting; write length:key=value"),
-        (["--judge", "length", "--judge", "length"], "several judges are called 'length'"),
+        (["--judge", "length:at_most=99", "--judge", "length:at_most=99"], "several judges are called 'length'"),
         (["--judge", "helpfulness"], "the judge 'helpfulness' asks a model; add one, e.g. --model"),
         (
             ["--judge", "helpfulness:success_rating=5", "--model", "a:b"],
             "--judge 'helpfulness:success_rating=5': success_rating is one of",
         ),
         (["--judge", "helpfulness", "--model", "gpt"], "the model 'gpt' cannot be set up"),
-        (["--judge", "length", "--base-url", "http://x"], "--base-url http://x needs --model"),
+        (["--judge", "length:at_most=99", "--base-url", "http://x"], "--base-url http://x needs --model"),
     ],
 )
 def test_bad_options_are_refused(rows: Path, tmp_path: Path, arguments: list[str], told: str) -> None:
@@ -210,7 +212,9 @@ def test_files_without_rows_are_refused(tmp_path: Path, name: str, text: str | N
     if text is not None:
         (tmp_path / name).write_text(text)
 
-    assert told in refused(refine("evaluate", tmp_path / name, "--judge", "length", "--out", tmp_path / "run"))
+    assert told in refused(
+        refine("evaluate", tmp_path / name, "--judge", "length:at_most=99", "--out", tmp_path / "run")
+    )
 
 
 def test_two_judges_of_one_kind_have_names(rows: Path, tmp_path: Path) -> None:
@@ -252,12 +256,23 @@ def test_a_model_judges_over_http(server: ModelServer, tmp_path: Path) -> None:
     run = tmp_path / "run"
 
     result = shell(
-        *["-m", "refine.cli", "evaluate", rows, "--judge", "helpfulness", "--judge", "length", "--out", run],
+        *[
+            "-m",
+            "refine.cli",
+            "evaluate",
+            rows,
+            "--judge",
+            "helpfulness",
+            "--judge",
+            "length:at_most=99",
+            "--out",
+            run,
+        ],
         *["--model", "openai:tiny", "--base-url", server.url, "--language", "ru", "--max-concurrency", 2],
     )
 
     assert (result.returncode, result.stderr) == (0, "")
-    assert "1 x helpfulness invalid_output, first in row 3: rating: " in result.stdout
+    assert "1 x helpfulness invalid_output, first at index 2: rating: " in result.stdout
     judged = [Row.model_validate_json(line) for line in (run / "results.jsonl").read_text().splitlines()]
     assert [row.verdicts["helpfulness"].rating for row in judged] == [4, 2, None, 3]
     summary = json.loads((run / "summary.json").read_text())["judges"]

@@ -139,7 +139,7 @@ async def test_the_log_names_no_marker(caplog: pytest.LogCaptureFixture) -> None
     exchange = Exchange()
     with caplog.at_level(logging.INFO, logger="refine"):
         await gathered(SelfRefine(exchange.generate, exchange.judge), 20, 20)
-    assert len(caplog.records) == 20 * 5
+    assert len(caplog.records) == 20 * 7
     assert MARKER.findall(caplog.text) == []
 
 

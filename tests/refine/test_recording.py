@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from graphs import GeneratorFailed, JudgeFailed, NotAccepted, Outcome, Unanswered
 from judges import ConfigurationError, Sample
@@ -16,7 +20,7 @@ from judges.messages import ToolCall
 from judges.offline import evaluate
 from judges.offline.dataset.reading import read_rows
 from judges.testing import ScriptedJudge, ScriptedModel
-from refine import SelfRefine
+from refine import SelfRefine, losses
 from refine.recording import Record
 
 LONE = "half a pair \ud83d, and the other \ude00"
@@ -153,3 +157,113 @@ def test_a_record_alone_takes_outcomes(tmp_path: Path) -> None:
     record.add(outcome)
     record.add(outcome)
     assert len(rows(tmp_path / "attempts.jsonl")) == 2
+
+
+@pytest.mark.parametrize("fault", ["full disk", "deleted folder", "a folder in its place"])
+async def test_a_record_that_cannot_be_written_costs_no_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    """The answer goes out at every entrance; the lost rows are counted, and a WARNING names the file, no text."""
+    path = tmp_path / "folder" / "attempts.jsonl"
+    path.parent.mkdir()
+    asked = refiner(Path("/dev/full") if fault == "full disk" else path, 1, 4)
+    strict = refiner(Path("/dev/full") if fault == "full disk" else path, 1, max_attempts=1, on_exhausted="raise")
+    if fault == "deleted folder":
+        shutil.rmtree(path.parent)
+    elif fault == "a folder in its place":
+        path.mkdir()
+    before = losses()["rows"]
+    assert asked.invoke("secret question?").text == "draft"
+    assert (await asked.ainvoke("secret question?")).text == "draft"
+    with pytest.raises(NotAccepted):
+        strict.invoke("secret question?")
+    assert losses()["rows"] - before == 2 + 2 + 1
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+    assert {record.name for record in caplog.records} == {"refine"}
+    assert "attempts.jsonl" in caplog.text or "/dev/full" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("torn", [b'{"user_input": "torn', b"\xe4\xb8", b"{}"])
+def test_a_torn_line_swallows_no_row(tmp_path: Path, torn: bytes) -> None:
+    """After a line that a full disk or a killed process cut, the next row begins on its own line."""
+    path = tmp_path / "attempts.jsonl"
+    refiner(path).invoke("first?")
+    with path.open("ab") as file:
+        file.write(torn)
+    refiner(path).invoke("second?")
+    refiner(path).invoke("third?")
+    read = [row.question for row in read_rows(path, errors="keep") if isinstance(row, Sample)]
+    assert read == ["first?", "second?", "third?"]
+    assert len(path.read_bytes().splitlines()) == 4
+
+
+def test_a_rotated_record_goes_on_in_a_new_file(tmp_path: Path) -> None:
+    """After the file was renamed or emptied, rows go into the one that now has the name."""
+    path = tmp_path / "attempts.jsonl"
+    asked = refiner(path)
+    asked.invoke("first?")
+    path.rename(tmp_path / "attempts.1.jsonl")
+    asked.invoke("second?")
+    path.write_bytes(b"")
+    asked.invoke("third?")
+    assert [one.question for one in rows(tmp_path / "attempts.1.jsonl")] == ["first?"]
+    assert [one.question for one in rows(path)] == ["third?"]
+
+
+def test_numbers_that_are_no_json_cost_no_row(tmp_path: Path) -> None:
+    """NaN in the evidence is written as null, so that the row reads back."""
+    path = tmp_path / "attempts.jsonl"
+    refiner(path).invoke("what?", evidence={"metadata": {"distance": float("nan"), "near": 1.5}})
+    assert {name: rows(path)[0].metadata[name] for name in ("distance", "near")} == {"distance": None, "near": 1.5}
+
+
+class BrokenHandler(logging.Handler):
+    """A log handler that raises, as one that writes to a closed connection."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Raise."""
+        raise OSError("no log")
+
+
+@pytest.fixture
+def broken_log() -> Iterator[None]:
+    """Attach a handler that raises to the loggers of the library."""
+    handler = BrokenHandler()
+    loggers = [logging.getLogger(name) for name in ("refine", "judges")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+    yield
+    for logger in loggers:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("broken_log")
+async def test_a_log_handler_that_raises_costs_no_answer() -> None:
+    """Progress, faults of a judge and lost rows are logged in vain, and counted; every answer goes out."""
+
+    def faulty(response: str) -> int:
+        raise KeyError(response)
+
+    before = losses()["log_lines"]
+    asked = SelfRefine(lambda _: "draft", faulty, record="/dev/full")
+    assert asked.invoke("what?").text == "draft"
+    assert (await asked.ainvoke("what?")).text == "draft"
+    assert losses()["log_lines"] - before >= 2 * 3
+
+
+def test_a_structlog_processor_that_raises_costs_no_answer() -> None:
+    """The same for the user's own structlog."""
+
+    def processor(*_: object) -> str:
+        raise ValueError("no log")
+
+    structlog.configure(processors=[processor])
+    before = losses()["log_lines"]
+    try:
+        assert SelfRefine(lambda _: "draft", lambda response: 4).invoke("what?").text == "draft"
+    finally:
+        structlog.reset_defaults()
+    assert losses()["log_lines"] - before >= 3

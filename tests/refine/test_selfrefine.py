@@ -59,6 +59,12 @@ def test_it_is_a_runnable() -> None:
     assert (refiner().get_name(), refiner(name="mine").get_name()) == ("SelfRefine", "mine")
 
 
+def test_it_describes_what_it_takes_and_returns() -> None:
+    """Its schemas name messages and states, for tools that read them."""
+    assert "messages" in str(refiner().get_output_jsonschema())
+    assert "HumanMessage" in str(refiner().get_input_jsonschema())
+
+
 def test_invoke_answers() -> None:
     """`invoke` gives the accepted answer as a message."""
     answer = refiner().invoke("what?")
@@ -157,7 +163,8 @@ def test_it_can_be_a_fallback() -> None:
 def test_it_is_a_tool() -> None:
     """`as_tool` makes a tool of it."""
     tool = echoing().as_tool(name="ask", description="Ask.", arg_types={"messages": list})
-    assert tool.invoke({"messages": [("user", "what?")]}).text == "re: what?"
+    (answer,) = tool.invoke({"messages": [("user", "what?")]})["messages"]
+    assert answer.text == "re: what?"
 
 
 MESSAGES: list[AnyMessage] = [SystemMessage("be kind"), HumanMessage("what?")]
@@ -366,6 +373,7 @@ def test_the_answer_carries_a_summary() -> None:
     summary = refiner().invoke("what?").response_metadata["refine"]
     assert json.loads(json.dumps(summary)) == summary
     assert set(summary) == {
+        "outcome_id",
         "passed",
         "stop_reason",
         "detail",

@@ -264,7 +264,7 @@ def told(events: list[Any]) -> list[tuple[str, int | None]]:
     return [(one["name"], one["data"].get("attempt")) for one in custom]
 
 
-ORDER = [("refine.attempt", 1), ("refine.verdict", 1), ("refine.attempt", 2), ("refine.verdict", 2)]
+ORDER = [(f"refine.{name}", attempt) for attempt in (1, 2) for name in ("start", "attempt", "verdict")]
 
 
 async def test_progress_goes_out_as_custom_events() -> None:
@@ -306,8 +306,10 @@ def test_progress_reaches_an_outer_custom_stream_once(*, checkpointed: bool) -> 
     graph = outer_graph(inner, InMemorySaver() if checkpointed else None)
     events = [event for _, event in graph.stream(ASKED, THREAD, stream_mode="custom", subgraphs=True)]
     assert [(one["event"], one.get("attempt")) for one in events] == [
+        ("start", 1),
         ("attempt", 1),
         ("verdict", 1),
+        ("start", 2),
         ("attempt", 2),
         ("verdict", 2),
         ("finish", None),
@@ -319,10 +321,12 @@ async def test_shown_drafts_go_out_as_events_and_are_discarded() -> None:
     inner = SelfRefine(ScriptedModel([f"wrong {MARK}", GOOD]), ScriptedJudge([1, 4]), show_drafts=True)
     events = await collected(inner.astream_events("what?", version="v2"))
     assert told(events) == [
+        ("refine.start", 1),
         ("refine.attempt", 1),
         ("refine.draft", 1),
         ("refine.verdict", 1),
         ("refine.discard", 1),
+        ("refine.start", 2),
         ("refine.attempt", 2),
         ("refine.draft", 2),
         ("refine.verdict", 2),

@@ -398,8 +398,8 @@ def test_progress_reaches_a_callback_handler() -> None:
 
     listener = Listener()
     SelfRefine(writer(), ScriptedJudge([1, 4])).invoke("what?", {"callbacks": [listener]})
-    pair = ["refine.attempt", "refine.verdict"]
-    assert listener.heard == [*pair, *pair, "refine.finish"]
+    attempt = ["refine.start", "refine.attempt", "refine.verdict"]
+    assert listener.heard == [*attempt, *attempt, "refine.finish"]
 
 
 def test_concurrent_members_keep_their_own_runs() -> None:

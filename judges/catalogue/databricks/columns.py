@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from judges.catalogue.parts.evidence import transcript
 from judges.catalogue.parts.needed import answer_in, contexts_in, question_in, reference_in
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.sample import Sample, canonical_field
 from judges.verdict import Unscored
 
@@ -51,12 +51,14 @@ def checked_columns(columns: object, variables: tuple[str, ...]) -> tuple[str, .
     if columns is None:
         return variables
     if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns or "" in columns:
-        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {columns!r}")
+        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {shortened(columns)}")
     if not all(isinstance(name, str) for name in columns):
-        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {columns!r}")
+        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {shortened(columns)}")
     left_out = [name for name in variables if name not in columns]
     if left_out:
-        raise ConfigurationError(f"criteria speaks of {left_out[0]!r}; add it to columns={list(columns)!r}")
+        raise ConfigurationError(
+            f"criteria speaks of {shortened(left_out[0])}; add it to columns={shortened(list(columns))}"
+        )
     return tuple(dict.fromkeys(columns))
 
 

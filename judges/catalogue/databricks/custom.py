@@ -19,7 +19,7 @@ from judges.catalogue.parts.one_question import (
     label_verdict,
 )
 from judges.entry import Entry
-from judges.errors import BadSample, CannotJudge, ConfigurationError
+from judges.errors import BadSample, CannotJudge, ConfigurationError, shortened
 from judges.models.render import render_example
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation, WorkedExample
@@ -137,14 +137,16 @@ def _scores(answer: Any) -> Mapping[Any, float]:
         return _even_scores(answer)
     raise ConfigurationError(
         f"answer is bool, labels such as ('bad', 'good'), labels with scores, or the ends of a range of at most "
-        f"{FINEST} whole numbers such as (1, 5), not {answer!r}"
+        f"{FINEST} whole numbers such as (1, 5), not {shortened(answer)}"
     )
 
 
 def _label_scores(scores: Mapping[Any, Any]) -> Mapping[str, float]:
     for label, score in scores.items():
         if not isinstance(label, str) or not label or type(score) not in (int, float) or not 0 <= score <= 1:
-            raise ConfigurationError(f"answer maps labels to scores from 0 to 1, not {label!r} to {score!r}")
+            raise ConfigurationError(
+                f"answer maps labels to scores from 0 to 1, not {shortened(label)} to {shortened(score)}"
+            )
     return {label: float(score) for label, score in scores.items()}
 
 

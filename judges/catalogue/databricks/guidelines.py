@@ -14,7 +14,7 @@ from judges.catalogue.model_judge import ModelSettings
 from judges.catalogue.parts.items import bullets, in_order, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.needed import answer_in, question_of
 from judges.entry import Entry
-from judges.errors import BadSample, CannotJudge, ConfigurationError
+from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -66,7 +66,9 @@ class GuidelineJudge(BuiltIn):
         **settings: Unpack[ModelSettings],
     ) -> None:
         if not isinstance(guidelines_context, Mapping):
-            raise ConfigurationError(f"guidelines_context maps names to facts, not {guidelines_context!r}")
+            raise ConfigurationError(
+                f"guidelines_context maps names to facts, not {shortened(guidelines_context)}"
+            )
         self._context = dict(guidelines_context)
         super().__init__(model, **settings)
 
@@ -189,9 +191,13 @@ def _checked_rules(guidelines: object) -> tuple[GuidelineRule, ...]:
     try:
         rules = tuple(_flattened_rules(Sample.read(guidelines=guidelines)))
     except BadSample as error:
-        raise ConfigurationError(f"guidelines is a text, texts, or lists of them under names: {error}") from error
+        raise ConfigurationError(
+            f"guidelines is a text, texts, or lists of them under names: {one_line(error)}"
+        ) from error
     if not rules:
-        raise ConfigurationError(f"guidelines has at least one, for instance 'Be polite.', not {guidelines!r}")
+        raise ConfigurationError(
+            f"guidelines has at least one, for instance 'Be polite.', not {shortened(guidelines)}"
+        )
     return rules
 
 

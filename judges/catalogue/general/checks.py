@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from judges.entry import Entry, Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
 from judges.requests import Deliberation
-from judges.runtime.validation import whole_number
+from judges.runtime.validation import finite_number, one_of, whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -21,6 +21,9 @@ _NUMBER = re.compile(
     r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+\u2212]?\d+)?"
 )
+
+_Unit = Literal["characters", "words"]
+_Which = Literal["all", "first", "last"]
 
 
 class Check(Judge):
@@ -55,6 +58,9 @@ class Length(Check):
         at_most: Most units allowed, or None for any number.
         unit: `"characters"` or `"words"` (runs of text between blanks).
         name: Name of the check.
+
+    Raises:
+        ConfigurationError: If there is no bound, or the bounds are the wrong way round.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -69,14 +75,15 @@ class Length(Check):
         *,
         at_least: int = 0,
         at_most: int | None = None,
-        unit: Literal["characters", "words"] = "characters",
+        unit: _Unit = "characters",
         name: str = "length",
     ) -> None:
+        one_of(_Unit, unit, setting="unit")
         whole_number(at_least, setting="at_least", least=0)
         if at_most is not None and whole_number(at_most, setting="at_most", least=0) < at_least:
             raise ConfigurationError(f"length runs from at_least to at_most, not from {at_least!r} to {at_most!r}")
-        if unit not in ("characters", "words"):
-            raise ConfigurationError(f"unit is 'characters' or 'words', not {unit!r}")
+        if at_least == 0 and at_most is None:
+            raise ConfigurationError("any length would pass; give at_least=..., from 1, at_most=... or both")
         self.name = name
         self._at_least, self._at_most, self._unit = at_least, at_most, unit
 
@@ -195,15 +202,17 @@ class NumericRange(Check):
         *,
         at_least: float | None = None,
         at_most: float | None = None,
-        which: Literal["all", "first", "last"] = "all",
+        which: _Which = "all",
         name: str = "numeric_range",
     ) -> None:
         if at_least is None and at_most is None:
             raise ConfigurationError("give at_least=..., at_most=... or both")
+        for setting, bound in {"at_least": at_least, "at_most": at_most}.items():
+            if bound is not None:
+                finite_number(bound, setting=setting)
         if at_least is not None and at_most is not None and at_most < at_least:
             raise ConfigurationError(f"at_most={at_most!r} lies below at_least={at_least!r}")
-        if which not in ("all", "first", "last"):
-            raise ConfigurationError(f"which is 'all', 'first' or 'last', not {which!r}")
+        one_of(_Which, which, setting="which")
         self.name = name
         self._at_least, self._at_most, self._which = at_least, at_most, which
 
@@ -232,12 +241,20 @@ class NumericRange(Check):
 _MOST_FAULTS = 5
 
 
-def _compile(patterns: str | Sequence[str], flags: int) -> tuple[re.Pattern[str], ...]:
-    texts = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+def _compile(patterns: Any, flags: int) -> tuple[re.Pattern[str], ...]:
+    if not isinstance(patterns, str | re.Pattern | Iterable):
+        raise ConfigurationError(
+            f"a pattern is a regular expression, or a list of them, not {shortened(patterns)}"
+        )
+    texts = (patterns,) if isinstance(patterns, str | re.Pattern) else tuple(patterns)
+    if any(not isinstance(text, str | re.Pattern) or text == "" for text in texts):
+        raise ConfigurationError(
+            f"not a regular expression among {shortened(texts)}: write texts such as 'as an AI', none empty"
+        )
     try:
         return tuple(re.compile(text, flags) for text in texts)
-    except (re.error, TypeError) as error:
-        raise ConfigurationError(f"not a regular expression among {texts!r}: {error}") from error
+    except (re.error, ValueError) as error:
+        raise ConfigurationError(f"not a regular expression among {shortened(texts)}: {error}") from error
 
 
 def _validator_of(schema: Mapping[str, Any]) -> Any:
@@ -247,12 +264,12 @@ def _validator_of(schema: Mapping[str, Any]) -> Any:
     except ImportError as error:
         raise ConfigurationError("a JSON schema check needs the extra: selfrefine[jsonschema]") from error
     if not isinstance(schema, Mapping):
-        raise ConfigurationError(f"a JSON schema is a mapping, not {schema!r}")
+        raise ConfigurationError(f"a JSON schema is a mapping, not {shortened(schema)}")
     kind = validator_for(schema)
     try:
         kind.check_schema(dict(schema))
     except SchemaError as error:
-        raise ConfigurationError(f"not a JSON schema: {error.message}") from error
+        raise ConfigurationError(f"not a JSON schema: {one_line(error.message)}") from error
     return kind(dict(schema))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -14,6 +15,7 @@ from judges.catalogue.parts.needed import answer_in, question_in, reference_in
 from judges.catalogue.parts.one_question import checked_text, finding_schema
 from judges.entry import Entry
 from judges.errors import AskFailed, CannotJudge
+from judges.prompting.prompts import Language, Prompt
 from judges.prompting.questions import Question
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
@@ -115,7 +117,7 @@ class Pairwise(ModelJudge):
         self._question: Question[Any] = Question(
             prompt=self.pack,
             reply=finding_schema(CHOICES),
-            fills=lambda text, _: {"criteria": own or text.feedback_text("criteria")},
+            fills=partial(_fills, own),
             examples=() if own else None,  # the packaged ones are for the packaged criteria
         )
         super().__init__(model, questions=(self._question,), **settings)
@@ -188,6 +190,10 @@ class Pairwise(ModelJudge):
             detail="" if agreed else f"inconsistent: {_difference(items)}",
             items=items,
         )
+
+
+def _fills(criteria: str | None, text: Prompt, _: Language) -> dict[str, str]:
+    return {"criteria": criteria or text.feedback_text("criteria")}
 
 
 def _order_verdict(order: tuple[str, str], reply: Any) -> Verdict:

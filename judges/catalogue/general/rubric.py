@@ -14,10 +14,10 @@ from judges.catalogue.general.gate import classify_non_answer, explain_non_answe
 from judges.catalogue.model_judge import ModelJudge
 from judges.catalogue.parts.evidence import evidence
 from judges.entry import Entry
-from judges.errors import BadSample, ConfigurationError
+from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.render import render_example
 from judges.prompting.prompts import Language, Prompt, prompt
-from judges.prompting.questions import Question
+from judges.prompting.questions import Question, ReplySchema, made_by
 from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
 from judges.verdict import Verdict, strict_integer
@@ -85,17 +85,11 @@ class Rubric(ModelJudge):
         self._scale = tuple(sorted(own))
         self._success = _checked_success(success_rating, self._scale)
         self._gate = gate
-
-        def fills(text: Prompt, _: Language) -> dict[str, str]:
-            described = {**own, **text.levels}
-            lines = (f"{level}: {described[level]}" for level in sorted(described))
-            return {"criteria": criteria, "levels": "\n".join(lines)}
-
         self._question: Question[Any] = Question(
             prompt=self._prompt_name,
             reply=_reply_schema(self._scale),
             task=instructions,
-            fills=fills,
+            fills=partial(_fills, criteria, own),
             examples=None if examples is None else self._rendered_examples(examples),
             example_format=(_ExampleReply, partial(_on_scale, self._scale)),
         )
@@ -211,6 +205,13 @@ class Helpfulness(Rubric):
         )
 
 
+def _fills(criteria: str, levels: Mapping[int, str], text: Prompt, _: Language) -> dict[str, str]:
+    """Return the values of the prompt's placeholders; levels described in a pack replace the judge's own."""
+    described = {**levels, **text.levels}
+    lines = (f"{level}: {described[level]}" for level in sorted(described))
+    return {"criteria": criteria, "levels": "\n".join(lines)}
+
+
 def _checked_levels(levels: object) -> dict[int, str]:
     """Check the levels; as JSON keys are always texts, digits are read as the number they spell."""
     candidates = levels if isinstance(levels, Mapping) else {}
@@ -218,7 +219,7 @@ def _checked_levels(levels: object) -> dict[int, str]:
     if len(parsed) < 2 or None in parsed or len(parsed) < len(candidates):  # noqa: PLR2004 - a scale has two ends
         raise ConfigurationError(
             f"levels maps at least two whole numbers to their descriptions, for instance "
-            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {levels!r}"
+            f"{{1: 'rude', 2: 'neutral', 3: 'kind'}}, not {shortened(levels)}"
         )
     return {level: text for level, text in parsed.items() if level is not None}
 
@@ -234,7 +235,7 @@ def _checked_success(rating: int | None, scale: tuple[int, ...]) -> int:
         two_thirds = scale[0] + (scale[-1] - scale[0]) * 2 / 3
         return next(level for level in scale if level >= two_thirds)
     if type(rating) is not int or rating not in scale:
-        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {rating!r}")
+        raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {shortened(rating)}")
     return rating
 
 
@@ -254,13 +255,14 @@ def _on_scale(scale: tuple[int, ...], reply: _ExampleReply) -> BaseModel:
 
 
 @lru_cache(maxsize=256)
-def _reply_schema(scale: tuple[int, ...]) -> type[BaseModel]:
+def _reply_schema(scale: tuple[int, ...]) -> type[ReplySchema]:
     rating = Annotated[Literal[scale], BeforeValidator(strict_integer)]  # type: ignore[valid-type]
-    return create_model(
+    schema = create_model(
         "Assessment",
-        __config__=ConfigDict(extra="forbid"),
+        __base__=ReplySchema,
         __doc__="Assessment of an answer.",
         rationale=(str, Field(description="text: your reasons, before you rate")),
         rating=(rating, Field(description=f"whole number: one of {', '.join(map(str, scale))}")),
         feedback=(str, Field(description="text: what to change; empty if nothing")),
     )
+    return made_by(schema, _reply_schema, scale)

@@ -11,7 +11,7 @@ from judges.catalogue.mlflow.turns import Turns
 from judges.catalogue.model_judge import ModelSettings
 from judges.catalogue.parts.exchange import with_numbers
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.messages import Conversation
 from judges.sample import Sample
 
@@ -51,7 +51,7 @@ class RoleAdherence(Turns):
     ) -> None:
         value: object = role
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise ConfigurationError(f"role is the role in words, or None, not {role!r}")
+            raise ConfigurationError(f"role is the role in words, or None, not {shortened(role)}")
         super().__init__(model, **settings)
         self._role = role
 

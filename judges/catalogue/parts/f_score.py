@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 
 
 def f_score(precision: float, recall: float, beta: float = 1.0) -> float:
@@ -28,5 +28,5 @@ def checked_beta(beta: float) -> float:
         ConfigurationError: If it is not a finite number above 0.
     """
     if type(beta) not in (int, float) or not 0 < beta < math.inf:
-        raise ConfigurationError(f"beta is a number above 0, not {beta!r}")
+        raise ConfigurationError(f"beta is a number above 0, not {shortened(beta)}")
     return float(beta)

@@ -12,7 +12,7 @@ from typing import Any
 from judges.catalogue.metric import ComputedMetric
 from judges.catalogue.parts.needed import answer_in, reference_in
 from judges.catalogue.parts.text import missing_and_surplus, tokens
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -94,5 +94,7 @@ def bind_settings(
     try:
         bound(["word"], [["word"]])
     except Exception as error:
-        raise ConfigurationError(f"{setting}: {score.__name__} takes no {dict(settings)}: {error}") from error
+        raise ConfigurationError(
+            f"{setting}: {score.__name__} takes no {shortened(dict(settings))}: {one_line(error)}"
+        ) from error
     return bound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
 
@@ -14,8 +14,8 @@ from judges.catalogue.metric import Metric
 from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.evidence import evidence
 from judges.catalogue.parts.needed import answer_in
-from judges.errors import ConfigurationError
-from judges.prompting.questions import Question, ReplySchema
+from judges.errors import ConfigurationError, shortened
+from judges.prompting.questions import Question, ReplySchema, made_by
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict, strict_integer
@@ -129,7 +129,11 @@ def example_format(
     reply: type[ReplySchema], lowest: object
 ) -> tuple[type[ReplySchema], Callable[[Lowest], ReplySchema]]:
     """Return the schema and the conversion of a pack's examples, for a scale whose worst value is `lowest`."""
-    return Lowest, lambda example: reply.model_validate({**example.model_dump(), "verdict": lowest})
+    return Lowest, partial(_at_lowest, reply, lowest)
+
+
+def _at_lowest(reply: type[ReplySchema], lowest: object, example: Lowest) -> ReplySchema:
+    return reply.model_validate({**example.model_dump(), "verdict": lowest})
 
 
 def yes_or_no_question(prompt: str) -> Question[Any]:
@@ -144,7 +148,7 @@ def checked_text(text: object, *, setting: str) -> str:
         ConfigurationError: If it is not a text, or a blank one.
     """
     if not isinstance(text, str) or not text.strip():
-        raise ConfigurationError(f"{setting} says in words what to judge by, not {text!r}")
+        raise ConfigurationError(f"{setting} says in words what to judge by, not {shortened(text)}")
     return text
 
 
@@ -182,7 +186,7 @@ def level_verdict(judge: Metric, reply: Any, scale: Sequence[int]) -> Verdict:
 @lru_cache(maxsize=256)
 def finding_schema(choices: Choices = ()) -> type[ReplySchema]:
     """Return the schema of a reply: yes or no, one of some labels, or one of some levels."""
-    return create_model(
+    schema = create_model(
         "Finding",
         __base__=ReplySchema,
         __doc__="What was found.",
@@ -190,6 +194,7 @@ def finding_schema(choices: Choices = ()) -> type[ReplySchema]:
         verdict=(_verdict_type(choices), Field(description=_description(choices))),
         feedback=(str, Field(description=_FEEDBACK)),
     )
+    return made_by(schema, finding_schema, choices)
 
 
 def _verdict_type(choices: Choices) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line
 
 Database = str | Path | Callable[[], sqlite3.Connection]
 Parser = Callable[[str], Sequence[object]]
@@ -82,7 +82,7 @@ def parser_of(dialect: str, *, judge: str) -> Parser | None:
     try:
         rules = sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
-        raise ConfigurationError(f"dialect: {error}") from error
+        raise ConfigurationError(f"dialect: {one_line(error)}") from error
 
     def parse(query: str) -> Sequence[object]:
         """Return the trees of the statements; none if the query is empty, or may be misread."""

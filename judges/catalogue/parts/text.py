@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Literal, get_args
 from unicodedata import normalize
 
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.runtime.validation import one_of
 
 Tokenizer = Literal["auto", "13a", "zh", "char", "word"]
@@ -72,7 +72,7 @@ def checked_normalization(names: Collection[Normalization]) -> frozenset[Normali
     """
     allowed = get_args(Normalization)
     if isinstance(names, str) or not set(names) <= set(allowed):
-        raise ConfigurationError(f"normalize is a list of any of {', '.join(allowed)}, not {names!r}")
+        raise ConfigurationError(f"normalize is a list of any of {', '.join(allowed)}, not {shortened(names)}")
     return frozenset(names)
 
 

@@ -15,7 +15,7 @@ from judges.catalogue.parts.items import YesNo, bullets, fault_in, numbered_item
 from judges.catalogue.parts.needed import question_of, reference_in
 from judges.catalogue.parts.similarity import cosine, embed
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.models.resolve import as_embeddings
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
@@ -84,7 +84,8 @@ class AnswerCorrectness(ModelJudge):
         self._beta = checked_beta(beta)
         if self._weights[1] and embeddings is None:
             raise ConfigurationError(
-                f"weights={weights!r} weigh the likeness of the texts in; give embeddings=..., or weights=(1, 0)"
+                f"weights={shortened(weights)} weigh the likeness of the texts in; give embeddings=..., or "
+                f"weights=(1, 0)"
             )
         super().__init__(model, questions=(CLAIMS, CLASSIFIED), **settings)
         if self.compat and weights is None and embeddings is None:
@@ -182,5 +183,5 @@ def _checked_weights(weights: Sequence[float] | None, *, has_embeddings: bool) -
     values = tuple(weights) if hasattr(weights, "__iter__") else ()
     numbers = [one for one in values if type(one) in (int, float) and 0 <= one < math.inf]
     if len(numbers) != 2 or len(values) != 2 or sum(numbers) == 0:  # noqa: PLR2004 - claims and likeness
-        raise ConfigurationError(f"weights are two numbers from 0, such as (0.75, 0.25), not {weights!r}")
+        raise ConfigurationError(f"weights are two numbers from 0, such as (0.75, 0.25), not {shortened(weights)}")
     return float(numbers[0]), float(numbers[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import JsonValue
@@ -14,7 +15,8 @@ from judges.catalogue.parts.needed import answer_in
 from judges.catalogue.parts.one_question import OneQuestion, checked_text, finding_schema, full_evidence
 from judges.compose.repeat import Repeat
 from judges.entry import Entry, Explanation
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
+from judges.prompting.prompts import Language, Prompt
 from judges.prompting.questions import Question
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
@@ -80,14 +82,16 @@ class AspectCritic(OneQuestion):
         if aspect is not None:
             one_of(Aspect, aspect, setting="aspect")
         if type(strictness) is not int or strictness < 1:
-            raise ConfigurationError(f"strictness is how often to ask, a whole number from 1, not {strictness!r}")
+            raise ConfigurationError(
+                f"strictness is how often to ask, a whole number from 1, not {shortened(strictness)}"
+            )
         self._good = (aspect is None or GOOD[aspect]) if higher_is_better is None else higher_is_better
         self._runs = 1 if settings.get("variant") == "compat" else strictness // 2 * 2 + 1
         own = None if aspect else checked_text(definition, setting="definition")
         question: Question[Any] = Question(
             prompt=self.pack,
             reply=finding_schema(),
-            fills=lambda text, _: {"criteria": own or text.feedback_text(str(aspect))},
+            fills=partial(_fills, own, str(aspect)),
         )
         named_settings: ModelSettings = {"name": aspect, **settings} if aspect else settings
         super().__init__(model, question=question, **named_settings)
@@ -124,3 +128,7 @@ class AspectCritic(OneQuestion):
         good = reply.verdict == self._good
         feedback = "" if good else reply.feedback
         return Verdict.checked(good, value=reply.verdict, rationale=reply.rationale, feedback=feedback)
+
+
+def _fills(definition: str | None, aspect: str, text: Prompt, _: Language) -> dict[str, str]:
+    return {"criteria": definition or text.feedback_text(aspect)}

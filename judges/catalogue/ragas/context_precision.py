@@ -13,7 +13,7 @@ from judges.catalogue.parts.items import bullets, reasons
 from judges.catalogue.parts.needed import answer_in, contexts_in, question_in, reference_in
 from judges.catalogue.parts.retrieval import EPSILON, average_precision, for_retriever
 from judges.entry import Entry
-from judges.errors import AskFailed, ConfigurationError
+from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
@@ -61,7 +61,7 @@ class _PrecisionOfContexts(ModelJudge):
     ) -> None:
         one_of(PrecisionMetric, metric, setting="metric")
         if k is not None and (type(k) is not int or k < 1):
-            raise ConfigurationError(f"k is a whole number from 1, or None for all contexts, not {k!r}")
+            raise ConfigurationError(f"k is a whole number from 1, or None for all contexts, not {shortened(k)}")
         if not strict_k and (k is None or metric != "precision"):
             raise ConfigurationError("strict_k is for metric='precision' with k=...; leave it out otherwise")
         self._metric, self._k, self._strict_k = metric, k, strict_k

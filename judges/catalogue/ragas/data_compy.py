@@ -14,7 +14,7 @@ from judges.catalogue.parts.table_rows import unpaired_rows
 from judges.catalogue.parts.tables import TableComparison, by_position, by_value
 from judges.catalogue.parts.text import strip_fence
 from judges.entry import Entry
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -71,12 +71,12 @@ class DataCompyScore(ComputedMetric):
         one_of(TableMode, mode, setting="mode")
         one_of(Measure, metric, setting="metric")
         if type(tolerance) not in (int, float) or not 0 <= tolerance < float("inf"):
-            raise ConfigurationError(f"tolerance is a number from 0, not {tolerance!r}")
+            raise ConfigurationError(f"tolerance is a number from 0, not {shortened(tolerance)}")
         if self.compat and (key_columns or tolerance):
             raise ConfigurationError("variant='compat' knows no key_columns and no tolerance; leave them out")
         keys = (key_columns,) if isinstance(key_columns, str) else key_columns
         if not hasattr(keys, "__iter__") or not all(isinstance(one, str) for one in keys):
-            raise ConfigurationError(f"key_columns lists names of columns, not {key_columns!r}")
+            raise ConfigurationError(f"key_columns lists names of columns, not {shortened(key_columns)}")
         self._mode, self._metric, self._tolerance = mode, metric, tolerance
         self._keys = tuple(keys)
 

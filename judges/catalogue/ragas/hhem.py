@@ -12,7 +12,7 @@ from judges.catalogue.parts.needed import answer_in, contexts_in
 from judges.catalogue.parts.sentences import sentences
 from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
@@ -77,7 +77,7 @@ class FaithfulnessWithHHEM(ModelJudge):
         if not callable(classifier):
             raise ConfigurationError(
                 f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
-                f"judges.models.providers.hhem.HHEM(folder), not {classifier!r}"
+                f"judges.models.providers.hhem.HHEM(folder), not {shortened(classifier)}"
             )
         one_of(AnswerSplit, split, setting="split")
         whole_number(batch_size, setting="batch_size")
@@ -128,7 +128,7 @@ class FaithfulnessWithHHEM(ModelJudge):
 
 def _check_probability(value: object, *, compat: bool) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ConfigurationError(f"threshold_probability lies from 0 to 1, not {value!r}")
+        raise ConfigurationError(f"threshold_probability lies from 0 to 1, not {shortened(value)}")
     if compat and value != _HALF:
         raise ConfigurationError(
             "with variant='compat' probabilities are rounded; leave threshold_probability out"

@@ -11,7 +11,7 @@ from judges.catalogue.parts.items import bullets, share
 from judges.catalogue.parts.needed import contexts_in
 from judges.catalogue.parts.retrieval import EPSILON, average_precision, for_retriever
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -36,7 +36,7 @@ class _ComparingContexts(ComputedMetric):
         minimum = default if similarity_threshold is None else similarity_threshold
         if type(minimum) not in (int, float) or not 0 <= minimum <= 1:
             raise ConfigurationError(
-                f"similarity_threshold is a similarity from 0 to 1, not {similarity_threshold!r}"
+                f"similarity_threshold is a similarity from 0 to 1, not {shortened(similarity_threshold)}"
             )
         self._minimum = minimum
         self._distance = distance_of(distance_measure, judge=self.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue
@@ -13,7 +14,7 @@ from judges.catalogue.model_judge import ModelJudge, ModelSettings
 from judges.catalogue.parts.needed import reference_in
 from judges.catalogue.parts.one_question import Grade, finding_schema, full_evidence, level_verdict
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.prompts import Language, Prompt, prompt
 from judges.prompting.questions import Question
 from judges.requests import Deliberation
@@ -75,7 +76,7 @@ class RubricsScore(ModelJudge):
         **settings: Unpack[ModelSettings],
     ) -> None:
         if with_reference not in (True, False, None):
-            raise ConfigurationError(f"with_reference is True, False or None, not {with_reference!r}")
+            raise ConfigurationError(f"with_reference is True, False or None, not {shortened(with_reference)}")
         self._with_reference = with_reference
         self._own = None if rubrics is None else _own_levels(rubrics)
         self._scale = tuple(sorted(self._own or prompt(_PLAIN, "en").levels))
@@ -102,14 +103,12 @@ class RubricsScore(ModelJudge):
 
     def _question(self, name: str) -> Question[Any]:
         """Return the question with the caller's levels and no examples, or else with those of the pack."""
-        own, scale = self._own, self._scale
-
-        def fills(text: Prompt, _: Language) -> dict[str, str]:
-            levels = own or {**prompt(name, "en").levels, **text.levels}
-            return {"levels": "\n".join(f"{level}: {levels[level]}" for level in scale)}
-
         return Question(
-            prompt=name, reply=finding_schema(scale), compat=Grade, fills=fills, examples=() if own else None
+            prompt=name,
+            reply=finding_schema(self._scale),
+            compat=Grade,
+            fills=partial(_fills, name, self._own, self._scale),
+            examples=() if self._own else None,
         )
 
 
@@ -157,6 +156,13 @@ class InstanceRubrics(ModelJudge):
         return level_verdict(self, reply, scale)
 
 
+def _fills(
+    name: str, own: Mapping[int, str] | None, scale: tuple[int, ...], text: Prompt, _: Language
+) -> dict[str, str]:
+    levels = own or {**prompt(name, "en").levels, **text.levels}
+    return {"levels": "\n".join(f"{level}: {levels[level]}" for level in scale)}
+
+
 def _levels_of(sample: Sample) -> dict[int, str]:
     if not sample.rubrics:
         raise CannotJudge("no_rubrics", "the row has no rubrics")
@@ -171,7 +177,7 @@ def _own_levels(rubrics: object) -> dict[int, str]:
     if levels is None:
         raise ConfigurationError(
             f"rubrics describes at least two levels, for instance {{'score1_description': 'rude', "
-            f"'score2_description': 'kind'}}, not {rubrics!r}"
+            f"'score2_description': 'kind'}}, not {shortened(rubrics)}"
         )
     return levels
 

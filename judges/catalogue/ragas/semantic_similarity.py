@@ -10,7 +10,7 @@ from judges.catalogue.metric import Metric, MetricSettings
 from judges.catalogue.parts.needed import answer_in, reference_in
 from judges.catalogue.parts.similarity import Scorer, cosine, embed, score_pairs
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
 from judges.requests import Deliberation
@@ -64,7 +64,9 @@ class SemanticSimilarity(Metric):
                 f"or by cross_encoder=..., and not by both"
             )
         if cross_encoder is not None and not callable(cross_encoder):
-            raise ConfigurationError(f"cross_encoder is a function of pairs of texts, not {cross_encoder!r}")
+            raise ConfigurationError(
+                f"cross_encoder is a function of pairs of texts, not {shortened(cross_encoder)}"
+            )
         self._has_threshold = settings.get("threshold") is not None
         super().__init__(**settings)
         self._compare: _Compare = (

@@ -19,7 +19,7 @@ from judges.catalogue.parts.one_question import (
     level_verdict,
 )
 from judges.entry import Entry
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.prompting.questions import Question
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -63,7 +63,7 @@ class SimpleCriteriaScore(OneQuestion):
         if type(min_score) is not int or type(max_score) is not int or not 0 < max_score - min_score < FINEST:
             raise ConfigurationError(
                 f"min_score and max_score are whole numbers, the first one lower, at most {FINEST} levels in all, "
-                f"not {min_score!r} and {max_score!r}"
+                f"not {shortened(min_score)} and {shortened(max_score)}"
             )
         self._lowest, self._highest = min_score, max_score
         reply = finding_schema(tuple(range(min_score, max_score + 1)))

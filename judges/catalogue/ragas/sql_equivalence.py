@@ -11,7 +11,7 @@ from judges.catalogue.parts.needed import answer_in, reference_in
 from judges.catalogue.parts.sql import Database, Difference, Fixture, parser_of, same_text
 from judges.catalogue.parts.text import strip_fence
 from judges.entry import Entry
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Apply, Deliberation
 from judges.sample import Sample
@@ -79,7 +79,7 @@ class LLMSQLEquivalence(ModelJudge):
     ) -> None:
         super().__init__(model, questions=(EQUIVALENCE,), **settings)
         if type(timeout_s) not in (int, float) or timeout_s <= 0:
-            raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {timeout_s!r}")
+            raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {shortened(timeout_s)}")
         self._fixture = None if database is None else Fixture(database=database, timeout_s=timeout_s)
         self._parse = None if self.compat else parser_of(dialect, judge=self.name)
 

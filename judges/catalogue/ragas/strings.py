@@ -54,7 +54,7 @@ class NonLLMStringSimilarity(Likeness):
     ) -> None:
         super().__init__(**settings)
         self._distance = distance_of(distance_measure, judge=self.name)
-        self._linear = self._distance is distance_of("hamming", judge=self.name)
+        self._linear = self._distance.measure == "hamming"
         self._normalize = checked_normalization(normalize)
 
     def likeness(self, response: str, reference: str) -> float:

@@ -23,7 +23,7 @@ from judges.catalogue.parts.items import (
 )
 from judges.catalogue.parts.needed import answer_in
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -107,9 +107,9 @@ class SummarizationScore(ModelJudge):
         **settings: Unpack[ModelSettings],
     ) -> None:
         if type(coeff) not in (int, float) or not 0 <= coeff <= 1:
-            raise ConfigurationError(f"coeff is a weight from 0 to 1, not {coeff!r}")
+            raise ConfigurationError(f"coeff is a weight from 0 to 1, not {shortened(coeff)}")
         if not isinstance(length_penalty, bool):
-            raise ConfigurationError(f"length_penalty is True or False, not {length_penalty!r}")
+            raise ConfigurationError(f"length_penalty is True or False, not {shortened(length_penalty)}")
         self._coeff = coeff if length_penalty else 0.0
         super().__init__(model, questions=(KEYPHRASES, QUESTIONS, ANSWERS), **settings)
 

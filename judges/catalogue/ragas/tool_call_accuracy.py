@@ -12,7 +12,7 @@ from judges.catalogue.parts.alignment import Alignment, CallComparison, Extra, M
 from judges.catalogue.parts.calls import actual_calls_in, reference_calls_in, render_call, render_value
 from judges.catalogue.parts.items import bullets
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.runtime.validation import one_of
@@ -210,6 +210,6 @@ def _checked_matchers(matchers: Matchers | None) -> Matchers | None:
         elif not callable(matcher) or isinstance(matcher, Judge):
             raise ConfigurationError(
                 f"arg_comparison_metric is a function of a wanted and a given value, or functions by tool or "
-                f"argument, not {matcher!r}"
+                f"argument, not {shortened(matcher)}"
             )
     return matchers

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.model import EmbeddingResponse
 from judges.models import retry
 from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
 from judges.models.providers.endpoint_errors import EndpointReplyError
 from judges.models.providers.openai import RETRIES, checked_name, usage_in
 from judges.runtime.no_requests import check_allowed
+from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.verdict import Usage
 
 _PATH = "/embeddings"
@@ -22,7 +23,7 @@ _FAKES = "langchain_core.embeddings.fake"
 _UNREPORTED = Usage(calls=1, cost=None, tokens_known=False)
 
 
-class LangChainEmbeddings:
+class LangChainEmbeddings(SharedByCopies):
     """Embed with a LangChain `Embeddings` object, whose own client batches and retries, and reports no usage.
 
     Args:
@@ -33,6 +34,10 @@ class LangChainEmbeddings:
         self.embeddings = embeddings
         model = getattr(embeddings, "model", None)
         self.name = model if isinstance(model, str) and model else type(embeddings).__name__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        check_picklable(self.embeddings, f"the embedding model {self.name!r}", "make it in each process")
+        return LangChainEmbeddings, (self.embeddings,)
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts, in their order."""
@@ -91,7 +96,7 @@ class OpenAICompatibleEmbeddings(Connected):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         if type(batch_size) is not int or batch_size < 1:
-            raise ConfigurationError(f"batch_size is a whole number from 1 on, not {batch_size!r}")
+            raise ConfigurationError(f"batch_size is a whole number from 1 on, not {shortened(batch_size)}")
         self.name = checked_name(model)
         self.retries = retries
         self._batch_size = batch_size

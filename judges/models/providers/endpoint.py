@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.models.providers.endpoint_errors import (
     EndpointConnectionError,
     EndpointError,
@@ -32,9 +32,11 @@ from judges.models.providers.endpoint_errors import (
     error_in,
     mask_words,
 )
+from judges.models.providers.http_log import hidden_target, hide_targets
 from judges.models.providers.sessions import Sessions
 from judges.runtime import budget
 from judges.runtime.exchange import exchange_end
+from judges.runtime.pickling import SharedByCopies
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -66,7 +68,7 @@ class EndpointResponse:
     body: bytes = field(repr=False)
 
 
-class Endpoint:
+class Endpoint(SharedByCopies):
     """An address, its credentials and the connections to it; serves any number of threads and event loops.
 
     Args:
@@ -125,9 +127,10 @@ class Endpoint:
             EndpointError: If there is no response, or it is too large.
             ConfigurationError: If urllib3 is missing.
         """
-        pool = self._connections()
+        pool, target = self._connections(), self._target(path)
         try:
-            return self._exchange(pool, self._target(path), body)
+            with hidden_target(target):
+                return self._exchange(pool, target, body)
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
@@ -191,6 +194,7 @@ class Endpoint:
             raise ConfigurationError(f"to ask a model at {self._origin} from sync code, {_INSTALL}") from error
         from judges.models.providers.bounded_http import bounded  # noqa: PLC0415 - imports urllib3
 
+        hide_targets()
         pool = urllib3.connection_from_url(
             self._origin,
             headers=_plain(self._headers),
@@ -322,8 +326,15 @@ def _unpickle(base_url: str, no_key: str | None, timeout_s: float) -> Endpoint:
     return Endpoint(base_url, api_key=no_key, headers=None, timeout_s=timeout_s)
 
 
-def _checked_url(url_text: object) -> SplitResult:
+def checked_address(url_text: object) -> SplitResult:
+    """Return the parts of an API's address.
+
+    Raises:
+        ConfigurationError: If it is none; the message does not repeat it, as it may hold a password.
+    """
     expected = "base_url is the http or https address of the API, for instance 'https://api.openai.com/v1'"
+    if isinstance(url_text, str) and url_text.strip() and "://" not in url_text:
+        raise ConfigurationError(f"{expected}; what was given does not begin with http:// or https://")
     try:
         url = urlsplit(url_text.strip() if isinstance(url_text, str) else "")
         port = url.port
@@ -331,14 +342,19 @@ def _checked_url(url_text: object) -> SplitResult:
         raise ConfigurationError(f"{expected}; what was given is none") from None
     if url.scheme not in ("http", "https") or not url.hostname or port == 0:
         raise ConfigurationError(f"{expected}; what was given is none")
+    return url
+
+
+def _checked_url(url_text: object) -> SplitResult:
+    url = checked_address(url_text)
     if "@" in url.netloc:
-        raise ConfigurationError(f"{expected}; user and password are given as a header, not in the address")
+        raise ConfigurationError("user and password are given as a header, not in the address base_url")
     return url._replace(path=url.path.rstrip("/"), fragment="")
 
 
 def _checked_timeout(timeout_s: object) -> float:
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
-        raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {timeout_s!r}")
+        raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {shortened(timeout_s)}")
     return float(timeout_s)
 
 

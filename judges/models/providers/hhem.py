@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line, shortened
+from judges.runtime.pickling import SharedByCopies
 
 _SUPPORTING = ("entail", "support", "consistent", "factual", "label_1")
 _OPPOSING = ("no", "un", "in", "dis")
 
 
-class HHEM:
+class HHEM(SharedByCopies):
     """Estimate the probability that a premise supports a hypothesis, with a model on this machine.
 
     A judge takes it as its `classifier`.
@@ -62,12 +64,19 @@ class HHEM:
                 None if predicts else transformers.AutoTokenizer.from_pretrained(str(model), **options)
             )
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"the classifier {str(model)!r} cannot be loaded: {error}") from error
+            raise ConfigurationError(
+                f"the classifier {str(model)!r} cannot be loaded: {one_line(error)}"
+            ) from error
         self._model = loaded.to(device).eval()
         self._device = device
         self._most_tokens = most_tokens
         self._label = None if predicts else _supporting_label(loaded.config.id2label, label)
         self._lock = threading.Lock()
+        settings: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code, "label": label}
+        self._make = partial(HHEM, model, most_tokens=most_tokens, **settings)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._make, ()  # the model is loaded again, from where it came
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the probability for each pair (premise, hypothesis), 0 to 1."""
@@ -100,7 +109,9 @@ def _supporting_label(labels: Mapping[int, str], label: str | int | None) -> int
     else:
         matches = [number for number, name in labels.items() if label in (number, name)]
     if len(matches) != 1:
-        raise ConfigurationError(f"label is the one that means 'supported', one of {dict(labels)}, not {label!r}")
+        raise ConfigurationError(
+            f"label is the one that means 'supported', one of {shortened(dict(labels))}, not {shortened(label)}"
+        )
     return matches[0]
 
 

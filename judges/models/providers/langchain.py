@@ -9,18 +9,21 @@ import json
 import os
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line, shortened
 from judges.model import ModelRequest, ModelResponse
+from judges.models.endings import ending_of, reason_in
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
+from judges.models.providers.endpoint import checked_address
 from judges.models.providers.openai_arguments import drops_arguments, keep_raw_arguments, raw_arguments
 from judges.models.retry import status_of
 from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
+from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
@@ -31,7 +34,12 @@ RETRIES = 2
 """How often a failed transport is repeated for a model whose own client does not retry."""
 
 _FINISH_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_UNFINISHED = ("incomplete", "failed", "cancelled", "in_progress", "queued")
+"""Bad values of `status` in OpenAI's Responses API; elsewhere the name may mean anything."""
+_NAME_IT = "name it, as in 'openai:gpt-5-mini', and each process takes the key from its environment"
 _PROVIDER_PACKAGES = "install the provider's package, for instance selfrefine[openai], [anthropic] or [ollama]"
+
+_NAMING = "a model is named by provider and model, for instance 'openai:gpt-5-mini'"
 
 
 def looks_like_chat_model(candidate: object) -> bool:
@@ -41,7 +49,7 @@ def looks_like_chat_model(candidate: object) -> bool:
     )
 
 
-class LangChainModel:
+class LangChainModel(SharedByCopies):
     """Ask a LangChain chat model.
 
     The reply is requested as one forced tool call, built once per schema: LangChain's cheapest method. A model
@@ -66,6 +74,10 @@ class LangChainModel:
         self._method = method if method is None else checked_methods(method)[0]
         self._plan: Plan | None = None
         self._bindings: dict[tuple[type[BaseModel] | None, Plan], _Binding] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        check_picklable(self.chat, f"the chat model {self.name!r}", _NAME_IT)
+        return partial(LangChainModel, temperature=self._temperature, method=self._method), (self.chat,)
 
     @cached_property
     def name(self) -> str:
@@ -230,6 +242,9 @@ class NamedModel:
         self._method = method if method is None else checked_methods(method)[0]
         self.retries = RETRIES
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_model"}  # which holds the key
+
     @cached_property
     def _model(self) -> LangChainModel:
         chat = chat_model(self.name, max_retries=0)
@@ -259,9 +274,12 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
         settings: Arguments of the provider's class, for instance `temperature=0.7`.
 
     Raises:
-        ConfigurationError: If the provider is unknown, its package or its key is missing.
+        ConfigurationError: If the provider is unknown, its package or its key is missing, or `base_url` is no
+            address.
     """
+    _check_name(name)
     if base_url is not None:
+        checked_address(base_url)
         key = os.environ.get("OPENAI_API_KEY") or "none-needed"
         settings = {"api_key": key, **settings, "base_url": base_url}
         name = f"openai:{name.removeprefix('openai:')}"
@@ -274,9 +292,15 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
     except ImportError as error:
         raise ConfigurationError(f"the model {name!r} is not available: {_PROVIDER_PACKAGES}") from error
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigurationError(f"the model {name!r} cannot be set up: {reason}") from error
+        reason = one_line(str(error).partition("\n")[0] or type(error).__name__)
+        hint = f"; {_NAMING}" if "provider" in reason else ""
+        raise ConfigurationError(f"the model {shortened(name)} cannot be set up: {reason}{hint}") from error
     return model
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not all(part.strip() for part in name.split(":", 1)):
+        raise ConfigurationError(f"{_NAMING}, not {shortened(name)}")
 
 
 def _without_streaming(chat: Any, temperature: float | None) -> Any:
@@ -334,11 +358,12 @@ def _response(reply: Any, *, raw_only: bool) -> ModelResponse:
 
 
 def _finish_reason(metadata: Mapping[str, Any]) -> str:
-    """Return why the reply ended, under whichever name the provider uses."""
-    incomplete = metadata.get("incomplete_details")
-    reasons = [metadata.get(name) for name in _FINISH_REASONS]
-    reasons.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
-    return str(next((reason for reason in reasons if reason), ""))
+    """Return why the reply ended, under whichever name the provider uses; where several say so, a bad one."""
+    own = next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None)
+    status = metadata.get("status")
+    reasons = [reason_in(own), reason_in(metadata.get("incomplete_details") or None)]
+    reasons.append(status if status in _UNFINISHED else "not done" if metadata.get("done") is False else "")
+    return next((reason for reason in reasons if ending_of(reason) != "finished"), reasons[0])
 
 
 def _calls(reply: Any, *, raw_only: bool) -> Iterator[tuple[str, str | dict[str, Any] | None]]:

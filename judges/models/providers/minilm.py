@@ -11,9 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, one_line
 from judges.model import EmbeddingResponse
 from judges.runtime.blocking import in_thread
+from judges.runtime.pickling import SharedByCopies
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +33,7 @@ _PADDING_BIAS = -1e9
 """Added to attention scores of padding, so that their weight is 0."""
 
 
-class MiniLM:
+class MiniLM(SharedByCopies):
     """Embed with a small BERT whose weights come in a Python package; texts never leave this process.
 
     Vectors are the mean of the last layer over the tokens of a text, of length 1 (384 numbers). What goes beyond
@@ -58,6 +59,10 @@ class MiniLM:
         self.name = "all-MiniLM-L6-v2" if folder is None else self._folder.name
         self._lock = threading.Lock()
         self._bert: _Bert | None = None
+        self._given = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MiniLM, (self._given,)  # the weights are read again from their folder
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts, in their order; equal texts have equal vectors. Costs nothing."""
@@ -105,7 +110,9 @@ def _settings_in(folder: Path) -> Mapping[str, Any]:
         pooling = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
         lengths = json.loads((folder / "sentence_bert_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{str(folder)!r} holds no sentence-transformers model: {error}") from error
+        raise ConfigurationError(
+            f"{str(folder)!r} holds no sentence-transformers model: {one_line(error)}"
+        ) from error
     kind = (config.get("model_type"), config.get("hidden_act"), pooling.get("pooling_mode_mean_tokens"))
     if kind != ("bert", "gelu", True):
         raise ConfigurationError(f"{str(folder)!r} holds no BERT with mean pooling")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.model import ModelRequest, ModelResponse
+from judges.models.endings import reason_in
 from judges.models.methods import Method, Plan, checked_methods, forced_tool, response_format
 from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
 from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointStatusError, error_in
@@ -64,6 +66,8 @@ class OpenAICompatible(Connected):
         timeout_s: Seconds until a reply must be complete.
         retries: How often the driver repeats a call whose transport failed.
         headers: Further headers to send, for instance Azure's `api-key`.
+        endings: Further words with which the endpoint ends a whole reply, beside "stop", "completed" and the like:
+            a reply with any other `finish_reason` is not accepted.
         extra: Further fields of each request, for instance `{"seed": 7, "reasoning_effort": "low"}`.
 
     Raises:
@@ -82,12 +86,14 @@ class OpenAICompatible(Connected):
         timeout_s: float = 60.0,
         retries: int = RETRIES,
         headers: Mapping[str, str] | None = None,
+        endings: Collection[str] = (),
         extra: Mapping[str, JsonValue] | None = None,
     ) -> None:
         self.name = checked_name(model)
         self.retries = retries
         self._extra = _checked_extra(extra or {})
         self._max_tokens = max_tokens
+        self._endings = frozenset((endings,) if isinstance(endings, str) else endings)
         self._endpoint = Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)
         self._plan = Plan(
             _METHODS if method is None else checked_methods(method),
@@ -152,13 +158,17 @@ class OpenAICompatible(Connected):
         while True:
             http = yield self._body(request, plan)
             if http.status == 200:  # noqa: PLR2004 - HTTP's own number
-                response = parse_completion(http.body)
+                response = self._with_known_ending(parse_completion(http.body))
                 self._plan = plan.settings_on(self._plan) if request.text else plan.after_response(response)
                 return response
             lesser = plan.after_error(http.status, error_in(http.body))
             if lesser is None:
                 raise self._endpoint.status_error(http, (text for _, text in request.messages))
             plan = lesser
+
+    def _with_known_ending(self, response: ModelResponse) -> ModelResponse:
+        known = response.finish_reason in self._endings
+        return replace(response, finish_reason="stop") if known else response
 
     def _body(self, request: ModelRequest, plan: Plan) -> bytes:
         key = (request.schema, plan)
@@ -206,7 +216,7 @@ def parse_completion(body: bytes) -> ModelResponse:
         text=_text(message.get("content")),
         calls=calls,
         broken_calls=broken,
-        finish_reason=_string(choices[0].get("finish_reason")),
+        finish_reason=reason_in(choices[0].get("finish_reason")),
         refusal=_string(message.get("refusal")),
         usage=usage_in(payload),
         model=_string(payload.get("model")) or None,
@@ -262,7 +272,7 @@ def _string(value: object) -> str:
 def checked_name(model: object) -> str:
     """Return the name of a model at an endpoint, checked."""
     if not isinstance(model, str) or not model.strip():
-        raise ConfigurationError(f"model is the model's name at the endpoint, not {model!r}")
+        raise ConfigurationError(f"model is the model's name at the endpoint, not {shortened(model)}")
     return model
 
 

@@ -6,15 +6,18 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from judges.errors import AskFailed, ConfigurationError
+from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.models.retry import is_transient, status_of
+from judges.runtime.pickling import SharedByCopies
 
 _ALIVE = {409, 425, 429}
 """Transient statuses that a healthy endpoint returns, too."""
 
 
-class Breaker:
+class Breaker(SharedByCopies):
     """A circuit breaker, for all the models of one endpoint.
 
     After some failures of the transport in a row every call fails at once, as `judge_failed`. When the cooldown
@@ -37,9 +40,9 @@ class Breaker:
         self, failures: int = 5, *, cooldown_s: float = 30.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         if type(failures) is not int or failures < 1:
-            raise ConfigurationError(f"failures is a whole number from 1, not {failures!r}")
+            raise ConfigurationError(f"failures is a whole number from 1, not {shortened(failures)}")
         if isinstance(cooldown_s, bool) or not 0 < cooldown_s < math.inf:
-            raise ConfigurationError(f"cooldown_s is a number of seconds above 0, not {cooldown_s!r}")
+            raise ConfigurationError(f"cooldown_s is a number of seconds above 0, not {shortened(cooldown_s)}")
         self._most = failures
         self._cooldown = cooldown_s
         self._clock = clock
@@ -47,6 +50,9 @@ class Breaker:
         self._opened = 0.0
         self._probing = False
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Breaker, self._most, cooldown_s=self._cooldown, clock=self._clock), ()  # closed at first
 
     def check(self) -> None:
         """Refuse a call that `admit` would refuse now, without admitting one.

@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from judges.errors import ConfigurationError
+from judges.runtime import losses
+from judges.runtime.pickling import SharedByCopies
 
 FORMAT = 1
 """Version of the file format; a file of another version is refused."""
@@ -26,7 +28,7 @@ _creation_lock = threading.Lock()
 _log = logging.getLogger("judges")
 
 
-class Cache:
+class Cache(SharedByCopies):
     """A file that keeps models' replies, for `cached`.
 
     It holds replies as JSON, and of the requests only a digest. Whoever can write to the file can decide verdicts;
@@ -47,12 +49,16 @@ class Cache:
         self._reader = _Connection(self.path)
         self._end = weakref.finalize(self, _close, self._writer, self._reader)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cache, (self.path,)  # another process opens the same file
+
     def get(self, key: bytes) -> str | None:
         """Return a record, or None; no reader waits for a writer."""
         try:
             rows = self._reader.run("SELECT reply FROM replies WHERE key = ?", key)
         except sqlite3.OperationalError as error:
-            _log.warning("the cache %s could not be read: %s", self.path, error)
+            with losses.logging_safely():
+                _log.warning("the cache %s could not be read: %s", self.path, error)
             return None
         return rows[0][0] if rows and isinstance(rows[0][0], str) else None
 
@@ -61,7 +67,8 @@ class Cache:
         try:
             self._writer.run("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, record)
         except sqlite3.OperationalError as error:
-            _log.warning("the cache %s could not be written: %s", self.path, error)
+            with losses.logging_safely():
+                _log.warning("the cache %s could not be written: %s", self.path, error)
 
     def clear(self) -> None:
         """Delete all records."""

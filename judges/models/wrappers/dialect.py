@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.model import JudgeModel
 from judges.models.dialects.graded import FLOW_JUDGE, GLIDER, PROMETHEUS
 from judges.models.dialects.minicheck import MiniCheck
@@ -43,6 +43,6 @@ def speaking(model: object, dialect: DialectName | Dialect, *, temperature: floa
     own_dialect = _DIALECTS.get(dialect) if isinstance(dialect, str) else dialect
     if not (hasattr(own_dialect, "compose") and hasattr(own_dialect, "read")):
         names = ", ".join(get_args(DialectName))
-        raise ConfigurationError(f"a dialect is one of {names}, or has compose and read; not {dialect!r}")
+        raise ConfigurationError(f"a dialect is one of {names}, or has compose and read; not {shortened(dialect)}")
     assert own_dialect is not None  # noqa: S101 - it has compose and read
     return Wrapped(as_model(model, temperature=temperature), own_dialect=own_dialect)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from judges.errors import AskFailed, ConfigurationError
+from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.resolve import as_model
@@ -20,6 +20,7 @@ from judges.models.wrappers.admission import AdmissionQueue, Ticket
 from judges.models.wrappers.breaker import Breaker
 from judges.models.wrappers.wrapped import Wrapped
 from judges.runtime import budget
+from judges.runtime.pickling import SharedByCopies
 
 Ending = TypeVar("Ending", bound=ModelResponse | BaseException)
 
@@ -27,7 +28,7 @@ _OVERLOADED = {429, 503, 529}
 """Statuses of an overload. A refused connection does not count: the breaker handles it."""
 
 
-class Limiter:
+class Limiter(SharedByCopies):
     """The limits of one endpoint, shared by any number of models, threads and event loops, online and offline.
 
     Calls are let through in the order of their arrival. How many may be in flight is halved when the endpoint
@@ -62,10 +63,16 @@ class Limiter:
         set_limits = {name: limit for name, limit in limits.items() if limit is not None}
         for name, limit in {"in_flight": in_flight, **set_limits}.items():
             if type(limit) is not int or limit < 1:
-                raise ConfigurationError(f"{name} is a whole number from 1, not {limit!r}")
+                raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(limit)}")
         self._admission = AdmissionQueue(in_flight, requests=requests_per_minute, tokens=tokens_per_minute)
         self._clock = clock
         self._skipped = 0.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ConfigurationError(
+            "a Limiter is not pickled, since it counts the calls of its own process; give each process a share of "
+            "the limits, in a Limiter of its own"
+        )
 
     @property
     def allowed(self) -> int:

@@ -27,12 +27,12 @@ def paired(a: Evaluation | Iterable[RowInput], b: Evaluation | Iterable[RowInput
     Raises:
         ConfigurationError: With the first pair, if an evaluation did not keep its rows.
     """
-    for number, (ours, theirs) in enumerate(zip_longest(_answers(a), _answers(b)), 1):
+    for index, (ours, theirs) in enumerate(zip_longest(_answers(a), _answers(b))):
         if ours is None or theirs is None:
-            yield BadSample(f"row {number} is in one run only")
+            yield BadSample(f"the row at index {index} is in one run only")
             continue
         try:
-            yield _with_rival(Sample.read(_readable(ours)), Sample.read(_readable(theirs)), number)
+            yield _with_rival(Sample.read(_readable(ours)), Sample.read(_readable(theirs)), index)
         except BadSample as error:
             yield error
 
@@ -51,9 +51,9 @@ def _readable(row: RowInput) -> Sample | Mapping[str, object]:
     return row
 
 
-def _with_rival(sample: Sample, other: Sample, number: int) -> Sample:
+def _with_rival(sample: Sample, other: Sample, index: int) -> Sample:
     if sample.conversation != other.conversation:
-        raise BadSample(f"the two runs do not ask the same in row {number}")
+        raise BadSample(f"the two runs do not ask the same at index {index}")
     update: dict[str, object] = {
         "response": sample.answer,
         "metadata": {**sample.metadata, "rival": other.answer or ""},

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TextIO
 
 from judges.compose.panel import as_judge
-from judges.errors import BadSample, ConfigurationError
+from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.ordered_writer import OrderedWriter
 from judges.runtime import faults
 from judges.runtime.blocking import DaemonThreads
 from judges.runtime.sharing import shared_work
+from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -208,9 +209,11 @@ def _read_sample(row: RowInput) -> Sample | BadSample:
 
 def _judges_by_name(judges: object) -> dict[str, Judge]:
     if isinstance(judges, Mapping):
-        by_name = {str(name): as_judge(judge, name=str(name)) for name, judge in judges.items()}
+        by_name = {judge_name(str(name)): as_judge(judge, name=str(name)) for name, judge in judges.items()}
     else:
         members = [as_judge(judge) for judge in (judges if isinstance(judges, list | tuple) else [judges])]
+        for member in members:
+            judge_name(member.name)
         shared = sorted(name for name, times in Counter(member.name for member in members).items() if times > 1)
         if shared:
             raise ConfigurationError(
@@ -225,9 +228,13 @@ def _judges_by_name(judges: object) -> dict[str, Judge]:
 
 def _checked_rows(samples: object, max_concurrency: int) -> Iterable[RowInput]:
     if type(max_concurrency) is not int or max_concurrency < 1:
-        raise ConfigurationError(f"max_concurrency is a whole number from 1, not {max_concurrency!r}")
+        raise ConfigurationError(f"max_concurrency is a whole number from 1, not {shortened(max_concurrency)}")
     if isinstance(samples, str | Path):
-        raise ConfigurationError(f"samples are rows, not a path; give read_rows({str(samples)!r})")
+        raise ConfigurationError(f"samples are rows, not a path; give read_rows({shortened(str(samples))})")
+    if isinstance(samples, Evaluation):
+        raise ConfigurationError(
+            "samples are rows, not an Evaluation; give [row.sample for row in evaluation.rows]"
+        )
     if isinstance(samples, Sample | Mapping):
         raise ConfigurationError(f"samples are several rows, not one {type(samples).__name__}; give [sample]")
     return samples  # type: ignore[return-value]  # a value that is not iterable fails when it is iterated

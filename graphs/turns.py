@@ -1,0 +1,234 @@
+"""One turn at a time on each thread of a checkpointer, and one decision for each review.
+
+Two turns that run at once on one thread both begin with the same conversation, and the one that is stored last
+replaces the other's answer. Within a process the second turn therefore waits for the first or is refused, whether
+they run in threads or in tasks. Processes share nothing but the checkpointer: there, a turn checks with each of
+its steps, before it is stored, that nobody has stored a newer checkpoint of the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, Interrupt
+
+from graphs import langgraph_private
+from graphs.errors import ConcurrentTurn, InputError
+from judges.models.wrappers.admission import AdmissionQueue, Ticket
+from judges.runtime import flow
+
+ConcurrentTurns = Literal["queue", "refuse"]
+"""What becomes of a turn while another one runs on its thread."""
+
+_queues: WeakValueDictionary[Hashable, AdmissionQueue] = WeakValueDictionary()
+"""The queue of each thread on which a turn is running: refiners that share a checkpointer share its threads."""
+_creation = threading.Lock()
+
+
+_NOT_AWAITED = (
+    "no decision is awaited on this thread: it was made already, a new message took its place, or there never was "
+    "a question"
+)
+_CLAIM = "refine_decision"
+"""Task and channel under which the claim of a review is stored."""
+
+_CLOSING_S = 5.0
+"""Longest wait in seconds for a stream that was left before its end, and that its event loop closes soon."""
+
+
+class _Turn:
+    """A turn that waits for its place on a thread, or has it."""
+
+    def __init__(self, thread: Hashable, wake: Callable[[], object]) -> None:
+        self.thread = thread
+        self.ticket = Ticket(0, wake)
+        with _creation:
+            self.queue = _queues.setdefault(thread, AdmissionQueue(1))
+        outer = [reference() for reference in _outer.get()]
+        self.is_nested = any(turn.thread == thread and turn.ticket.in_flight for turn in outer if turn is not None)
+
+
+_outer: ContextVar[tuple[weakref.ref[_Turn], ...]] = ContextVar("refine.turns", default=())
+"""The turns inside which this code runs: a turn must not wait for one of them."""
+
+
+@contextmanager
+def turn(thread: Hashable, setting: ConcurrentTurns, wait_s: float | None) -> Iterator[None]:
+    """Run a block as a turn of a thread, alone.
+
+    Args:
+        thread: The thread, see `langgraph_private.thread_of`; None runs the block at once.
+        setting: Whether to wait for the turns before this one.
+        wait_s: Longest wait in seconds, or None.
+
+    Raises:
+        ConcurrentTurn: If the turn is refused, or waited too long.
+    """
+    if thread is None:
+        yield
+        return
+    woken = threading.Event()
+    with _queued(_Turn(thread, woken.set)) as waiting:
+        # Blocking an event loop would stop the very turn that is waited for, if it runs there.
+        longest = 0.0 if setting == "refuse" or waiting.is_nested or _in_event_loop() else wait_s
+        flow.run(_admission(waiting, woken, longest), woken.wait)
+        yield
+
+
+@asynccontextmanager
+async def aturn(thread: Hashable, setting: ConcurrentTurns, wait_s: float | None) -> AsyncIterator[None]:
+    """Run a block as a turn without blocking the event loop; otherwise as `turn`."""
+    if thread is None:
+        yield
+        return
+    woken = asyncio.Event()
+
+    async def wait(seconds: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await woken.wait()
+
+    wake = partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set)
+    with _queued(_Turn(thread, wake)) as waiting:
+        longest = 0.0 if setting == "refuse" else wait_s
+        await flow.arun(_admission(waiting, woken, _CLOSING_S if waiting.is_nested else longest), wait)
+        yield
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+@contextmanager
+def _queued(waiting: _Turn) -> Iterator[_Turn]:
+    own = weakref.ref(waiting)
+    waiting.queue.enqueue(waiting.ticket)
+    _outer.set((*_outer.get(), own))
+    try:
+        yield waiting
+    finally:
+        waiting.queue.cancel(waiting.ticket)
+        _outer.set(tuple(reference for reference in _outer.get() if reference is not own))
+
+
+def _admission(
+    waiting: _Turn, woken: threading.Event | asyncio.Event, longest_s: float | None
+) -> Generator[float | None, Any, None]:
+    """Yield how many seconds to wait until woken, as often as needed; end when the turn may begin."""
+    until = None if longest_s is None else time.monotonic() + longest_s
+    while True:
+        woken.clear()  # before asking, so that no later change is missed
+        if waiting.queue.ask(waiting.ticket, 0.0) == 0:
+            return
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            raise ConcurrentTurn(_refusal(waiting, longest_s or 0.0))
+        yield left
+
+
+def _refusal(waiting: _Turn, waited_s: float) -> str:
+    if waiting.is_nested:
+        return "a turn was begun inside another turn of the same thread; give it a thread_id of its own"
+    after = f", and still after {waited_s:g} s" if waited_s else ""
+    return f"another turn is running on this thread{after}; ask again when it has ended"
+
+
+def check_decision(command: Command[Any], interrupts: Sequence[Interrupt]) -> None:
+    """Check that a decision answers an interrupt which is still open.
+
+    Args:
+        command: What the thread is resumed with.
+        interrupts: The interrupts that are open on the thread.
+
+    Raises:
+        InputError: If the command holds no decision, or there is nothing left to decide.
+    """
+    decision = command.resume
+    if decision is None and not (command.update or command.goto):
+        raise InputError(
+            "the Command holds no decision; give Command(resume=...) with the answer to the interrupt"
+        )
+    ids = {interrupt.id for interrupt in interrupts}
+    keys = decision.keys() if isinstance(decision, dict) else ()
+    if not all(isinstance(key, str) for key in keys):
+        raise InputError(
+            f"a decision is a text, or a mapping whose keys are texts, not one with {sorted(map(repr, keys))}"
+        )
+    is_map = isinstance(decision, dict) and all(map(langgraph_private.is_interrupt_id, keys))
+    if decision is not None and (not ids or (is_map and not (decision and decision.keys() <= ids))):
+        raise InputError(_NOT_AWAITED)
+
+
+def claim_decision(config: RunnableConfig) -> None:
+    """Claim the open review for the decision that this run carries: of all processes, the first one gets it.
+
+    The claim is stored with the checkpoint that waits, as a task's write, of which a checkpointer keeps the first.
+
+    Raises:
+        InputError: If another decision was first.
+    """
+    position, claim = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    if position is not None and claim is not None:
+        position.checkpointer.put_writes(position.own, [(_CLAIM, claim)], _CLAIM)
+        _refuse_second(position.checkpointer.get_tuple(position.own), claim)
+
+
+async def aclaim_decision(config: RunnableConfig) -> None:
+    """Claim the open review without blocking; otherwise as `claim_decision`."""
+    position, claim = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    if position is not None and claim is not None:
+        await position.checkpointer.aput_writes(position.own, [(_CLAIM, claim)], _CLAIM)
+        _refuse_second(await position.checkpointer.aget_tuple(position.own), claim)
+
+
+def _refuse_second(waiting: CheckpointTuple | None, claim: str) -> None:
+    writes = (waiting.pending_writes or []) if waiting is not None else []
+    if any(task == _CLAIM and value != claim for task, _, value in writes):
+        raise InputError(_NOT_AWAITED)
+
+
+def check_current(config: RunnableConfig) -> None:
+    """Check in a node that nobody else has continued its thread since the node began.
+
+    Raises:
+        ConcurrentTurn: If there is a newer checkpoint; nothing of this turn is stored any more.
+    """
+    position = _shared_position(config)
+    if position is not None:
+        _refuse_overtaken(position.checkpointer.get_tuple(position.newest), position)
+
+
+async def acheck_current(config: RunnableConfig) -> None:
+    """Check without blocking; otherwise as `check_current`."""
+    position = _shared_position(config)
+    if position is not None:
+        _refuse_overtaken(await position.checkpointer.aget_tuple(position.newest), position)
+
+
+def _shared_position(config: RunnableConfig) -> langgraph_private.Position | None:
+    """Return what a node continues; None where no other process can, since it is in the memory of this one."""
+    position = langgraph_private.checkpoint_of(config) if langgraph_private.stores_steps(config) else None
+    return None if position is None or isinstance(position.checkpointer, InMemorySaver) else position
+
+
+def _refuse_overtaken(newest: CheckpointTuple | None, position: langgraph_private.Position) -> None:
+    if newest is not None and newest.checkpoint["id"] > position.checkpoint_id:
+        raise ConcurrentTurn(
+            "another process has continued this thread meanwhile; this turn's answer is not part of it, ask again"
+        )

@@ -1,0 +1,64 @@
+"""Why a reply ended, in the words of any provider: finished, cut, filtered, or broken off.
+
+Every provider has words of its own, and new ones appear, so neither the good nor the bad ones can be listed whole.
+But what ends well says so: its ending consists of words such as "stop", "end", "complete" and "tool calls", as in
+"end_turn", "COMPLETE", "FinishReason.STOP", "eos_token" and "stopStringFound". Whatever holds any other word
+("user_cancel", "ERROR_TOXIC", "unfinished", "pause_turn") did not end well, as far as anybody knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Literal
+
+Ending = Literal["finished", "cut", "filtered", "broken"]
+
+_ENDS = """
+    alternative answer by call called calling calls complete completed completion criteria done end ended ending
+    endoftext endofturn eog eom eos eosfound eot final finish finished finishreason found function functioncall
+    functions generation hit id im json match matched message met model natural none normal object of ok output
+    reached reason regular response return s schema sentence sequence sequences status stop stopped stopping
+    stopreason stopsequence stream string strings succeeded success successful successfully text the token
+    tokens tool toolcall toolcalls tools tooluse turn use used with word words
+"""
+_FINISHED = frozenset(_ENDS.split())
+"""Words of which a good ending consists."""
+
+_FILTERED = re.compile(
+    r"armor|black_?list|block|censor|content|filter|flag|forbid|guard|harm|moderat|polic|prohibit|recitat|refus|"
+    r"reject|safe|sensitiv|spii|toxic|violat"
+)
+"""Parts of words for a reply that was filtered or refused: asking again does not help."""
+
+_CUT = re.compile(r"context|cut|exceed|length|limit|max|truncat")
+_LONGEST = 100
+"""Most characters of an ending that are looked at."""
+
+
+@lru_cache(maxsize=256)
+def ending_of(reason: str) -> Ending:
+    """Classify a provider's word for why a reply ended; an empty one, as local servers send, is good."""
+    words = _words(reason)
+    if not reason or (words and len(reason) <= _LONGEST and _FINISHED.issuperset(words)):
+        return "finished"
+    joined = "_".join(words)
+    if _FILTERED.search(joined):
+        return "filtered"
+    return "cut" if _CUT.search(joined) else "broken"
+
+
+def _words(reason: str) -> list[str]:
+    """Return the words of `reason` in lower case: `maxTokensReached` has three, as has `MAX_TOKENS_REACHED`."""
+    return re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", reason[:_LONGEST]).lower())
+
+
+def reason_in(value: object) -> str:
+    """Return a provider's field for why a reply ended as text: from a word, an enumeration or `{"type": ...}`."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return next((text for key in ("type", "reason") if isinstance(text := value.get(key), str)), "unreadable")
+    name = getattr(value, "name", None)
+    return name if isinstance(name, str) else "" if value is None else str(value)

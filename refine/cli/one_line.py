@@ -1,0 +1,52 @@
+"""Usage errors of the command line in one line: what is wrong, and which command tells more."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+INTERRUPTED = 130
+"""Exit code that a shell expects of a program stopped with Ctrl-C."""
+
+_HELP_INSTEAD = "NoArgsIsHelpError"
+"""What typer raises, in place of an error, to show the help of a command without arguments."""
+
+
+class OneLineErrors(TyperGroup):
+    """A group of commands that reports wrong usage like all other wrong input: in one line, with exit code 2."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run a command, and end the process unless `standalone_mode` is off."""
+        if not settings.get("standalone_mode", True):
+            return super().main(*args, **settings)
+        try:
+            code = super().main(*args, **{**settings, "standalone_mode": False})
+        except typer.Abort:
+            code = error_exit("interrupted", code=INTERRUPTED).exit_code
+        except Exception as error:
+            code = _report(error)
+            if code is None:
+                raise
+        return sys.exit(code or 0)
+
+
+def error_exit(message: str, *, code: int = 2) -> typer.Exit:
+    """Write a message as one line to stderr, and return the exit to raise."""
+    typer.echo(f"refine: {' '.join(message.split())}", err=True)
+    return typer.Exit(code)
+
+
+def _report(error: Exception) -> int | None:
+    """Report an error of typer's own, and return the exit code; None for any other error."""
+    describe = getattr(error, "format_message", None)
+    if describe is None:
+        return None
+    if type(error).__name__ == _HELP_INSTEAD:
+        typer.echo(describe(), err=True)
+        return 2
+    context = getattr(error, "ctx", None)
+    hint = f" (see {context.command_path} --help)" if context is not None else ""
+    return error_exit(f"{describe().rstrip('.')}{hint}").exit_code

@@ -1,0 +1,119 @@
+"""A judge may stop to ask a human, which is no fault of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from graphs import self_refine
+from judges import ConfigurationError, Judge, Length, Panel, Verdict, as_judge
+from judges.compose.cascade import Cascade
+from judges.errors import CannotJudge
+from judges.requests import Deliberation
+from judges.sample import Sample
+from refine import SelfRefine
+
+ASKED: Any = {"messages": [("user", "what?")]}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+OTHER: Any = {"configurable": {"thread_id": "2"}}
+
+
+def human(response: str) -> object:
+    """Ask a human about an answer."""
+    return interrupt({"judge this": response})
+
+
+async def ahuman(response: str) -> object:
+    """Ask a human without blocking."""
+    return interrupt({"judge this": response})
+
+
+class Human(Judge):
+    """A judge of its own class that asks a human."""
+
+    name = "human"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask."""
+        if not sample.response:
+            raise CannotJudge("no_response", "nothing to judge")
+        yield ()
+        return Verdict.rated(interrupt({"judge this": sample.response}))
+
+
+JUDGES: dict[str, Any] = {
+    "function": human,
+    "async function": ahuman,
+    "class": Human(),
+    "panel": Panel([Length(at_least=1), human]),
+    "cascade": Cascade([Length(at_least=1), human]),
+}
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+async def test_a_human_who_is_asked_by_a_judge_decides(kind: str) -> None:
+    """The question reaches whoever runs the graph, the rating resumes it, and the generator is not asked again."""
+    drafts: list[str] = []
+
+    def write(_: Any) -> str:
+        drafts.append("draft")
+        return f"draft {len(drafts)}"
+
+    graph = self_refine(write, JUDGES[kind], checkpointer=InMemorySaver())
+    (question,) = graph.invoke(ASKED, THREAD)["__interrupt__"]
+    assert question.value == {"judge this": "draft 1"}
+    (question,) = graph.invoke(Command(resume=1), THREAD)["__interrupt__"]
+    assert question.value == {"judge this": "draft 2"}
+    answer = (await graph.ainvoke(Command(resume=4), THREAD))["messages"][-1]
+    assert (answer.text, answer.response_metadata["refine"]["rating"]) == ("draft 2", 4)
+    assert len(drafts) == 2
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+async def test_a_refiner_with_a_checkpointer_waits_for_the_human(kind: str) -> None:
+    """Its outcome is interrupted, the question stands in its state, and a command resumes it."""
+    refiner = SelfRefine(lambda _: "draft", JUDGES[kind], checkpointer=InMemorySaver())
+    assert refiner.refine("what?", THREAD).stop_reason == "interrupted"
+    assert [one.value for one in refiner.graph.get_state(THREAD).interrupts] == [{"judge this": "draft"}]
+    assert refiner.invoke(Command(resume=4), THREAD).text == "draft"
+    assert (await refiner.arefine("what?", OTHER)).stop_reason == "interrupted"
+    assert (await refiner.ainvoke(Command(resume=4), OTHER)).text == "draft"
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+def test_in_a_node_the_graph_around_asks(kind: str) -> None:
+    """An interrupt of a judge inside a node is one of the graph around."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("chat", SelfRefine(lambda _: "draft", JUDGES[kind]))
+    graph.add_edge(START, "chat")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    (question,) = compiled.invoke(ASKED, THREAD)["__interrupt__"]
+    assert question.value == {"judge this": "draft"}
+    resumed: Any = compiled.invoke(Command(resume=4), THREAD)
+    assert resumed["messages"][-1].text == "draft"
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+async def test_a_judge_that_can_ask_nobody_is_an_error(kind: str) -> None:
+    """Without a graph nothing can be resumed: an error says so, instead of an answer that nobody judged."""
+    refiner = SelfRefine(lambda _: "draft", JUDGES[kind])
+    with pytest.raises(ConfigurationError, match="give a checkpointer to the loop"):
+        refiner.invoke("what?")
+    with pytest.raises(ConfigurationError, match="give a checkpointer to the loop"):
+        await refiner.ainvoke("what?")
+
+
+def test_a_judge_called_in_a_node_asks_as_well() -> None:
+    """A judge that a node calls by itself interrupts the node's graph."""
+    judge = as_judge(human)
+    graph = StateGraph(MessagesState)
+    graph.add_node("judge", lambda _: {"messages": [("ai", str(judge(response="draft").rating))]})
+    graph.add_edge(START, "judge")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    assert compiled.invoke(ASKED, THREAD)["__interrupt__"]
+    resumed: Any = compiled.invoke(Command(resume=3), THREAD)
+    assert resumed["messages"][-1].text == "3"
