@@ -110,5 +110,5 @@ class _TaskFuture(Future[Any]):
 def _settle(future: Future[Any], run: Callable[[], Any]) -> None:
     try:
         future.set_result(waited_for(run()))
-    except Exception as error:  # noqa: BLE001 - raised where the result is asked for
+    except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
         future.set_exception(error)

@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import tool
+from langgraph.func import entrypoint, task
 
 from judges import Helpfulness, Panel, Price, as_judge
 from judges.model import ModelRequest, ModelResponse
@@ -157,6 +158,24 @@ def test_a_budget_holds_inside_an_attempt(limit: dict[str, Any], how: str) -> No
     assert agent.calls == limit.get("max_calls", agent.calls)
     assert outcome.usage.tokens < 80 + 60
     assert "before the generator had answered" in outcome.detail
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_budget_holds_inside_tasks(how: str) -> None:
+    """A task of LangGraph's functional API is stopped, and whoever waits for it hears so."""
+    model = writer()
+
+    @task
+    def ask(number: int) -> str:
+        return str(model.invoke(f"part {number}").text)
+
+    @entrypoint()
+    def generate(messages: dict[str, Any]) -> dict[str, Any]:
+        parts = [ask(number).result() for number in range(9)]
+        return {"messages": [*messages["messages"], AIMessage(" ".join(parts))]}
+
+    outcome = outcome_of(SelfRefine(generate, refusing(), max_calls=4), how)
+    assert (outcome.stop_reason, outcome.usage.calls, len(model.prompts)) == ("budget", 4, 4)
 
 
 @pytest.mark.parametrize("how", HOW)
