@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -274,23 +273,19 @@ class Loop:
     def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)
         inherited = langgraph_private.judging_config(config)
+        tracing = trace_judges(inherited)
+        asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
+        logging = faults.logging_texts(log_texts=self.policy.log_texts)
 
         def run() -> Verdict:
-            with within(allowance), self._judging(inherited):
+            with within(allowance), tracing, asking, logging:
                 return self._judge(sample)
 
         async def arun() -> Verdict:
-            with within(allowance), self._judging(inherited):
+            with within(allowance), tracing, asking, logging:
                 return await self._judge.acall(sample)
 
         return Effect(run=run, arun=arun, config=inherited, seconds=refinement.seconds_left(now))
-
-    @contextmanager
-    def _judging(self, config: RunnableConfig) -> Iterator[None]:
-        """Let judges be traced under `config` and ask a human, and their faults be logged as the policy says."""
-        asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
-        with trace_judges(config), asking, faults.logging_texts(log_texts=self.policy.log_texts):
-            yield
 
     def _judged(self, refinement: Refinement, verdict: Verdict, *, alarms: tuple[Event, ...] = ()) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 
 from tenacity import RetryCallState
 from tenacity.stop import stop_base
 
 from judges.errors import AskFailed
+from judges.runtime.context import setting
 from judges.runtime.prices import Price, with_cost
 from judges.verdict import Usage
 
@@ -90,14 +90,9 @@ class Allowance:
 _current: ContextVar[Allowance | None] = ContextVar("judges.runtime.budget", default=None)
 
 
-@contextmanager
-def within(allowance: Allowance | None) -> Iterator[None]:
-    """Run a block under an allowance; None lifts an outer one."""
-    token = _current.set(allowance)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def within(allowance: Allowance | None) -> setting[Allowance | None]:
+    """Run a `with` block under an allowance; None lifts an outer one."""
+    return setting(_current, allowance)
 
 
 def take() -> None:
