@@ -7,8 +7,7 @@ in a plain loop saves what LangGraph costs per node.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -27,8 +26,12 @@ def run_step(step: Step, refinement: Refinement, messages: Messages, config: Run
 
     def perform(effect: Effect) -> Any:
         publish(effect.events, config, refinement)
-        with langgraph_private.use_config(effect.config), _closing(effect):
-            return call_within(effect.seconds, effect.run)
+        try:
+            with langgraph_private.use_config(effect.config):
+                return call_within(effect.seconds, effect.run)
+        except BaseException:
+            effect.abandon()
+            raise
 
     transition = flow.run(step(refinement, messages, config), perform)
     publish(transition.events, config, transition.refinement)
@@ -43,8 +46,12 @@ async def arun_step(step: Step, refinement: Refinement, messages: Messages, conf
 
     async def perform(effect: Effect) -> Any:
         await apublish(effect.events, config, refinement)
-        with langgraph_private.use_config(effect.config), _closing(effect):
-            return await acall_within(effect.seconds, effect.arun())
+        try:
+            with langgraph_private.use_config(effect.config):
+                return await acall_within(effect.seconds, effect.arun())
+        except BaseException:
+            effect.abandon()
+            raise
 
     transition = await flow.arun(step(refinement, messages, config), perform)
     await apublish(transition.events, config, transition.refinement)
@@ -52,17 +59,6 @@ async def arun_step(step: Step, refinement: Refinement, messages: Messages, conf
     if transition.error is not None:
         raise transition.error
     return transition
-
-
-@contextmanager
-def _closing(effect: Effect) -> Iterator[None]:
-    """Let a call that is abandoned, for its deadline or because the caller is, ask no model any more."""
-    try:
-        yield
-    except BaseException:
-        if effect.allowance is not None:
-            effect.allowance.close()
-        raise
 
 
 def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Outcome:

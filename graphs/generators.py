@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -98,15 +99,16 @@ class _RunnableGenerator:
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
         own = self._config(config)
-        with langgraph_private.use_config(own):  # bindings merge what they inherit with what they are given
-            output = _muted(self._runnable).invoke(self._input(prompt, own), own, **self._settings(temperature))
+        runnable, shown = _muted(self._runnable), self._input(prompt, own)
+        with _inheriting(own, config):
+            output = runnable.invoke(shown, own, **self._settings(temperature))
         return self._draft_of(output, prompt)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
         own = self._config(config)
         runnable, shown = _muted(self._runnable), self._input(prompt, own)
-        with langgraph_private.use_config(own):
+        with _inheriting(own, config):
             output = await runnable.ainvoke(shown, own, **self._settings(temperature))
         return self._draft_of(output, prompt)
 
@@ -333,6 +335,11 @@ def _bound_step_limit(runnable: object) -> int | None:
     configs = (getattr(layer, "config", None) for layer in _layers(runnable))
     limits = (config.get("recursion_limit") for config in configs if isinstance(config, Mapping))
     return next((limit for limit in limits if isinstance(limit, int)), None)
+
+
+def _inheriting(own: RunnableConfig, config: RunnableConfig) -> AbstractContextManager[None]:
+    """Let a runnable inherit its own config, since bindings merge what they inherit with what they are given."""
+    return nullcontext() if own is config else langgraph_private.use_config(own)
 
 
 def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:

@@ -7,9 +7,9 @@ other generators, and the functions of a policy, get copies.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.messages import BaseMessage
 
@@ -17,17 +17,26 @@ from graphs.refinement import Attempt, Refinement
 
 M = TypeVar("M", bound=BaseMessage)
 
-_CHANGEABLE = (list, dict)
+_UNCHANGEABLE = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def copy_message(message: M) -> M:
     """Return a message that shares with another one only what cannot be changed."""
-    twin = copy(message)
+    twin = message.__copy__()
     fields = vars(twin)
     for name, value in fields.items():
-        if isinstance(value, _CHANGEABLE):
-            fields[name] = deepcopy(value) if value else value.copy()
+        if type(value) is dict or type(value) is list:
+            fields[name] = _copy_json(value)
     return twin
+
+
+def _copy_json(value: Any) -> Any:
+    """Copy dicts and lists all the way down; cheaper than `deepcopy` for what messages mostly hold."""
+    if type(value) is dict:
+        return {key: _copy_json(item) for key, item in value.items()} if value else {}
+    if type(value) is list:
+        return [_copy_json(item) for item in value]
+    return value if type(value) in _UNCHANGEABLE else deepcopy(value)
 
 
 def copy_messages(messages: Sequence[M]) -> list[M]:

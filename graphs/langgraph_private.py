@@ -401,22 +401,27 @@ def _class_feeds_stream(kind: type) -> bool:
     return True
 
 
-@contextmanager
-def use_config(config: RunnableConfig) -> Iterator[None]:
+class use_config:  # noqa: N801 - named like a function, as what is used in a `with` statement is
     """Make every call in the block inherit `config` alone, instead of the config inherited so far.
 
     LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing. Nor does
     it mute what reaches a client through other context variables: handlers that LangChain adds to every run
     (`register_configure_hook`), and the writer of a surrounding tool's output.
     """
-    token = var_child_runnable_config.set(config)
-    muted = [(variable, variable.set(value)) for variable, value in _audible()]
-    try:
-        yield
-    finally:
-        for variable, before in muted:
+
+    __slots__ = ("_config", "_muted", "_token")
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self._config = config
+
+    def __enter__(self) -> None:
+        self._token = var_child_runnable_config.set(self._config)
+        self._muted = [(variable, variable.set(value)) for variable, value in _audible()]
+
+    def __exit__(self, *_: object) -> None:
+        for variable, before in self._muted:
             variable.reset(before)
-        var_child_runnable_config.reset(token)
+        var_child_runnable_config.reset(self._token)
 
 
 def _audible() -> Iterator[tuple[ContextVar[Any], Any]]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -49,7 +49,7 @@ from judges.judge import Judge
 from judges.models.metering import metered
 from judges.models.retry import kind_of
 from judges.runtime import faults
-from judges.runtime.budget import Allowance, Refused, within
+from judges.runtime.budget import Allowance, Refused, also_within
 from judges.runtime.prices import with_cost
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
@@ -105,6 +105,11 @@ class Effect:
     def spent(self) -> Usage:
         """What was claimed so far."""
         return Usage() if self.allowance is None else self.allowance.spent
+
+    def abandon(self) -> None:
+        """Let the call, which nobody waits for any more, ask no model and use no tool from now on."""
+        if self.allowance is not None:
+            self.allowance.close()
 
 
 Step = Callable[[Refinement, Messages, RunnableConfig], Generator[Effect, Any, Transition]]
@@ -188,11 +193,12 @@ class Loop:
     ) -> Generator[Effect, Draft, Transition]:
         """Send the prompt to the generator, and record its draft."""
         clock = RunningClock(refinement)
-        limit = refinement.limit_reached(clock())
+        now = clock()
+        limit = refinement.limit_reached(now)
         if limit is not None:
-            return self._to_finish(refinement.stopped(*limit, now=clock()))
+            return self._to_finish(refinement.stopped(*limit, now=now))
         started = time.perf_counter()
-        effect = self._generation(refinement, messages, config, clock())
+        effect = self._generation(refinement, messages, config, now)
         try:
             draft = yield effect
         except ParentCommand as left:
@@ -252,7 +258,7 @@ class Loop:
         self, generator: DraftGenerator, refinement: Refinement, now: float
     ) -> Allowance | None:
         """Return what counts the generator's calls; a chat model without a limit tells by its message alone."""
-        if not refinement.has_limits and not generator.may_interrupt:
+        if not self.policy.has_limits and not generator.may_interrupt:
             return None
         allowance = refinement.allowance(now, purpose="the generator had answered")
         return Allowance() if allowance is None else allowance
@@ -278,15 +284,15 @@ class Loop:
     ) -> Generator[Effect, Verdict, Transition]:
         """Ask the judge about the draft, within what the budget leaves, and record its verdict."""
         clock = RunningClock(refinement)
+        now = clock()
         attempt = refinement.attempts[-1]
         if not attempt.text.strip():
-            return self._judged(refinement, empty_answer(), clock())
-        left = refinement.seconds_left(clock())
+            return self._judged(refinement, empty_answer(), now)
+        left = refinement.seconds_left(now)
         if left is not None and left <= 0:
-            detail = "it passed before the judge was asked"
-            return self._to_finish(refinement.stopped("deadline", detail, now=clock()))
+            return self._to_finish(refinement.stopped("deadline", "it passed before the judge was asked", now=now))
         sample = judged_sample(messages, refinement)
-        effect = self._judgement(refinement, sample, config, clock())
+        effect = self._judgement(refinement, sample, config, now)
         try:
             verdict = yield effect
         except DeadlinePassed:
@@ -306,24 +312,20 @@ class Loop:
     def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)
         inherited = langgraph_private.judging_config(config)
+        tracing = trace_judges(inherited)
+        asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
+        logging = faults.logging_texts(log_texts=self.policy.log_texts)
 
         def run() -> Verdict:
-            with nullcontext() if allowance is None else within(allowance), self._judging(inherited):
+            with also_within(allowance), tracing, asking, logging:
                 return self._judge(sample)
 
         async def arun() -> Verdict:
-            with nullcontext() if allowance is None else within(allowance), self._judging(inherited):
+            with also_within(allowance), tracing, asking, logging:
                 return await self._judge.acall(sample)
 
         seconds = refinement.seconds_left(now)
         return Effect(run=run, arun=arun, config=inherited, seconds=seconds, allowance=allowance)
-
-    @contextmanager
-    def _judging(self, config: RunnableConfig) -> Iterator[None]:
-        """Let judges be traced under `config` and ask a human, and their faults be logged as the policy says."""
-        asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
-        with trace_judges(config), asking, faults.logging_texts(log_texts=self.policy.log_texts):
-            yield
 
     def _judged(
         self, refinement: Refinement, verdict: Verdict, now: float, *, alarms: tuple[Event, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -145,6 +146,12 @@ class Policy(_FrozenSettings):
                 f"overrides is keyed by attempt numbers from 1, not {shortened(sorted(self.overrides))}"
             )
         return self
+
+    @cached_property
+    def has_limits(self) -> bool:
+        """Whether calls, tokens, cost, retries or time are limited."""
+        limits = (self.max_calls, self.max_tokens, self.max_cost, self.max_retries, self.deadline_s)
+        return any(limit is not None for limit in limits)
 
     def override(self, attempt: int) -> Override:
         """Return the override for an attempt: the entry with the highest number not above it."""

@@ -258,7 +258,7 @@ class Refinement:
     def limit_reached(self, now: float) -> tuple[StopReason, str] | None:
         """Return the limit that leaves no room for another call, with a description, or None."""
         policy = self.policy
-        if not self.has_limits:
+        if not self.policy.has_limits:
             return None
         usage = self.usage
         if policy.deadline_s is not None and now - self.started_at >= policy.deadline_s:
@@ -277,7 +277,7 @@ class Refinement:
     def allowance(self, now: float, *, purpose: str = "the judge was asked") -> Allowance | None:
         """Return what may still be spent, or None if nothing is limited or priced; see `Allowance`."""
         policy = self.policy
-        if not self.has_limits and not policy.prices:
+        if not self.policy.has_limits and not policy.prices:
             return None
         usage = self.usage
         return Allowance(
@@ -290,13 +290,6 @@ class Refinement:
             spent=usage,
             purpose=purpose,
         )
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether the policy limits calls, tokens, cost, retries or time."""
-        policy = self.policy
-        limits = (policy.max_calls, policy.max_tokens, policy.max_cost, policy.deadline_s, policy.max_retries)
-        return any(limit is not None for limit in limits)
 
     def seconds_left(self, now: float) -> float | None:
         """Return the seconds left until the deadline, or None without a deadline."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import (
@@ -15,24 +15,19 @@ from langchain_core.runnables.config import (
 from graphs import langgraph_private
 from judges.drive import observer
 from judges.judge import Judge
+from judges.runtime.context import setting
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 
-@contextmanager
-def trace_judges(config: RunnableConfig) -> Iterator[None]:
-    """Record every judge called in the block, members of a panel included, as its own run under `config`.
+def trace_judges(config: RunnableConfig) -> AbstractContextManager[None]:
+    """Record every judge called in a `with` block, members of a panel included, as its own run under `config`.
 
     Without callbacks this does nothing.
     """
     if not langgraph_private.listeners(config):
-        yield
-        return
-    token = observer.set(lambda judge, sample: _run_of(judge, sample, config))
-    try:
-        yield
-    finally:
-        observer.reset(token)
+        return nullcontext()
+    return setting(observer, lambda judge, sample: _run_of(judge, sample, config))
 
 
 @contextmanager

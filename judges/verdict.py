@@ -89,14 +89,10 @@ class Usage(BaseModel):
     @classmethod
     def of_call(cls, input_tokens: object, output_tokens: object) -> Self:
         """Return the usage of one call as a provider reported it; numbers that cannot be are not taken."""
-        counts = [_token_count(input_tokens), _token_count(output_tokens)]
-        return cls(
-            calls=1,
-            input_tokens=counts[0] or 0,
-            output_tokens=counts[1] or 0,
-            cost=None,
-            tokens_known=None not in counts,
-        )
+        sent, received = _token_count(input_tokens), _token_count(output_tokens)
+        if sent is None or received is None:
+            return cls(calls=1, input_tokens=sent or 0, output_tokens=received or 0, cost=None, tokens_known=False)
+        return cls(calls=1, input_tokens=sent, output_tokens=received, cost=None)
 
     @property
     def tokens(self) -> int:
@@ -132,9 +128,9 @@ _MOST_TOKENS = 10**9
 
 def _token_count(reported: object) -> int | None:
     """Return a provider's number of tokens; None where it is missing, or no number that a call can have."""
-    if isinstance(reported, bool) or not isinstance(reported, int | float) or not 0 <= reported <= _MOST_TOKENS:
+    if type(reported) not in (int, float) or not 0 <= reported <= _MOST_TOKENS:  # type: ignore[operator]  # a number
         return None
-    return int(reported)
+    return int(reported)  # type: ignore[call-overload,no-any-return]  # as above
 
 
 class Verdict(BaseModel):

@@ -8,8 +8,8 @@ through it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 
 from judges.runtime import budget
 from judges.runtime.budget import Allowance, CallStopped
@@ -17,22 +17,37 @@ from judges.runtime.budget import Allowance, CallStopped
 _LANGCHAIN = "langchain_core.callbacks"
 
 
-@contextmanager
-def metered(allowance: Allowance) -> Iterator[None]:
-    """Count the calls made in a block on an allowance, and stop the block at a call that is refused.
+class metered:  # noqa: N801 - named like a function, as what is used in a `with` statement is
+    """Count the calls made in a `with` block on an allowance, and stop the block at a call that is refused.
+
+    Args:
+        allowance: The allowance; used for one block.
 
     Raises:
         judges.runtime.budget.Refused: If a call was refused, in place of whatever became of it inside.
     """
-    try:
-        with budget.within(allowance), _observing(allowance):
-            yield
-    except BaseException as error:
-        allowance.close()
-        if allowance.refusal is None or not isinstance(error, Exception | CallStopped | BaseExceptionGroup):
-            raise
-        raise allowance.refusal from None
-    allowance.release()
+
+    __slots__ = ("_allowance", "_settings")
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._settings = (budget.within(allowance), _observing(allowance))
+
+    def __enter__(self) -> None:
+        for setting in self._settings:
+            setting.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        for setting in reversed(self._settings):
+            setting.__exit__(kind, error, place)
+        if error is None:
+            self._allowance.release()
+            return
+        self._allowance.close()
+        if self._allowance.refusal is not None and isinstance(error, Exception | CallStopped | BaseExceptionGroup):
+            raise self._allowance.refusal from None
 
 
 def ledger() -> Allowance:

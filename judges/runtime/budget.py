@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping
 from contextvars import ContextVar
 from typing import Literal
 
@@ -19,8 +18,11 @@ from tenacity import RetryCallState
 from tenacity.stop import stop_base
 
 from judges.errors import AskFailed
+from judges.runtime.context import setting
 from judges.runtime.prices import Price, with_cost
 from judges.verdict import Usage
+
+_NOTHING = Usage()
 
 
 class Refused(AskFailed):
@@ -64,8 +66,8 @@ class Allowance:
         self._purpose = purpose
         self._calls, self._tokens, self._cost, self._retries = calls, tokens, cost, retries
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._before = spent or Usage()
-        self._spent = Usage()
+        self._before = spent or _NOTHING
+        self._spent = _NOTHING
         self._in_flight = 0
         self._refusal: Refused | None = None
         self._outer: Allowance | None = None
@@ -254,30 +256,24 @@ _IN_FLIGHT = Usage(calls=1, cost=None, tokens_known=False)
 _UNREPORTED = "the tokens of a call were not reported"
 
 _current: ContextVar[Allowance | None] = ContextVar("judges.runtime.budget", default=None)
+_YES = True
 _counted: ContextVar[bool] = ContextVar("judges.runtime.budget.counted", default=False)
 
 
-@contextmanager
-def within(allowance: Allowance | None) -> Iterator[None]:
-    """Run a block under an allowance; None lifts an outer one."""
-    token = _current.set(None if allowance is None else allowance.inside(_current.get()))
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def within(allowance: Allowance | None) -> setting[Allowance | None]:
+    """Run a `with` block under an allowance, inside the outer one; None lifts an outer one."""
+    return setting(_current, None if allowance is None else allowance.inside(_current.get()))
 
 
-@contextmanager
-def counted() -> Iterator[None]:
-    """Mark the model calls in a block as counted by whoever makes them, so that no observer counts them again."""
-    if _current.get() is None:
-        yield
-        return
-    token = _counted.set(True)
-    try:
-        yield
-    finally:
-        _counted.reset(token)
+def also_within(allowance: Allowance | None) -> setting[Allowance | None]:
+    """Run a `with` block under an allowance, inside the outer one; None leaves the outer one in force."""
+    outer = _current.get()
+    return setting(_current, outer if allowance is None else allowance.inside(outer))
+
+
+def counted() -> setting[bool]:
+    """Mark the model calls in a `with` block as counted by whoever makes them: nobody else counts them again."""
+    return setting(_counted, _YES)
 
 
 def is_counted() -> bool:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
+from typing import Any
 
 from judges.runtime import losses
+from judges.runtime.context import setting
 
 _log = logging.getLogger("judges")
 
@@ -24,49 +26,30 @@ _logged: ContextVar[set[str] | None] = ContextVar("judges.logged_faults", defaul
 _instead: ContextVar[Callable[[Exception], Exception | None] | None] = ContextVar("judges.instead", default=None)
 
 
-@contextmanager
-def raising() -> Iterator[None]:
-    """Let errors of a judge's own code through in this block, instead of turning them into unscored verdicts."""
-    token = _raising.set(True)
-    try:
-        yield
-    finally:
-        _raising.reset(token)
+def raising() -> setting[bool]:
+    """Let errors of a judge's own code through in a `with` block; else they become unscored verdicts."""
+    return setting(_raising, True)  # noqa: FBT003 - the variable's value
 
 
-@contextmanager
-def letting_through(instead: Callable[[Exception], Exception | None]) -> Iterator[None]:
-    """Let errors that are no fault of a judge through in this block.
+def letting_through(instead: Callable[[Exception], Exception | None]) -> setting[Any]:
+    """Let errors that are no fault of a judge through in a `with` block.
 
     Args:
         instead: Returns what to raise instead of an error, or None where the error is a fault.
     """
-    token = _instead.set(instead)
-    try:
-        yield
-    finally:
-        _instead.reset(token)
+    return setting(_instead, instead)
 
 
-@contextmanager
-def logging_texts(*, log_texts: bool) -> Iterator[None]:
-    """Set whether what errors say, which may quote judged texts, is logged in this block."""
-    token = _log_texts.set(log_texts)
-    try:
-        yield
-    finally:
-        _log_texts.reset(token)
+def logging_texts(*, log_texts: bool) -> setting[bool]:
+    """Set whether what errors say, which may quote judged texts, is logged in a `with` block."""
+    return setting(_log_texts, log_texts)
 
 
 @contextmanager
 def of_run(*, log_texts: bool) -> Iterator[None]:
     """Warn of each fault once in this block, however many samples meet it; all of them are logged on DEBUG."""
-    token = _logged.set(set())
-    try:
-        with logging_texts(log_texts=log_texts):
-            yield
-    finally:
-        _logged.reset(token)
+    with setting(_logged, set()), logging_texts(log_texts=log_texts):
+        yield
 
 
 def report(error: Exception, place: str) -> str:

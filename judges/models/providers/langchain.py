@@ -383,5 +383,5 @@ def _calls(reply: Any, *, raw_only: bool) -> Iterator[tuple[str, str | dict[str,
 def usage_of(message: Any) -> Usage:
     """Return what one reply consumed, from the usage metadata of its message."""
     metadata = getattr(message, "usage_metadata", None)
-    metadata = metadata if isinstance(metadata, Mapping) else {}
+    metadata = metadata if type(metadata) is dict or isinstance(metadata, Mapping) else {}
     return Usage.of_call(metadata.get("input_tokens"), metadata.get("output_tokens"))

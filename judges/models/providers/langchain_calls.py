@@ -15,20 +15,16 @@ from langchain_core.tracers.context import register_configure_hook
 from judges.models.providers.langchain import usage_of
 from judges.runtime import budget
 from judges.runtime.budget import Allowance, CallStopped, Refused
+from judges.runtime.context import setting
 from judges.verdict import Usage
 
 _handler: ContextVar[BaseCallbackHandler | None] = ContextVar("judges.langchain_calls", default=None)
 register_configure_hook(_handler, inheritable=True)
 
 
-@contextmanager
-def observing(allowance: Allowance) -> Iterator[None]:
-    """Claim each model call of a block from an allowance, and let no tool begin after its deadline."""
-    token = _handler.set(_CallCounter(allowance))
-    try:
-        yield
-    finally:
-        _handler.reset(token)
+def observing(allowance: Allowance) -> setting[BaseCallbackHandler | None]:
+    """Claim each model call of a `with` block from an allowance, and let no tool begin after its deadline."""
+    return setting(_handler, _CallCounter(allowance))
 
 
 class _CallCounter(BaseCallbackHandler):
