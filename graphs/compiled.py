@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import aclosing
 from typing import Any, get_args
-from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -13,7 +12,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
 from graphs import langgraph_private
-from graphs.turns import ConcurrentTurns, aturn, check_decision, turn
+from graphs.turns import ConcurrentTurns, aturn, check_decision, check_reached, turn
 from judges.errors import ConfigurationError
 from judges.runtime.pickling import SharedByCopies
 
@@ -60,11 +59,15 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         **settings: Any,
     ) -> Iterator[Any]:
         """Stream a turn, once it is alone on its thread; see LangGraph."""
+        decision: langgraph_private.Decision | None = None
         with turn(self._thread(config), self.concurrent_turns, self.longest_wait_s):
             if isinstance(input, Command) and self._thread(config) is not None:
                 check_decision(input, self.get_state(config or {}).interrupts)
-                config = langgraph_private.with_decision(config, str(uuid4()))
+                decision = langgraph_private.Decision()
+                config = langgraph_private.with_decision(config, decision)
             yield from super().stream(input, config, **settings)
+            if decision is not None:
+                check_reached(input, decision)
 
     async def astream(
         self,
@@ -73,14 +76,18 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         **settings: Any,
     ) -> AsyncIterator[Any]:
         """Stream a turn without blocking; otherwise as `stream`."""
+        decision: langgraph_private.Decision | None = None
         async with aturn(self._thread(config), self.concurrent_turns, self.longest_wait_s):
             if isinstance(input, Command) and self._thread(config) is not None:
                 check_decision(input, (await self.aget_state(config or {})).interrupts)
-                config = langgraph_private.with_decision(config, str(uuid4()))
+                decision = langgraph_private.Decision()
+                config = langgraph_private.with_decision(config, decision)
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
+            if decision is not None:
+                check_reached(input, decision)
 
     def _thread(self, config: RunnableConfig | None) -> Hashable:
         return langgraph_private.thread_of(merge_configs(self.config, config), self.checkpointer)

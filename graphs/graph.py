@@ -141,6 +141,9 @@ class _StepNode(Runnable[Any, Any]):
 
 
 def _load(config: RunnableConfig, policy: Policy) -> Refinement:
+    decision = langgraph_private.decision_of(config)
+    if decision is not None:
+        decision.reached_a_step = True
     return Refinement.read(langgraph_private.read(config, langgraph_private.RECORD), policy)
 
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -162,16 +162,29 @@ def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
     return os.getpid(), id(saver), str(thread_id)
 
 
-def with_decision(config: RunnableConfig | None, decision_id: str) -> RunnableConfig:
-    """Return the config of a run that carries a decision, under an id of its own."""
+@dataclass
+class Decision:
+    """A decision that a run carries to the step that awaits it.
+
+    Args:
+        id: What tells it from every other.
+        reached_a_step: Whether a step ran at all: none does where the thread was ended by somebody else meanwhile.
+    """
+
+    id: str = field(default_factory=lambda: uuid4().hex)
+    reached_a_step: bool = False
+
+
+def with_decision(config: RunnableConfig | None, decision: Decision) -> RunnableConfig:
+    """Return the config of a run that carries a decision."""
     configurable = (config or {}).get("configurable") or {}
-    return {**(config or {}), "configurable": {**configurable, _DECISION: decision_id}}
+    return {**(config or {}), "configurable": {**configurable, _DECISION: decision}}
 
 
-def decision_of(config: RunnableConfig) -> str | None:
-    """Return the id of the decision that a run carries; None where it carries none, or goes on after a crash."""
+def decision_of(config: RunnableConfig) -> Decision | None:
+    """Return the decision that a run carries; None where it carries none, or goes on after a crash."""
     value = config.get("configurable", {}).get(_DECISION)
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, Decision) else None
 
 
 def is_interrupt_id(key: object) -> bool:

@@ -183,18 +183,28 @@ def claim_decision(config: RunnableConfig) -> None:
     Raises:
         InputError: If another decision was first.
     """
-    position, claim = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
-    if position is not None and claim is not None:
-        position.checkpointer.put_writes(position.own, [(_CLAIM, claim)], _CLAIM)
-        _refuse_second(position.checkpointer.get_tuple(position.own), claim)
+    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    if position is not None and decision is not None:
+        position.checkpointer.put_writes(position.own, [(_CLAIM, decision.id)], _CLAIM)
+        _refuse_second(position.checkpointer.get_tuple(position.own), decision.id)
 
 
 async def aclaim_decision(config: RunnableConfig) -> None:
     """Claim the open review without blocking; otherwise as `claim_decision`."""
-    position, claim = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
-    if position is not None and claim is not None:
-        await position.checkpointer.aput_writes(position.own, [(_CLAIM, claim)], _CLAIM)
-        _refuse_second(await position.checkpointer.aget_tuple(position.own), claim)
+    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    if position is not None and decision is not None:
+        await position.checkpointer.aput_writes(position.own, [(_CLAIM, decision.id)], _CLAIM)
+        _refuse_second(await position.checkpointer.aget_tuple(position.own), decision.id)
+
+
+def check_reached(command: Command[Any], decision: langgraph_private.Decision) -> None:
+    """Check that a decision came to a step: if none ran, somebody else decided while this one was on its way.
+
+    Raises:
+        InputError: If no step ran.
+    """
+    if command.resume is not None and not decision.reached_a_step:
+        raise InputError(_NOT_AWAITED)
 
 
 def _refuse_second(waiting: CheckpointTuple | None, claim: str) -> None:
