@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import cached_property
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -147,11 +146,11 @@ class Policy(_FrozenSettings):
             )
         return self
 
-    @cached_property
+    @property
     def has_limits(self) -> bool:
         """Whether calls, tokens, cost, retries or time are limited."""
         limits = (self.max_calls, self.max_tokens, self.max_cost, self.max_retries, self.deadline_s)
-        return any(limit is not None for limit in limits)
+        return limits != _NO_LIMITS
 
     def override(self, attempt: int) -> Override:
         """Return the override for an attempt: the entry with the highest number not above it."""
@@ -160,6 +159,7 @@ class Policy(_FrozenSettings):
 
 
 _NO_OVERRIDE = Override()
+_NO_LIMITS = (None,) * 5
 
 
 _REMEDIES = {"augment": ", or a function from the refinement so far to messages"}
