@@ -106,11 +106,11 @@ def _failed_parts(verdict: Verdict) -> Iterator[Verdict]:
 
 def _without_quotes(detail: str, refinement: Refinement, messages: Sequence[BaseMessage]) -> str:
     """Return one short line without the words that a judge may have quoted from what it was shown."""
-    shown = "\n".join(_texts_of(refinement, messages)).lower()
+    judged_text = "\n".join(_texts_of(refinement, messages)).lower()
 
     def mask(match: re.Match[str]) -> str:
         word = match.group().lower()
-        quoted = word in shown if word.isascii() else any(character in shown for character in word)
+        quoted = word in judged_text if word.isascii() else any(character in judged_text for character in word)
         return "..." if quoted else match.group()
 
     return _QUOTED.sub(mask, " ".join(detail.split()))[:_LONGEST_DETAIL]

@@ -63,27 +63,27 @@ def _without_middle(messages: Sequence[AnyMessage], limit: int, chosen: Sequence
     if sum(lengths) <= limit:
         return messages
     last = len(messages) - 1
-    kept = {last, *chosen}
-    left = limit - 2 * _length(_gap(last)) - sum(lengths[index] for index in kept)
-    kept |= _fitting(range(last - 1, -1, -1), lengths, left * 2 // 3, kept)
-    kept |= _fitting(range(last), lengths, left - left * 2 // 3, kept)
-    return _with_gaps(messages, sorted(kept))
+    selected = {last, *chosen}
+    left = limit - 2 * _length(_gap(last)) - sum(lengths[index] for index in selected)
+    selected |= _fitting(range(last - 1, -1, -1), lengths, left * 2 // 3, selected)
+    selected |= _fitting(range(last), lengths, left - left * 2 // 3, selected)
+    return _with_gaps(messages, sorted(selected))
 
 
-def _fitting(indexes: Sequence[int], lengths: Sequence[int], room: int, kept: Collection[int]) -> set[int]:
-    """Return the first of `indexes` whose lengths fit into `room`; what is kept already takes none."""
+def _fitting(indexes: Sequence[int], lengths: Sequence[int], room: int, selected: Collection[int]) -> set[int]:
+    """Return the first of `indexes` whose lengths fit into `room`; what is selected already takes none."""
     fitting: set[int] = set()
     for index in indexes:
-        room -= 0 if index in kept else lengths[index]
+        room -= 0 if index in selected else lengths[index]
         if room < 0:
             break
         fitting.add(index)
     return fitting
 
 
-def _with_gaps(messages: Sequence[AnyMessage], kept: Sequence[int]) -> list[AnyMessage]:
+def _with_gaps(messages: Sequence[AnyMessage], selected: Sequence[int]) -> list[AnyMessage]:
     excerpt: list[AnyMessage] = []
-    for before, index in zip([-1, *kept], kept, strict=False):
+    for before, index in zip([-1, *selected], selected, strict=False):
         if index > before + 1:
             excerpt.append(_gap(index - before - 1))
         excerpt.append(messages[index])

@@ -99,17 +99,17 @@ class _RunnableGenerator:
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
         own = self._config(config)
-        runnable, shown = _muted(self._runnable), self._input(prompt, own)
+        runnable, model_input = _muted(self._runnable), self._input(prompt, own)
         with _inheriting(own, config):
-            output = runnable.invoke(shown, own, **self._settings(temperature))
+            output = runnable.invoke(model_input, own, **self._settings(temperature))
         return self._draft_of(output, prompt)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         self._check_allowed()
         own = self._config(config)
-        runnable, shown = _muted(self._runnable), self._input(prompt, own)
+        runnable, model_input = _muted(self._runnable), self._input(prompt, own)
         with _inheriting(own, config):
-            output = await runnable.ainvoke(shown, own, **self._settings(temperature))
+            output = await runnable.ainvoke(model_input, own, **self._settings(temperature))
         return self._draft_of(output, prompt)
 
     def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:

@@ -404,8 +404,8 @@ class Loop:
 
 def _released(attempt: Attempt, policy: Policy) -> AIMessage:
     """Return the answer of an attempt; after a refusal without its reasoning, which may speak of the refused."""
-    kept = attempt.number == 1 or policy.keep_reasoning
-    return attempt.answer if kept else without_reasoning(attempt.answer)
+    with_its_reasoning = attempt.number == 1 or policy.keep_reasoning
+    return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
 
 
 def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) -> Effect:

@@ -8,7 +8,7 @@ from graphs.refinement import Refinement
 
 
 class RunningClock:
-    """Tells the time from a refinement's last event on, in seconds since the epoch, by the monotonic clock.
+    """The time from a refinement's last event on, in seconds since the epoch, by the monotonic clock.
 
     A change of the computer's clock, a wait for a human and a rest between two processes leave it as it was.
 

@@ -54,9 +54,9 @@ def _secret_in(value: object, depth: int) -> str | None:
         return None
     for name, part in _parts(value):
         is_secret = isinstance(part, SecretStr | SecretBytes) and bool(part.get_secret_value())
-        found = name if is_secret else _secret_in(part, depth - 1)
-        if found is not None:
-            return found
+        secret = name if is_secret else _secret_in(part, depth - 1)
+        if secret is not None:
+            return secret
     return None
 
 

@@ -48,8 +48,8 @@ def read_rows(path: str | Path, *, errors: Literal["raise", "keep"] = "raise") -
         raise ConfigurationError(f"rows are read from the path of a file, not from {shortened(path)}")
     file = Path(path)
     if not os.path.isfile(file):  # noqa: PTH113 - False where Path raises, for a name that is too long
-        shown = shortened(str(path), longest=200)
-        what = f"{shown} is no file" if os.path.exists(file) else f"there is no file {shown}"  # noqa: PTH110 - likewise
+        short_path = shortened(str(path), longest=200)
+        what = f"{short_path} is no file" if os.path.exists(file) else f"there is no file {short_path}"  # noqa: PTH110 - likewise
         raise ConfigurationError(f"{what}; give the path of a .jsonl or a .csv file")
     match file.suffix.lower():
         case ".jsonl" | ".ndjson":
