@@ -14,10 +14,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run single files in this process, as starting others would take longer; folders get one for each core."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run single files in this process, as starting others would take longer; folders get one more than cores.
+
+    Tests of deadlines and of servers wait, and while they do another process can work.
+    """
     named = [config.invocation_params.dir / one.partition("::")[0] for one in config.args]
-    return 0 if all(one.is_file() for one in named) else None
+    return 0 if all(one.is_file() for one in named) else (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(autouse=True)
