@@ -48,13 +48,13 @@ class FunctionJudge(SharedByCopies, Judge):
 
     def __init__(self, function: Callable[..., object], *, name: str) -> None:
         self.name = name
-        self._given = function
+        self._original = function
         self._function = _adapt_to_sample(function)
         self._is_check = is_check(function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        check_picklable(self._given, f"the judge {self.name!r}", "define its function by def in a module")
-        return functools.partial(FunctionJudge, name=self.name), (self._given,)
+        check_picklable(self._original, f"the judge {self.name!r}", "define its function by def in a module")
+        return functools.partial(FunctionJudge, name=self.name), (self._original,)
 
     def explain(self) -> Explanation:
         """Describe what the function needs: the fields that its parameters without a default are named after."""

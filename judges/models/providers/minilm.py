@@ -59,10 +59,10 @@ class MiniLM(SharedByCopies):
         self.name = "all-MiniLM-L6-v2" if folder is None else self._folder.name
         self._lock = threading.Lock()
         self._bert: _Bert | None = None
-        self._given = folder
+        self._original = folder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MiniLM, (self._given,)  # the weights are read again from their folder
+        return MiniLM, (self._original,)  # the weights are read again from their folder
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Embed texts, in their order; equal texts have equal vectors. Costs nothing."""
