@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, message_chunk_to_message
@@ -48,6 +48,7 @@ class Draft:
     calls: tuple[tuple[str | None, Usage], ...] = ()
 
 
+@runtime_checkable
 class Generator(Protocol):
     """Generates a draft from messages.
 
@@ -76,6 +77,8 @@ def as_generator(candidate: object) -> Generator:
         return _NamedGenerator(candidate)
     if isinstance(candidate, Runnable):
         return _RunnableGenerator(candidate)
+    if isinstance(candidate, Generator):
+        return candidate
     if callable(candidate) and not isinstance(candidate, type):
         return _FunctionGenerator(candidate)
     raise ConfigurationError(

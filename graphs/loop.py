@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -137,16 +138,22 @@ class Loop:
         self._ration = Ration()
         self._judge = judge
         self._generator = as_generator(generator)
-        self.steps: Mapping[Node, Step] = {
-            "generate": self.generate,
-            "judge": self.judge,
-            "finish": self.finish,
-        }
         self._overriding: Mapping[int, DraftGenerator] = {
             number: as_generator(override.model)
             for number, override in policy.overrides.items()
             if override.model is not None
         }
+
+    def with_generator(self, generator: object) -> Loop:
+        """Return the same loop around another generator, for instance one made for a single request."""
+        other = copy(self)
+        other.__dict__.update(_generator=as_generator(generator), _needs=self._needs)
+        return other
+
+    @property
+    def steps(self) -> Mapping[Node, Step]:
+        """The steps by the name of their node."""
+        return {"generate": self.generate, "judge": self.judge, "finish": self.finish}
 
     @property
     def judge_name(self) -> str:
