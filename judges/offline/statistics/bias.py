@@ -1,0 +1,353 @@
+"""A bias report that does not cry wolf: what an intervention or a control shows, corrected for many tests."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from judges.offline.statistics.figure import Undefined
+from judges.offline.statistics.multiplicity import holm
+from judges.offline.statistics.paired import mcnemar, sign_flip
+from judges.offline.statistics.resampling import bootstrap_rows, cluster_rows
+from judges.offline.statistics.sequential import normal_quantile
+
+Array = NDArray[np.float64]
+Finding = Literal["flagged", "small", "not enough data", "association"]
+
+_LEVEL = 0.05
+_LEAST_DISCORDANT = 20
+_LEAST_LEAN, _LEAST_CHANGE = 0.05, 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasTest:
+    """One test of a bias report.
+
+    Args:
+        bias: What was tested.
+        effect: Its size: a lean (-0.5 to 0.5 of all pairs), a change of the rating, or a difference of rates.
+        interval: 90 % interval of the effect, where one could be computed.
+        p: Raw p-value; None where there is too little data to test, or nothing to flag.
+        adjusted_p: p by Holm over all tests of the report.
+        least: Smallest effect worth a flag.
+        finding: `"flagged"` if adjusted p is at most 0.05 and the effect at least `least`; `"small"` if the
+            interval lies within `least`; else `"not enough data"`. `"association"` is observed and never flagged.
+        n: Pairs, probes or questions.
+        figures: Further figures, by name.
+        reason: Why there is no test.
+        assumption: What must hold for the test to mean what it says.
+    """
+
+    bias: str
+    effect: float | None
+    n: int
+    least: float
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    adjusted_p: float | None = None
+    finding: Finding = "not enough data"
+    figures: dict[str, float | int | None]
+    reason: Undefined | None = None
+    assumption: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasReport:
+    """The tests of a report, one family: the chance of any false flag is at most 5 %."""
+
+    tests: tuple[BiasTest, ...]
+
+    def __getitem__(self, bias: str) -> BiasTest:
+        return next(test for test in self.tests if test.bias == bias)
+
+    @property
+    def flagged(self) -> tuple[str, ...]:
+        """Names of the biases that were found."""
+        return tuple(test.bias for test in self.tests if test.finding == "flagged")
+
+    def __str__(self) -> str:
+        return "\n".join(map(_line, self.tests)) or "no bias was tested"
+
+
+def _line(test: BiasTest) -> str:
+    effect = "-" if test.effect is None else f"{test.effect:+.3f}"
+    interval = "" if test.interval is None else f" ({test.interval[0]:+.3f} to {test.interval[1]:+.3f})"
+    p = "" if test.adjusted_p is None else f", p = {test.adjusted_p:.3f} after Holm"
+    return f"{test.bias}: {test.finding}, effect {effect}{interval}{p}, n = {test.n}"
+
+
+class Family(NamedTuple):
+    """Ratings of one question for self-preference.
+
+    Args:
+        judge_own: The judge's rating of its own family's answer.
+        control_own: The control's rating of it.
+        judge_other: The judge's rating of the other answer.
+        control_other: The control's rating of it.
+    """
+
+    judge_own: float
+    control_own: float
+    judge_other: float
+    control_other: float
+
+
+def bias_report(
+    *,
+    position: Sequence[str | Sequence[float]] | None = None,
+    verbosity: Sequence[tuple[float, float]] | None = None,
+    cues: dict[str, Sequence[tuple[float, float]]] | None = None,
+    robustness: dict[str, Sequence[tuple[Hashable, Hashable, Hashable]]] | None = None,
+    self_preference: Sequence[Sequence[float]] | None = None,
+    leniency: Sequence[tuple[float, float]] | None = None,
+    length: tuple[Sequence[float], Sequence[float], Sequence[float] | None, Sequence[float]] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    seed: int = 0,
+) -> BiasReport:
+    """Test a judge for biases, all tests as one family (Holm at 0.05).
+
+    Args:
+        position: Per pair which *place* won in each of the two orders: two letters, F (first), S (second) or T; or
+            two numbers, +1 for the first place, -1 for the second, 0 for a tie.
+        verbosity: Per probe the rating of an answer, and of a padded copy without new content.
+        cues: By name of a cue (authority, bandwagon, sycophancy, formatting ...) per probe the rating without and
+            with it.
+        robustness: By name of a perturbation per probe the verdict, the verdict after it, and that of a plain
+            second judgement (CALM, arXiv 2410.02736).
+        self_preference: Per question the judge's and a control's rating of the judge's own family's answer, then
+            the judge's and the control's of another answer, as `Family`.
+        leniency: Per row the human's rating and the judge's.
+        length: The judge's ratings, a first rater's, a second rater's (None: one rater alone), and the logarithm
+            of the lengths: the ratings' association with length beyond quality.
+        clusters: The question of each row of `leniency` and `length`.
+        seed: Seed of sign flips and resamples.
+    """
+    tests = []
+    if position is not None:
+        tests.append(_position(position))
+    probes = {**({"verbosity": verbosity} if verbosity is not None else {}), **(cues or {})}
+    tests += [_toward(name, pairs, seed) for name, pairs in probes.items()]
+    tests += [_robustness(name, triples) for name, triples in (robustness or {}).items()]
+    if self_preference is not None:
+        tests.append(_self_preference([Family(*ratings) for ratings in self_preference], seed))
+    if leniency is not None:
+        tests.append(_leniency(leniency, clusters, seed))
+    if length is not None:
+        tests.append(_length(*length, clusters))
+    return BiasReport(tests=tuple(_judged(tests)))
+
+
+def _judged(tests: Sequence[BiasTest]) -> list[BiasTest]:
+    """Adjust the p-values over the family, and say what follows from each."""
+    tested = [i for i, test in enumerate(tests) if test.p is not None]
+    adjusted = dict(zip(tested, holm([test.p for test in tests if test.p is not None]), strict=True))
+    return [
+        replace(test, adjusted_p=adjusted.get(i), finding=_finding(test, adjusted.get(i)))
+        for i, test in enumerate(tests)
+    ]
+
+
+def _finding(test: BiasTest, adjusted: float | None) -> Finding:
+    if test.finding == "association":
+        return "association"
+    if adjusted is not None and test.effect is not None and adjusted <= _LEVEL and abs(test.effect) >= test.least:
+        return "flagged"
+    if test.interval is not None and max(map(abs, test.interval)) <= test.least:
+        return "small"
+    return "not enough data"
+
+
+def _position(pairs: Sequence[str | Sequence[float]]) -> BiasTest:
+    sums = [sum(_PLACE[place] if isinstance(place, str) else place for place in pair) for pair in pairs]
+    first, second, n = sum(s > 0 for s in sums), sum(s < 0 for s in sums), len(sums)
+    leans = np.sign(np.array(sums, float))
+    return BiasTest(
+        bias="position",
+        effect=float(leans.mean()) if n else None,
+        n=n,
+        least=_LEAST_LEAN,
+        interval=_normal_interval(leans),
+        p=mcnemar(first, second) if first + second >= _LEAST_DISCORDANT else None,
+        reason=None if first + second >= _LEAST_DISCORDANT else "too_few",
+        figures={
+            "first": first,
+            "second": second,
+            "flip_rate": (first + second) / n if n else None,
+            "p": mcnemar(first, second),
+        },
+    )
+
+
+_PLACE = {"F": 1.0, "S": -1.0, "T": 0.0}
+
+
+def _toward(name: str, pairs: Sequence[tuple[float, float]], seed: int) -> BiasTest:
+    """Test whether a cue moves ratings up; the sign test is one-sided for cues, since only toward it is a bias."""
+    changes = np.array([after - before for before, after in pairs], float)
+    up, down = int((changes > 0).sum()), int((changes < 0).sum())
+    two_sided = mcnemar(up, down)
+    p = two_sided if name == "verbosity" else _one_sided(up, down)
+    enough = up + down >= _LEAST_DISCORDANT
+    n = len(changes)
+    return BiasTest(
+        bias=name,
+        effect=float(changes.mean()) if n else None,
+        n=n,
+        least=_LEAST_CHANGE,
+        interval=_bootstrap_interval(changes, seed),
+        p=p if enough else None,
+        reason=None if enough else "too_few",
+        figures={"up": up / n if n else None, "down": down / n if n else None},
+    )
+
+
+def _one_sided(up: int, down: int) -> float:
+    return float(special.bdtr(down, up + down, 0.5)) if up + down else 1.0
+
+
+def _robustness(name: str, triples: Sequence[tuple[Hashable, Hashable, Hashable]]) -> BiasTest:
+    kept = [(first == after, first == again) for first, after, again in triples]
+    n = len(kept)
+    robust, consistent = (
+        (sum(column) / n if n else 0.0 for column in zip(*kept, strict=True)) if n else (None, None)
+    )
+    worse, better = kept.count((False, True)), kept.count((True, False))
+    enough = worse + better >= _LEAST_DISCORDANT
+    gaps = np.array([float(a) - float(b) for a, b in kept])
+    return BiasTest(
+        bias=f"{name} (robustness)",
+        effect=None if robust is None or consistent is None else robust - consistent,
+        n=n,
+        least=_LEAST_LEAN,
+        interval=_normal_interval(gaps),
+        p=_one_sided(worse, better) if enough else None,
+        reason=None if enough else "too_few",
+        figures={"robustness": robust, "consistency": consistent},
+    )
+
+
+def _self_preference(questions: Sequence[Family], seed: int) -> BiasTest:
+    differences = np.array(
+        [(q.judge_own - q.control_own) - (q.judge_other - q.control_other) for q in questions], float
+    )
+    n = len(differences)
+    enough = int((differences != 0).sum()) >= _LEAST_DISCORDANT
+    p = sign_flip(differences.tolist(), seed=seed)
+    return BiasTest(
+        bias="self-preference",
+        effect=float(differences.mean()) if n else None,
+        n=n,
+        least=_LEAST_CHANGE,
+        interval=_bootstrap_interval(differences, seed),
+        p=p if enough else None,
+        reason=None if enough else "too_few",
+        figures={"se": float(differences.std(ddof=1)) / n**0.5 if n > 1 else None, "p": p},
+        assumption="judge and control use the scale alike: take a control of similar strength",
+    )
+
+
+def _leniency(pairs: Sequence[tuple[float, float]], clusters: Sequence[Hashable] | None, seed: int) -> BiasTest:
+    raw = np.array([judged - human for human, judged in pairs], float)
+    differences = np.array([raw[rows].mean() for rows in cluster_rows(len(raw), clusters)])
+    enough = int((differences != 0).sum()) >= _LEAST_DISCORDANT
+    return BiasTest(
+        bias="leniency",
+        effect=float(differences.mean()) if len(differences) else None,
+        n=len(differences),
+        least=_LEAST_CHANGE,
+        interval=_bootstrap_interval(differences, seed),
+        p=sign_flip(differences.tolist(), seed=seed) if enough else None,
+        reason=None if enough else "too_few",
+        figures={},
+    )
+
+
+def _length(
+    judge: Sequence[float],
+    rater: Sequence[float],
+    second: Sequence[float] | None,
+    log_lengths: Sequence[float],
+    clusters: Sequence[Hashable] | None,
+) -> BiasTest:
+    x = np.asarray(log_lengths, float)
+    n = len(x)
+    if n < _LEAST_DISCORDANT or not x.std():
+        return BiasTest(bias="length", effect=None, n=n, least=_LEAST_CHANGE, figures={}, reason="too_few")
+    standard = ((x - x.mean()) / x.std(ddof=1)).tolist()
+    fit = instrumental(judge, rater, second if second is not None else rater, standard, clusters=clusters)
+    if fit is None:
+        return BiasTest(bias="length", effect=None, n=n, least=_LEAST_CHANGE, figures={}, reason="not_identified")
+    effect, se = fit.coefficients[2], fit.errors[2]
+    half = normal_quantile(0.9) * se
+    alone = second is None
+    return BiasTest(
+        bias="length",
+        effect=effect,
+        n=n,
+        least=_LEAST_CHANGE,
+        interval=(effect - half, effect + half),
+        p=None if alone else float(2 * special.ndtr(-abs(effect) / se)),
+        finding="association" if alone else "not enough data",
+        figures={"se": se},
+        assumption="with one rater alone, whose ratings are noisy, an unbiased judge looks biased"
+        if alone
+        else "",
+    )
+
+
+class Fit(NamedTuple):
+    """Coefficients of [1, quality, x] and their standard errors."""
+
+    coefficients: tuple[float, float, float]
+    errors: tuple[float, float, float]
+
+
+def instrumental(
+    judge: Sequence[float],
+    rater: Sequence[float],
+    second: Sequence[float],
+    x: Sequence[float],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+) -> Fit | None:
+    """Regress a judge's ratings on quality and x, one rater's noise taken out by a second rater as instrument.
+
+    Two-stage least squares with regressors [1, rater, x] and instruments [1, second, x], and standard errors that
+    are robust to unequal variance and to questions with several rows.
+
+    Returns:
+        The fit, or None where the second rater says nothing about the first.
+    """
+    y = np.asarray(judge, float)
+    regressors = np.column_stack([np.ones_like(y), np.asarray(rater, float), np.asarray(x, float)])
+    instruments = np.column_stack([np.ones_like(y), np.asarray(second, float), np.asarray(x, float)])
+    try:
+        inverse = np.linalg.inv(instruments.T @ regressors)
+    except np.linalg.LinAlgError:
+        return None
+    coefficients: Any = inverse @ (instruments.T @ y)
+    residuals = y - regressors @ coefficients
+    scores = instruments * residuals[:, None]
+    sums = np.array([scores[rows].sum(axis=0) for rows in cluster_rows(len(y), clusters)])
+    errors = np.sqrt(np.diag(inverse @ (sums.T @ sums) @ inverse.T))
+    return Fit(tuple(map(float, coefficients)), tuple(map(float, errors)))  # type: ignore[arg-type]  # three of each
+
+
+def _bootstrap_interval(values: Array, seed: int) -> tuple[float, float] | None:
+    if len(values) < 2:  # noqa: PLR2004 - one value has no spread
+        return None
+    groups = cluster_rows(len(values), None)
+    figure = bootstrap_rows(lambda rows: float(values[rows].mean()), groups, level=0.9, seed=seed, resamples=1000)
+    return None if figure.low is None or figure.high is None else (figure.low, figure.high)
+
+
+def _normal_interval(values: Array) -> tuple[float, float] | None:
+    if len(values) < 2:  # noqa: PLR2004 - one value has no spread
+        return None
+    half = normal_quantile(0.9) * float(values.std(ddof=1)) / len(values) ** 0.5
+    return float(values.mean()) - half, float(values.mean()) + half

@@ -1,0 +1,380 @@
+"""A threshold with a guarantee: at most a share alpha of the released answers is bad, at confidence 1 - delta."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from scipy import special
+
+from judges.offline.statistics.intervals import clopper_pearson, wilson
+from judges.offline.statistics.replay import Ratings, replay_run
+from judges.offline.statistics.sequential import e_value
+
+Status = Literal["certified", "refused", "too_few", "not_tested"]
+Method = Literal["sequence", "fallback", "anytime"]
+
+ALPHA, DELTA = 0.10, 0.05
+THRESHOLDS = (4, 3, 2)
+_POWER = 0.8
+_HOLDS_FOR = 15
+_MOST_LABELS = 3000
+
+
+class Counts(NamedTuple):
+    """What a policy released in the calibration runs.
+
+    Args:
+        released: Answers released.
+        bad: Those that a human calls bad; one without a label counts as bad.
+    """
+
+    released: int
+    bad: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyRow:
+    """What the calibration says of one policy.
+
+    Args:
+        policy: Its success rating, or its place in the chain from 0.
+        released: Answers it releases.
+        bad: Those that are bad.
+        rate: bad / released; None where nothing is released.
+        upper: Exact upper bound (Clopper-Pearson) of the share of bad ones, with confidence 1 - delta.
+        p: Exact p-value of "the share of bad ones is above alpha"; None where it was not tested.
+        e: Evidence against it that holds at any look; see `e_value`.
+        status: What follows.
+        release_rate: Share of the runs in which it releases an answer, where the number of runs is known.
+        release_interval: Its 95 % interval (Wilson).
+        mean_attempts: Mean attempts a run, where runs are known.
+    """
+
+    policy: float
+    released: int
+    bad: int
+    rate: float | None
+    upper: float | None
+    p: float | None
+    e: float
+    status: Status
+    release_rate: float | None = None
+    release_interval: tuple[float, float] | None = None
+    mean_attempts: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """The outcome of a certification. "Nothing is certified" is an outcome like any other.
+
+    Args:
+        alpha: Largest tolerated share of bad answers among those released.
+        delta: Probability, over the draw of the calibration runs, that the promise does not hold.
+        method: `"sequence"`: from the strictest policy on, each at level delta, until one fails (Bauer 1991;
+            Angelopoulos et al., "Learn then Test", 2021). `"fallback"`: equal shares of delta, passed on (Wiens
+            2003), which needs no order. `"anytime"`: e-values, for labels that arrive one by one.
+        certified: The most lenient certified policy; None if there is none.
+        rows: What was computed for each policy, in order.
+        least: Fewest released and labelled runs, none bad, that can certify anything.
+        reachable_alpha: The smallest alpha that the best policy would have passed, if nothing is certified. It is
+            not a certificate.
+    """
+
+    alpha: float
+    delta: float
+    method: Method
+    certified: float | None
+    rows: tuple[PolicyRow, ...]
+    least: int
+    reachable_alpha: float | None = None
+
+    def __str__(self) -> str:
+        lines = [
+            f"at most {self.alpha:.1%} bad answers among those released, with confidence {1 - self.delta:.0%}"
+        ]
+        for row in self.rows:
+            rate = "-" if row.rate is None else f"{row.rate:.1%}, at most {row.upper:.1%}"
+            lines.append(f"  from {row.policy:g}: {row.released} released, {row.bad} bad ({rate}): {row.status}")
+        if self.certified is not None:
+            lines.append(f"certified: success rating {self.certified:g}")
+        else:
+            reach = "" if self.reachable_alpha is None else f"; alpha would have to be {self.reachable_alpha:.1%}"
+            lines.append(f"not certified{reach} (at least {self.least} released and labelled runs are needed)")
+        return "\n".join(lines)
+
+
+def certify(
+    counts: Mapping[float, tuple[int, int]] | Sequence[tuple[int, int]],
+    alpha: float = ALPHA,
+    delta: float = DELTA,
+    *,
+    method: Method = "sequence",
+) -> Certificate:
+    """Choose the most lenient policy whose share of bad answers is at most alpha, with confidence 1 - delta.
+
+    The chain must be fixed before labels are seen, the runs be one per question, and labels be made blind to the
+    rating. The promise holds for the same stream of questions, policy and standard of labelling; not for a single
+    question, and not after a drift.
+
+    Args:
+        counts: For each policy (released, bad), strictest first; a mapping is from success ratings, in any order.
+        alpha: Largest tolerated share of bad answers among those released.
+        delta: Probability that the promise does not hold.
+        method: See `Certificate`.
+
+    Raises:
+        ValueError: If a count or a level is out of range.
+    """
+    if not (0 < alpha < 1 and 0 < delta < 1):
+        raise ValueError(f"alpha and delta lie between 0 and 1, not {alpha!r} and {delta!r}")
+    chain = _chain(counts)
+    least = math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
+    decide = {"sequence": _in_sequence, "fallback": _with_fallback, "anytime": _at_any_time}.get(method)
+    if decide is None:
+        raise ValueError(f"method is 'sequence', 'fallback' or 'anytime', not {method!r}")
+    statuses = decide([count for _, count in chain], alpha, delta, least)
+    rows = tuple(
+        _row(policy, count, status, alpha, delta) for (policy, count), status in zip(chain, statuses, strict=True)
+    )
+    certified = [row.policy for row in rows if row.status == "certified"]
+    uppers = [row.upper for row in rows if row.upper is not None]
+    return Certificate(
+        alpha=alpha,
+        delta=delta,
+        method=method,
+        certified=certified[-1] if certified else None,
+        rows=rows,
+        least=least,
+        reachable_alpha=min(uppers) if uppers and not certified else None,
+    )
+
+
+def _chain(
+    counts: Mapping[float, tuple[int, int]] | Sequence[tuple[int, int]],
+) -> list[tuple[float, Counts]]:
+    pairs = sorted(counts.items(), reverse=True) if isinstance(counts, Mapping) else list(enumerate(counts))
+    chain = [(policy, Counts(*count)) for policy, count in pairs]
+    for policy, count in chain:
+        if not 0 <= count.bad <= count.released:
+            raise ValueError(f"counts satisfy 0 <= bad <= released; policy {policy!r} has {tuple(count)}")
+    return chain
+
+
+def _p_value(count: Counts, alpha: float) -> float:
+    """Return P(Bin(released, alpha) <= bad)."""
+    return float(special.bdtr(count.bad, count.released, alpha)) if count.released else 1.0
+
+
+def _in_sequence(chain: Sequence[Counts], alpha: float, delta: float, least: int) -> list[Status]:
+    """Test from the strictest on until one fails; at first, those with too few releases to pass are skipped."""
+    statuses: list[Status] = []
+    for count in chain:
+        if "refused" in statuses:
+            statuses.append("not_tested")
+        elif count.released < least and "certified" not in statuses:
+            statuses.append("too_few")
+        else:
+            statuses.append("certified" if _p_value(count, alpha) <= delta else "refused")
+    return statuses
+
+
+def _with_fallback(chain: Sequence[Counts], alpha: float, delta: float, least: int) -> list[Status]:
+    """Give each an equal share of delta, and what a success did not use up to the next (Wiens 2003)."""
+    del least
+    p_values = [_p_value(count, alpha) for count in chain]
+    return ["certified" if rejected else "refused" for rejected in fallback(p_values, delta)]
+
+
+def fallback(p_values: Sequence[float], delta: float) -> list[bool]:
+    """Return which hypotheses the fallback procedure rejects (Wiens, Pharmaceutical Statistics 2, 2003)."""
+    share, level, rejected = delta / max(1, len(p_values)), 0.0, []
+    for p in p_values:
+        level += share
+        rejected.append(p <= level)
+        if not rejected[-1]:
+            level = 0.0
+    return rejected
+
+
+def _at_any_time(chain: Sequence[Counts], alpha: float, delta: float, least: int) -> list[Status]:
+    """Test in order by evidence that may be looked at after every label."""
+    statuses: list[Status] = []
+    for count in chain:
+        if "refused" in statuses:
+            statuses.append("not_tested")
+        elif count.released < least and "certified" not in statuses:
+            statuses.append("too_few")
+        else:
+            statuses.append("certified" if e_value(count.bad, count.released, alpha) >= 1 / delta else "refused")
+    return statuses
+
+
+def _row(policy: float, count: Counts, status: Status, alpha: float, delta: float) -> PolicyRow:
+    n, bad = count
+    return PolicyRow(
+        policy=policy,
+        released=n,
+        bad=bad,
+        rate=bad / n if n else None,
+        upper=clopper_pearson(bad, n, level=1 - 2 * delta)[1] if n else None,
+        p=_p_value(count, alpha) if status in ("certified", "refused") else None,
+        e=e_value(bad, n, alpha),
+        status=status,
+    )
+
+
+class Run(NamedTuple):
+    """A recorded loop.
+
+    Args:
+        ratings: The rating of each attempt; None is unscored.
+        bad: Whether a human calls each attempt's answer bad; None is not labelled.
+    """
+
+    ratings: Ratings
+    bad: Sequence[bool | None]
+
+
+def certify_runs(
+    runs: Sequence[tuple[Ratings, Sequence[bool | None]]],
+    alpha: float = ALPHA,
+    delta: float = DELTA,
+    thresholds: Sequence[int] = THRESHOLDS,
+    max_attempts: int = 3,
+    *,
+    patience: int | None = None,
+    method: Method = "sequence",
+    risk: Literal["released", "per_question"] = "released",
+) -> Certificate:
+    """Certify a success rating on recorded loops: the unit is the run, the label is on the answer it releases.
+
+    Record with the strictest success rating, so that every laxer policy's answer is in the record. A run that a
+    policy would not have ended by a pass, crashed ones included, releases nothing.
+
+    Args:
+        runs: For each run its ratings, attempt by attempt, and whether each answer is bad; a label that is missing
+            where it is needed counts as bad.
+        alpha: Largest tolerated share of bad answers among those released.
+        delta: Probability that the promise does not hold.
+        thresholds: The success ratings to choose from; fixed before labels are seen.
+        max_attempts: Most attempts of the policy; the certificate holds for exactly this number.
+        patience: Attempts without a gain after which the policy stops; None never does.
+        method: See `Certificate`.
+        risk: Bound the share of bad answers among those released, or among all questions (`"per_question"`), which
+            counts a run without an answer as not bad.
+    """
+    strictest_first = sorted(set(thresholds), reverse=True)
+    counts, attempts = {}, {}
+    for threshold in strictest_first:
+        results = [replay_run(ratings, threshold, max_attempts, patience) for ratings, _ in runs]
+        released = [
+            (bad, result.released) for (_, bad), result in zip(runs, results, strict=True) if result.released
+        ]
+        wrong = sum(number > len(bad) or bad[number - 1] is not False for bad, number in released)
+        counts[float(threshold)] = (len(released) if risk == "released" else len(runs), wrong)
+        attempts[threshold] = sum(result.attempts for result in results) / len(runs) if runs else None
+    certificate = certify(counts, alpha, delta, method=method)
+    rows = tuple(_with_runs(row, len(runs), attempts[int(row.policy)]) for row in certificate.rows)
+    return Certificate(**{**vars(certificate), "rows": rows})
+
+
+def _with_runs(row: PolicyRow, runs: int, mean_attempts: float | None) -> PolicyRow:
+    if not runs:
+        return row
+    share, interval = row.released / runs, wilson(row.released, runs)
+    return PolicyRow(
+        **{**vars(row), "release_rate": share, "release_interval": interval, "mean_attempts": mean_attempts}
+    )
+
+
+def hoeffding_bentkus(mean: float, n: int, alpha: float) -> float:
+    """Return a p-value of "the mean loss is above alpha" for losses from 0 to 1, weighted or averaged by question.
+
+    Much weaker than the exact binomial test, which plain bad-or-good labels allow (Bates et al., JACM 68, 2021).
+
+    Args:
+        mean: Mean loss over questions, 0 to 1.
+        n: Number of questions.
+        alpha: Largest tolerated mean loss.
+    """
+    low = min(mean, alpha)
+    entropy = _x_log_ratio(low, alpha) + _x_log_ratio(1 - low, 1 - alpha)
+    hits = math.ceil(round(n * mean, 9))
+    bentkus = math.e * float(special.bdtr(hits, n, alpha)) if hits < n else math.e
+    return min(1.0, math.exp(-n * entropy), bentkus)
+
+
+def weighted_risk(
+    losses: Sequence[float],
+    alpha: float = ALPHA,
+    *,
+    weights: Sequence[float] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    largest: float | None = None,
+) -> float:
+    """Return a p-value of "the weighted mean loss of released answers is above alpha".
+
+    For graded harm, sampling weights, or several runs a question, where the exact test does not apply. The losses
+    of a question are summed as w (loss - alpha) / m + alpha, and tested as `hoeffding_bentkus` does.
+
+    Args:
+        losses: Loss of each released answer, 0 to 1; 1 is bad.
+        alpha: Largest tolerated mean loss.
+        weights: Design weight of each answer.
+        clusters: The question of each answer.
+        largest: m, fixed in advance: at least the largest sum of weights of a question. None takes that of the
+            data.
+    """
+    keys = list(range(len(losses))) if clusters is None else list(clusters)
+    sums: dict[Hashable, tuple[float, float]] = {}
+    for loss, weight, key in zip(losses, weights or [1.0] * len(losses), keys, strict=True):
+        excess, total = sums.get(key, (0.0, 0.0))
+        sums[key] = (excess + weight * (loss - alpha), total + weight)
+    if not sums:
+        return 1.0
+    heaviest = max(total for _, total in sums.values())
+    if largest is not None and largest < heaviest:
+        raise ValueError(
+            f"largest is at least the largest sum of weights of a question, {heaviest}; not {largest!r}"
+        )
+    scale = largest or heaviest
+    mean = math.fsum(excess / scale + alpha for excess, _ in sums.values()) / len(sums)
+    return hoeffding_bentkus(mean, len(sums), alpha)
+
+
+def _x_log_ratio(x: float, y: float) -> float:
+    return x * math.log(x / y) if x else 0.0
+
+
+def labels_needed(alpha: float = ALPHA, delta: float = DELTA, true_rate: float | None = None) -> int | None:
+    """Return how many released and labelled runs certify alpha with a probability of 80 %.
+
+    Args:
+        alpha: Largest tolerated share of bad answers.
+        delta: Probability that the promise does not hold.
+        true_rate: The share that really is bad; None asks for the fewest runs, none of them bad, that certify.
+
+    Returns:
+        The smallest number whose power stays at 80 % for the next 15; None if 3,000 do not suffice.
+    """
+    least = math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
+    if true_rate is None:
+        return least
+    enough = 0
+    for n in range(least, _MOST_LABELS):
+        most_bad = _most_bad(n, alpha, delta)
+        power = float(special.bdtr(most_bad, n, true_rate)) if most_bad >= 0 else 0.0
+        enough = enough + 1 if power >= _POWER else 0
+        if enough > _HOLDS_FOR:
+            return n - _HOLDS_FOR
+    return None
+
+
+def _most_bad(n: int, alpha: float, delta: float) -> int:
+    bad = -1
+    while bad + 1 <= n and special.bdtr(bad + 1, n, alpha) <= delta:
+        bad += 1
+    return bad

@@ -1,0 +1,346 @@
+"""How well a judge agrees with a human: kappa, error rates, reliability, each with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judges.offline.statistics.discrimination import rank_metrics
+from judges.offline.statistics.figure import Figure
+from judges.offline.statistics.intervals import clopper_pearson, wilson
+from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows
+from judges.verdict import HIGHEST, LOWEST
+
+Array = NDArray[np.float64]
+Weighting = Literal["none", "linear", "quadratic"]
+LEVELS = tuple(range(LOWEST, HIGHEST + 1))
+
+_RARE_KAPPA, _HIGH_BASE_RATE = 0.4, 0.85
+_GOOD = 3
+
+
+def cohen_kappa(
+    human: Sequence[float],
+    judge: Sequence[float],
+    *,
+    weighting: Weighting = "none",
+    weights: Sequence[float] | None = None,
+    levels: Sequence[float] = LEVELS,
+) -> float | None:
+    """Return Cohen's kappa (1960; weighted, 1968); None where chance agreement is certain.
+
+    Args:
+        human: The human's label of each row, one of `levels`.
+        judge: The judge's.
+        weighting: Cost of a disagreement: the same for all, its size, or its square.
+        weights: Design weight of each row.
+        levels: All levels of the scale, those that do not occur included: kappa must not depend on which do.
+    """
+    table = _table(human, judge, weights, levels)
+    total = table.sum()
+    if total == 0:
+        return None
+    places = np.asarray(levels, float)
+    gaps = np.abs(places[:, None] - places[None, :])
+    costs = {"none": (gaps > 0).astype(float), "linear": gaps, "quadratic": gaps**2}[weighting]
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
+    by_chance = float((costs * expected).sum())
+    return None if by_chance == 0 else 1 - float((costs * table).sum()) / by_chance
+
+
+def _table(
+    human: Sequence[float], judge: Sequence[float], weights: Sequence[float] | None, levels: Sequence[float]
+) -> Array:
+    if len(human) != len(judge):
+        raise ValueError(f"give a human's and the judge's label of each row: {len(human)} and {len(judge)}")
+    place = {level: i for i, level in enumerate(levels)}
+    table = np.zeros((len(levels), len(levels)))
+    row_weights = [1.0] * len(human) if weights is None else weights
+    for mine, theirs, weight in zip(human, judge, row_weights, strict=True):
+        if mine not in place or theirs not in place:
+            raise ValueError(f"labels are levels of the scale {tuple(levels)}, not {mine!r} and {theirs!r}")
+        table[place[mine], place[theirs]] += weight
+    return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """Agreement of a judge with human labels; `str()` gives the short report.
+
+    Args:
+        n: Rows with a human label and a verdict.
+        labelled: Rows with a human label.
+        figures: Every figure by name: `exact`, `within_one`, `mean_difference`, `kappa`, `kappa_linear`,
+            `kappa_quadratic`, `base_rate`, `agreement`, `pass_kappa`, `tpr`, `tnr`, `precision`, `npv`, `f1`,
+            `balanced_accuracy`, `bad_among_passes`, `ac1`, `mcc` and, with scores, `auc`, `average_precision`,
+            `brier`. Positive is "the human says good".
+        reliability: Share that the human calls good among the answers of each rating.
+        monotone: Whether that share never falls from a rating to the next; None for fewer than two ratings.
+        kappa_paradox: Whether kappa is low although nearly all rows are good and agree: see `ac1` then.
+    """
+
+    n: int
+    labelled: int
+    figures: Mapping[str, Figure]
+    reliability: Mapping[int, Figure] = field(default_factory=dict)
+    monotone: bool | None = None
+    kappa_paradox: bool = False
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of the labelled rows that have a verdict."""
+        return self.n / self.labelled if self.labelled else None
+
+    def __getitem__(self, name: str) -> Figure:
+        return self.figures[name]
+
+    def __str__(self) -> str:
+        coverage = "" if self.coverage is None else f" ({self.coverage:.0%} of {self.labelled} labelled)"
+        shown = [name for name in _SHORT_REPORT if name in self.figures]
+        lines = [
+            f"rows {self.n}{coverage}",
+            *(f"{name.replace('_', ' '):<18} {self.figures[name]}" for name in shown),
+        ]
+        if self.reliability:
+            rates = (f"{rating}: {figure}" for rating, figure in self.reliability.items())
+            lines.append(f"good by rating     {'; '.join(rates)}{'' if self.monotone else ' (not monotone)'}")
+        if self.kappa_paradox:
+            lines.append(f"kappa paradox: nearly all rows are good, see AC1 = {self.figures['ac1']}")
+        return "\n".join(lines)
+
+
+_SHORT_REPORT = (
+    "base_rate",
+    "agreement",
+    "pass_kappa",
+    "tpr",
+    "tnr",
+    "bad_among_passes",
+    "kappa_quadratic",
+    "within_one",
+    "mean_difference",
+    "auc",
+    "brier",
+)
+
+
+def agreement(
+    human: Sequence[float | None],
+    judge: Sequence[float | None],
+    *,
+    scores: Sequence[float | None] | None = None,
+    weights: Sequence[float] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    good: float = _GOOD,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Agreement:
+    """Compare a judge's ratings with a human's.
+
+    Args:
+        human: The human's rating of each row, 1 to 4 (True and False are read as 4 and 1); None: not labelled.
+        judge: The judge's rating; None: unscored. Rows without one of the two count in coverage alone.
+        scores: The judge's score of each row, 0 to 1, for AUC, average precision and Brier score.
+        weights: Design weight of each row.
+        clusters: The question of each row.
+        good: Lowest rating that is good, for human and judge.
+        level: Coverage of the intervals, 0 to 1.
+        resamples: Resamples of the bootstrap over questions.
+        seed: Seed of the resamples.
+
+    Returns:
+        The figures; proportions have Wilson's interval (exact, Clopper-Pearson, for error rates), all others
+        the BCa bootstrap interval over questions.
+    """
+    if len(human) != len(judge):
+        raise ValueError(f"give a human's and the judge's label of each row: {len(human)} and {len(judge)}")
+    rows = [i for i, (mine, theirs) in enumerate(zip(human, judge, strict=True)) if None not in (mine, theirs)]
+    labelled = sum(label is not None for label in human)
+    h, j = (np.array([_rating(labels[i]) for i in rows]) for labels in (human, judge))
+    w = np.ones(len(rows)) if weights is None else np.array([weights[i] for i in rows], float)
+    if not rows:
+        return Agreement(n=0, labelled=labelled, figures={"exact": Figure.undefined("too_few", 0)})
+    groups = cluster_rows(len(rows), None if clusters is None else [clusters[i] for i in rows])
+    interval = partial(bootstrap_rows, groups=groups, resamples=resamples, level=level, seed=seed)
+    figures = {
+        **_rating_figures(h, j, w, interval),
+        **_pass_figures(h >= good, j >= good, w, interval, level, clustered=clusters is not None),
+    }
+    if scores is not None:
+        figures |= _score_figures(h >= good, [scores[i] for i in rows], w, interval)
+    reliability = {
+        rating: _exact_share(int((h[j == rating] >= good).sum()), int((j == rating).sum()), level)
+        for rating in LEVELS
+    }
+    rates = [figure.value for figure in reliability.values() if figure.value is not None]
+    kappa, base_rate, agreeing = (figures[name].value for name in ("pass_kappa", "base_rate", "agreement"))
+    return Agreement(
+        n=len(rows),
+        labelled=labelled,
+        figures=figures,
+        reliability=reliability,
+        monotone=rates == sorted(rates) if len(rates) > 1 else None,
+        kappa_paradox=kappa is not None
+        and kappa < _RARE_KAPPA
+        and (base_rate or 0) > _HIGH_BASE_RATE
+        and (agreeing or 0) > _HIGH_BASE_RATE,
+    )
+
+
+def _rating(label: float | bool | None) -> float:  # noqa: FBT001 - a verdict that passes or fails is a rating, too
+    if isinstance(label, bool):
+        return float(HIGHEST if label else LOWEST)
+    if label is None or label not in LEVELS:
+        raise ValueError(f"a rating is one of {LEVELS}, True or False; not {label!r}")
+    return float(label)
+
+
+def _rating_figures(h: Array, j: Array, w: Array, interval: partial[Figure]) -> dict[str, Figure]:
+    def kappa(weighting: Weighting, rows: Indices) -> float | None:
+        return _kappa_of(h[rows], j[rows], w[rows], weighting)
+
+    def mean(values: Array, rows: Indices) -> float:
+        return float(np.average(values[rows], weights=w[rows]))
+
+    names: dict[str, Weighting] = {"kappa": "none", "kappa_linear": "linear", "kappa_quadratic": "quadratic"}
+    means = {"exact": h == j, "within_one": np.abs(h - j) <= 1, "mean_difference": j - h}
+    figures = {name: interval(partial(mean, values.astype(float))) for name, values in means.items()}
+    for name, weighting in names.items():
+        undefined = kappa(weighting, np.arange(len(h))) is None
+        figures[name] = Figure.undefined("one_class", len(h)) if undefined else interval(partial(kappa, weighting))
+    return figures
+
+
+def _kappa_of(h: Array, j: Array, w: Array, weighting: Weighting) -> float | None:
+    """Return kappa over the ratings 1 to 4, as `cohen_kappa`, fast enough for a bootstrap."""
+    size = len(LEVELS)
+    cells = ((h - LOWEST) * size + (j - LOWEST)).astype(np.intp)
+    table = np.bincount(cells, weights=w, minlength=size * size).reshape(size, size)
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    costs = _COSTS[weighting]
+    by_chance = float((costs * expected).sum())
+    return None if by_chance == 0 else 1 - float((costs * table).sum()) / by_chance
+
+
+_GAPS = np.abs(np.subtract.outer(np.arange(len(LEVELS)), np.arange(len(LEVELS)))).astype(float)
+_COSTS: Mapping[Weighting, Array] = {"none": (_GAPS > 0).astype(float), "linear": _GAPS, "quadratic": _GAPS**2}
+
+
+def _pass_figures(
+    h: NDArray[np.bool_],
+    j: NDArray[np.bool_],
+    w: Array,
+    interval: partial[Figure],
+    level: float,
+    *,
+    clustered: bool,
+) -> dict[str, Figure]:
+    exact = not clustered and bool((w == 1).all())
+    cells = {(a, b): (h == a) & (j == b) for a in (True, False) for b in (True, False)}
+
+    def share(wins: NDArray[np.bool_], of: NDArray[np.bool_], *, wide: bool = True) -> Figure:
+        if not of.any():
+            return Figure.undefined("one_class", 0)
+        if exact:
+            n, k = int(of.sum()), int((wins & of).sum())
+            return _exact_share(k, n, level) if wide else _wilson_share(k, n, level)
+        return interval(lambda rows: _ratio(float(w[rows] @ (wins & of)[rows]), float(w[rows] @ of[rows])))
+
+    everything = np.ones_like(h)
+    figures = {
+        "base_rate": share(h, everything, wide=False),
+        "agreement": share(h == j, everything, wide=False),
+        "tpr": share(j, h),
+        "tnr": share(~j, ~h),
+        "precision": share(h, j),
+        "npv": share(~h, ~j),
+        "bad_among_passes": _with_upper_bound(share(~h, j), exact=exact, level=level),
+    }
+    combined = {"pass_kappa": _pass_kappa, "f1": _f1, "balanced_accuracy": _balanced, "ac1": _ac1, "mcc": _mcc}
+    for name, formula in combined.items():
+
+        def statistic(rows: Indices, formula: object = formula) -> float | None:
+            counts = {cell: float(w[rows] @ where[rows]) for cell, where in cells.items()}
+            return formula(counts[True, True], counts[False, True], counts[True, False], counts[False, False])  # type: ignore[operator, no-any-return]  # one of the formulas below
+
+        undefined = statistic(np.arange(len(h))) is None
+        figures[name] = Figure.undefined("one_class", len(h)) if undefined else interval(statistic)
+    return figures
+
+
+def _with_upper_bound(figure: Figure, *, exact: bool, level: float) -> Figure:
+    """Return the share of bad ones with its one-sided exact upper bound, where the rows allow one."""
+    if figure.value is None or not exact:
+        return figure
+    _, upper = clopper_pearson(round(figure.value * figure.n), figure.n, level=2 * level - 1)
+    return figure.between(0.0, upper, f"Clopper-Pearson upper bound, one-sided, {level:.0%}")
+
+
+def _ratio(above: float, below: float) -> float | None:
+    return float(above / below) if below else None
+
+
+def _f1(tp: float, fp: float, fn: float, tn: float) -> float | None:
+    del tn
+    return _ratio(2 * tp, 2 * tp + fp + fn)
+
+
+def _balanced(tp: float, fp: float, fn: float, tn: float) -> float | None:
+    tpr, tnr = _ratio(tp, tp + fn), _ratio(tn, tn + fp)
+    return None if tpr is None or tnr is None else (tpr + tnr) / 2
+
+
+def _pass_kappa(tp: float, fp: float, fn: float, tn: float) -> float | None:
+    n = tp + fp + fn + tn
+    by_chance = ((tp + fn) * (tp + fp) + (tn + fp) * (tn + fn)) / n**2
+    return None if by_chance == 1 else ((tp + tn) / n - by_chance) / (1 - by_chance)
+
+
+def _ac1(tp: float, fp: float, fn: float, tn: float) -> float | None:
+    n = tp + fp + fn + tn
+    share = ((tp + fn) + (tp + fp)) / (2 * n)
+    by_chance = 2 * share * (1 - share)
+    return ((tp + tn) / n - by_chance) / (1 - by_chance)
+
+
+def _mcc(tp: float, fp: float, fn: float, tn: float) -> float | None:
+    below = ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
+    return _ratio(tp * tn - fp * fn, below)
+
+
+def _exact_share(wins: int, n: int, level: float) -> Figure:
+    if n == 0:
+        return Figure.undefined("too_few", 0)
+    low, high = clopper_pearson(wins, n, level=level)
+    return Figure(value=wins / n, n=n, low=low, high=high, method="Clopper-Pearson")
+
+
+def _wilson_share(wins: int, n: int, level: float) -> Figure:
+    low, high = wilson(wins, n, level=level)
+    return Figure(value=wins / n, n=n, low=low, high=high, method="Wilson")
+
+
+def _score_figures(
+    good: NDArray[np.bool_],
+    scores: Sequence[float | None],
+    w: Array,
+    interval: partial[Figure],
+) -> dict[str, Figure]:
+    if any(score is None for score in scores):
+        return {name: Figure.undefined("too_few", len(scores)) for name in ("auc", "average_precision", "brier")}
+    values = np.array(scores, float)
+
+    def metric(name: str, rows: Indices) -> float | None:
+        return getattr(rank_metrics(good[rows], values[rows], weights=w[rows]), name)  # type: ignore[no-any-return]  # a field of the record
+
+    figures = {}
+    for name in ("auc", "average_precision", "brier"):
+        undefined = metric(name, np.arange(len(good))) is None
+        figures[name] = Figure.undefined("one_class", len(good)) if undefined else interval(partial(metric, name))
+    return figures

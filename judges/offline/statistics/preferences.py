@@ -1,0 +1,228 @@
+"""Win rates of pairwise judgements: with both orders, and adjusted for length."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judges.offline.statistics.figure import Figure, Undefined
+from judges.offline.statistics.paired import sign_flip
+from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows, cluster_se
+from judges.offline.statistics.sequential import normal_quantile
+
+Array = NDArray[np.float64]
+
+_POINTS = {"A": 1.0, "T": 0.5, "B": 0.0}
+_LEAST_SHARE = 0.2
+"""Least share of items on each side of equal length for which an adjustment is shown."""
+
+_ANCHOR_WEIGHT = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class WinRate(Figure):
+    """How often the first system wins, every pair judged in both orders.
+
+    Args:
+        se: Standard error of the win rate; None for fewer than two questions.
+        flips: Share of the pairs judged in both orders whose orders disagree.
+        single: Pairs scored in one order only, which count with that order.
+        excluded: Pairs scored in no order.
+        lowest: Win rate if the system had lost every excluded pair.
+        highest: Win rate if it had won them.
+        p: Two-sided p-value of "both win equally often", by sign flips.
+    """
+
+    se: float | None = None
+    flips: float | None = None
+    single: int = 0
+    excluded: int = 0
+    lowest: float | None = None
+    highest: float | None = None
+    p: float | None = None
+
+
+def win_rate(
+    orders: Sequence[str | Sequence[float | None]],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> WinRate:
+    """Return how often the first system, A, wins.
+
+    Args:
+        orders: Per pair the results of the two orders: two letters, A, B or T for a tie, `.` for none; or two
+            numbers, 1 where A won, 0 where B won, 0.5 for a tie, None for none.
+        clusters: The question of each pair.
+        level: Coverage of the interval, 0 to 1.
+        seed: Seed of the sign flips.
+    """
+    pairs = [_points(order) for order in orders]
+    scored = [i for i, pair in enumerate(pairs) if pair]
+    excluded = len(pairs) - len(scored)
+    values = [sum(pairs[i]) / len(pairs[i]) for i in scored]
+    if not values:
+        return WinRate(value=None, n=0, reason="too_few", excluded=excluded)
+    questions = None if clusters is None else [clusters[i] for i in scored]
+    groups = cluster_rows(len(values), questions)
+    data = np.array(values)
+    means = np.array([data[rows].mean() for rows in groups])
+    rate, se = float(means.mean()), cluster_se(means.tolist())
+    both = [pairs[i] for i in scored if len(pairs[i]) > 1]
+    spread = None if se is None else normal_quantile(level) * se
+    return WinRate(
+        value=rate,
+        n=len(groups),
+        low=None if spread is None else max(0.0, rate - spread),
+        high=None if spread is None else min(1.0, rate + spread),
+        method="mean of both orders, normal interval over questions",
+        se=se,
+        flips=sum(first != second for first, second in both) / len(both) if both else None,
+        single=len(scored) - len(both),
+        excluded=excluded,
+        lowest=sum(values) / len(pairs),
+        highest=(sum(values) + excluded) / len(pairs),
+        p=sign_flip((means - 0.5).tolist(), seed=seed),
+    )
+
+
+def _points(order: str | Sequence[float | None]) -> list[float]:
+    if len(order) != 2:  # noqa: PLR2004 - two orders
+        raise ValueError(f"a pair has the results of two orders, for instance 'AB' or (1, 0); not {order!r}")
+    results = [_POINTS.get(result) if isinstance(result, str) else result for result in order]
+    for result, points in zip(order, results, strict=True):
+        if points is None and result not in (None, "."):
+            raise ValueError(f"a result is A, B, T or '.', or a number from 0 to 1; not {result!r}")
+    return [points for points in results if points is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthAdjusted(Figure):
+    """How often the second system would win if both wrote answers of the same length.
+
+    Args:
+        raw: Its mean preference as it is.
+        slope: beta, the weight of the length difference (in standard deviations, through tanh) on the log odds.
+        intercept: theta, the log odds at equal length.
+        sd: Standard deviation of the length differences, in characters.
+        mean_lengths: Mean length of the answers of the first and of the second system.
+    """
+
+    raw: float | None = None
+    slope: float | None = None
+    intercept: float | None = None
+    sd: float | None = None
+    mean_lengths: tuple[float, float] | None = None
+
+
+def length_adjusted(
+    preferences: Sequence[float],
+    lengths_1: Sequence[float],
+    lengths_2: Sequence[float],
+    *,
+    difficulty: Sequence[float] | None = None,
+    anchors: Sequence[tuple[float, float, float]] = (),
+    clusters: Sequence[Hashable] | None = None,
+    resamples: int = 500,
+    level: float = 0.95,
+    seed: int = 0,
+) -> LengthAdjusted:
+    """Return the win rate of the second system, adjusted for the lengths of the answers.
+
+    A fractional logistic regression of the preference on tanh of the standardised length difference (Dubois et
+    al., "Length-Controlled AlpacaEval", arXiv 2404.04475): without difficulties the two-parameter form, whose
+    value is the logistic of the intercept; with them the mean over items of the predictions at equal length.
+
+    Args:
+        preferences: Preference for the second system, 0 to 1, per item.
+        lengths_1: Length of the first system's answer, in characters, per item.
+        lengths_2: Length of the second's.
+        difficulty: Known difficulty of each item (gamma), joined by item.
+        anchors: Rows (x, gamma, preference) of deliberately gamed baselines, each of weight 0.1.
+        clusters: The question of each item.
+        resamples: Resamples of the bootstrap over questions, which fits the model anew each time.
+        level: Coverage of the interval, 0 to 1.
+        seed: Seed of the resamples.
+
+    Returns:
+        The figure; undefined as `no_overlap` unless at least 20 % of the items lie on each side of equal length.
+    """
+    wins, first, second = (np.asarray(values, float) for values in (preferences, lengths_1, lengths_2))
+    if not len(wins) == len(first) == len(second):
+        raise ValueError(f"give a preference and two lengths per item: {len(wins)}, {len(first)}, {len(second)}")
+    gamma = None if difficulty is None else np.asarray(difficulty, float)
+    gaps = first - second
+    n = len(wins)
+    reason = _no_adjustment(gaps)
+    raw = float(wins.mean()) if n else None
+    if reason is not None:
+        return LengthAdjusted(value=None, n=n, reason=reason, raw=raw)
+    sd = float(gaps.std(ddof=1))
+    x = np.tanh(gaps / sd)
+
+    def adjusted(rows: Indices) -> float | None:
+        weights = _fit(x[rows], None if gamma is None else gamma[rows], wins[rows], anchors)
+        return None if weights is None else _at_equal_length(weights, None if gamma is None else gamma[rows])
+
+    figure = bootstrap_rows(adjusted, cluster_rows(n, clusters), resamples=resamples, level=level, seed=seed)
+    fitted = _fit(x, gamma, wins, anchors)
+    if figure.value is None or fitted is None:
+        return LengthAdjusted(value=None, n=n, reason="no_overlap", raw=raw)
+    return LengthAdjusted(
+        value=figure.value,
+        n=figure.n,
+        low=figure.low,
+        high=figure.high,
+        method=f"length-adjusted logistic regression, {figure.method}",
+        note=figure.note,
+        raw=raw,
+        slope=float(fitted[0]),
+        intercept=float(fitted[-1]),
+        sd=sd,
+        mean_lengths=(float(first.mean()), float(second.mean())),
+    )
+
+
+def _no_adjustment(gaps: Array) -> Undefined | None:
+    if len(gaps) < 2:  # noqa: PLR2004 - one item has no spread
+        return "too_few"
+    if not gaps.std():
+        return "zero_variance"
+    return "no_overlap" if min((gaps > 0).mean(), (gaps < 0).mean()) < _LEAST_SHARE else None
+
+
+def _fit(
+    x: Array, gamma: Array | None, wins: Array, anchors: Sequence[tuple[float, float, float]]
+) -> Array | None:
+    """Return (beta, theta) or (beta, phi, theta) of highest likelihood by Newton's method; None if none is."""
+    columns = [x, np.ones_like(x)] if gamma is None else [x, gamma, np.ones_like(x)]
+    design, target, weight = np.column_stack(columns), wins, np.ones_like(x)
+    if anchors:
+        rows = np.array(anchors, float)
+        extra = (
+            [rows[:, 0], rows[:, 1], np.ones(len(rows))] if gamma is not None else [rows[:, 0], np.ones(len(rows))]
+        )
+        design = np.vstack([design, np.column_stack(extra)])
+        target = np.concatenate([target, rows[:, 2]])
+        weight = np.concatenate([weight, np.full(len(rows), _ANCHOR_WEIGHT)])
+    beta = np.zeros(design.shape[1])
+    for _ in range(100):
+        means = 1 / (1 + np.exp(-np.clip(design @ beta, -500, 500)))
+        curvature = design.T @ (design * (weight * means * (1 - means))[:, None])
+        try:
+            step = np.linalg.solve(curvature, design.T @ (weight * (target - means)))
+        except np.linalg.LinAlgError:
+            return None
+        beta = beta + step
+        if np.abs(step).max() < 1e-12:  # noqa: PLR2004 - converged
+            return beta
+    return None
+
+
+def _at_equal_length(weights: Array, gamma: Array | None) -> float:
+    odds = weights[-1] if gamma is None else weights[1] * gamma + weights[-1]
+    return float(np.mean(1 / (1 + np.exp(-odds))))

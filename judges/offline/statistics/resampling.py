@@ -1,0 +1,163 @@
+"""Intervals by resampling questions, and the standard error of a mean over clusters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from judges.offline.statistics.figure import Figure
+
+Indices = NDArray[np.intp]
+_INDICATIVE_BELOW = 30
+_MOST_DROPPED = 0.05
+
+
+@dataclass(frozen=True)
+class Bca:
+    """An interval, and the two corrections it was made with.
+
+    Args:
+        low: Lower end.
+        high: Upper end.
+        bias: z0, the median bias of the replicates in standard errors.
+        acceleration: a, how fast the standard error changes with the value.
+    """
+
+    low: float
+    high: float
+    bias: float
+    acceleration: float
+
+
+def bca(
+    replicates: Sequence[float], estimate: float, jackknife: Sequence[float], *, level: float = 0.95
+) -> Bca | None:
+    """Return the bias-corrected and accelerated bootstrap interval (Efron, JASA 82, 1987).
+
+    Args:
+        replicates: The statistic of each resample.
+        estimate: The statistic of the data.
+        jackknife: The statistic without each question in turn.
+        level: Coverage, 0 to 1.
+
+    Returns:
+        None where the jackknife values do not vary, or the estimate lies outside all replicates.
+    """
+    values, leave_one_out = np.asarray(replicates, float), np.asarray(jackknife, float)
+    spread = leave_one_out.mean() - leave_one_out
+    squares = float((spread**2).sum())
+    below = float((values < estimate).sum() + (values <= estimate).sum()) / (2 * len(values))
+    if squares == 0 or not 0 < below < 1:
+        return None
+    bias = float(special.ndtri(below))
+    acceleration = float((spread**3).sum()) / (6 * squares**1.5)
+    ends = special.ndtri([(1 - level) / 2, (1 + level) / 2])
+    places = special.ndtr(bias + (bias + ends) / (1 - acceleration * (bias + ends)))
+    low, high = np.quantile(values, places)
+    return Bca(float(low), float(high), bias, acceleration)
+
+
+def bootstrap(
+    values: Sequence[float],
+    statistic: Callable[[NDArray[np.float64]], float | None] | None = None,
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Figure:
+    """Return a statistic of the values with its BCa interval, resampling whole clusters.
+
+    Args:
+        values: The values, a number each, or a row of numbers each.
+        statistic: From an array of values to the statistic, or None where it is undefined; the mean by default.
+        clusters: The question of each value; values of one question are drawn together. None: each its own.
+        resamples: How many resamples are drawn.
+        level: Coverage, 0 to 1.
+        seed: Seed of the draws.
+
+    Returns:
+        The figure; its `n` counts questions. Below 30 questions its note says "indicative". Where more than 5 %
+        of the resamples have no value, or BCa is undefined, the interval is the percentile interval and `method`
+        says so.
+    """
+    data = np.asarray(values, float)
+    compute = statistic or (lambda rows: float(rows.mean()))
+    return bootstrap_rows(
+        lambda rows: compute(data[rows]),
+        cluster_rows(len(data), clusters),
+        resamples=resamples,
+        level=level,
+        seed=seed,
+    )
+
+
+def cluster_rows(n: int, clusters: Sequence[Hashable] | None) -> list[Indices]:
+    """Return the rows of each cluster, in the order in which the clusters first appear."""
+    if clusters is None:
+        return [np.array([row]) for row in range(n)]
+    if len(clusters) != n:
+        raise ValueError(f"clusters names the question of each row: {n} rows, {len(clusters)} clusters")
+    rows: dict[Hashable, list[int]] = {}
+    for row, cluster in enumerate(clusters):
+        rows.setdefault(cluster, []).append(row)
+    return [np.array(members) for members in rows.values()]
+
+
+def bootstrap_rows(
+    statistic: Callable[[Indices], float | None],
+    groups: Sequence[Indices],
+    *,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Figure:
+    """Return a statistic of row numbers with its interval; otherwise as `bootstrap`."""
+    n = len(groups)
+    estimate = statistic(np.concatenate(groups)) if n else None
+    if estimate is None:
+        return Figure.undefined("too_few", n)
+    figure = Figure(value=float(estimate), n=n, note="indicative" if n < _INDICATIVE_BELOW else "")
+    if n < 2:  # noqa: PLR2004 - one question has no spread
+        return replace(figure, note="no interval from a single question")
+    random = np.random.default_rng(seed)
+    draws = (random.integers(0, n, n) for _ in range(resamples))
+    replicates = _defined(statistic(np.concatenate([groups[i] for i in draw])) for draw in draws)
+    left_out = _defined(
+        statistic(np.concatenate([group for place, group in enumerate(groups) if place != i])) for i in range(n)
+    )
+    dropped = resamples - len(replicates)
+    if not replicates:
+        return replace(figure, note="no interval: no resample has a value")
+    interval = None
+    if dropped <= _MOST_DROPPED * resamples and len(left_out) == n:
+        interval = bca(replicates, estimate, left_out, level=level)
+    if interval is not None:
+        return figure.between(interval.low, interval.high, f"BCa bootstrap over questions, seed {seed}")
+    low, high = np.quantile(replicates, [(1 - level) / 2, (1 + level) / 2])
+    method = f"percentile bootstrap over questions, seed {seed}, {dropped} resamples without a value"
+    return figure.between(float(low), float(high), method)
+
+
+def _defined(values: object) -> list[float]:
+    return [float(value) for value in values if value is not None]  # type: ignore[attr-defined]  # any iterable
+
+
+def cluster_se(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> float | None:
+    """Return the standard error of a mean whose values come in clusters (CR1); None for fewer than two clusters.
+
+    The square root of G/(G - 1) times the sum over the G clusters of the squared sums of deviations, divided by
+    the number of values. With one value a cluster it is the usual standard error.
+    """
+    data = np.asarray(values, float)
+    groups = cluster_rows(len(data), clusters)
+    if len(groups) < 2:  # noqa: PLR2004 - one cluster has no spread
+        return None
+    deviations = data - data.mean()
+    sums = math.fsum(float(deviations[group].sum()) ** 2 for group in groups)
+    return math.sqrt(len(groups) / (len(groups) - 1) * sums) / len(data)
