@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
+from graphs.answer_kind import draft_message
 from graphs.isolation import copy_messages, copy_refinement
 from graphs.policy import Augmenter, AugmenterName
 from graphs.refinement import Attempt, Refinement
@@ -105,7 +106,7 @@ _AUGMENTERS: dict[AugmenterName, Augmenter] = {
 
 
 def _draft(attempt: Attempt) -> AnyMessage:
-    return AIMessage(attempt.text, additional_kwargs={MARK: "draft"})
+    return draft_message(attempt.answer, {MARK: "draft"})
 
 
 def _note(refinement: Refinement, attempt: Attempt, *, rated: bool = False) -> AnyMessage:

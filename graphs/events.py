@@ -26,6 +26,7 @@ def drafted_events(refinement: Refinement) -> tuple[Event, ...]:
     attempt = refinement.attempts[-1]
     figures = {
         "attempt": attempt.number,
+        "kind": attempt.kind,
         "calls": attempt.usage.calls,
         "tokens": attempt.usage.tokens,
         "latency_s": round(attempt.latency_s, 6),

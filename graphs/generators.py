@@ -22,6 +22,7 @@ from graphs.isolation import copy_message, copy_messages
 from judges.drive import waited_for
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.providers.langchain import chat_model, usage_of
+from judges.models.providers.openai_refusals import keeping_refusals
 from judges.runtime.blocking import in_thread
 from judges.runtime.no_requests import check_allowed
 from judges.sample import Sample
@@ -79,6 +80,8 @@ def as_generator(candidate: object) -> Generator:
         return _RunnableGenerator(candidate)
     if isinstance(candidate, Generator):
         return candidate
+    if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
+        return _RunnableGenerator(RunnableLambda(candidate))  # which adds up what is yielded
     if callable(candidate) and not isinstance(candidate, type):
         return _FunctionGenerator(candidate)
     raise ConfigurationError(
@@ -355,10 +358,12 @@ def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
     if isinstance(runnable, RunnableBindingBase):
         bound = _muted(runnable.bound)
         update = {} if bound is runnable.bound else {"bound": bound}
-        if own := runnable.config.get("callbacks"):
-            update["config"] = {**runnable.config, "callbacks": langgraph_private.muted_callbacks(own)}
-    elif isinstance(runnable, BaseChatModel) and runnable.callbacks:
-        update = {"callbacks": langgraph_private.muted_callbacks(runnable.callbacks)}
+        if bound_to := runnable.config.get("callbacks"):
+            update["config"] = {**runnable.config, "callbacks": langgraph_private.muted_callbacks(bound_to)}
+    elif isinstance(runnable, BaseChatModel):
+        own = runnable.callbacks
+        runnable = keeping_refusals(runnable)
+        update = {"callbacks": langgraph_private.muted_callbacks(own)} if own else {}
     return runnable.model_copy(update=update) if update else runnable  # type: ignore[attr-defined]  # of pydantic
 
 

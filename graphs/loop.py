@@ -40,7 +40,7 @@ from graphs.outcome import Outcome
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.reasoning import without_reasoning
-from graphs.refinement import Attempt, Refinement, StopReason, empty_answer
+from graphs.refinement import Attempt, Refinement, StopReason
 from graphs.running_clock import RunningClock
 from graphs.secrets import withhold
 from graphs.tracing import trace_judges
@@ -292,9 +292,9 @@ class Loop:
         """Ask the judge about the draft, within what the budget leaves, and record its verdict."""
         clock = RunningClock(refinement)
         now = clock()
-        attempt = refinement.attempts[-1]
-        if not attempt.text.strip():
-            return self._judged(refinement, empty_answer(), now)
+        rejection = refinement.rejection
+        if rejection is not None:
+            return self._judged(refinement, rejection, now)
         left = refinement.seconds_left(now)
         if left is not None and left <= 0:
             return self._to_finish(refinement.stopped("deadline", "it passed before the judge was asked", now=now))

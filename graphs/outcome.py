@@ -101,7 +101,7 @@ class Outcome(BaseModel):
     def samples(self) -> list[Sample]:
         """Return every attempt as a sample, so that the judges used online can judge them again offline.
 
-        Each sample's metadata contains the number, rating and stop reason.
+        Each sample's metadata contains the number, rating, stop reason, and the kind of an answer that is no text.
         """
         return [self._sample(attempt) for attempt in self.attempts]
 
@@ -109,6 +109,7 @@ class Outcome(BaseModel):
         labels: dict[str, Any] = {
             "attempt": attempt.number,
             "rating": attempt.rating,
+            "kind": None if attempt.kind == "text" else attempt.kind,
             "stop_reason": self.stop_reason if attempt is self.attempts[-1] else None,
         }
         sample = sample_of(self.conversation, attempt, self.evidence)
@@ -138,6 +139,7 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
     verdict = attempt.verdict
     return {
         "number": attempt.number,
+        "kind": attempt.kind,
         "rating": attempt.rating,
         "score": None if verdict is None else verdict.score,
         "unscored": None if verdict is None else verdict.unscored,

@@ -86,7 +86,10 @@ class Policy(_FrozenSettings):
             `last_drafts(k)`, or your own function from the `Refinement` so far to a list of messages.
         overrides: Settings that change from an attempt number on, for instance `{2: {"temperature": 0.8}}`.
         skip: Function of an answer; where true, the answer is returned unjudged. Turns that call a tool are
-            always skipped.
+            always skipped, and so are answers that the provider filtered or that have no text, only audio or an
+            image.
+        judge_refusals: Judge a refusal like any other answer. By default the model is not asked again when it
+            refuses: the refusal is returned unjudged.
         sample_rate: Share of questions that are judged, 0 to 1; the other answers are returned unjudged.
         shadow: Judge and log, but return the first draft regardless of the verdict.
         show_drafts: Send drafts, their tool calls and the verdicts' texts as progress events; a discard event
@@ -115,6 +118,7 @@ class Policy(_FrozenSettings):
     augment: AugmenterName | Augmenter = "last_draft"
     overrides: Mapping[int, Override] = {}
     skip: Callable[[AIMessage], bool] | None = None
+    judge_refusals: bool = False
     sample_rate: float = Field(default=1.0, ge=0, le=1)
     shadow: bool = False
     show_drafts: bool = False

@@ -11,8 +11,18 @@ from typing import Any, Literal, Self
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from graphs.answer_kind import (
+    CUT_NOTE,
+    AnswerKind,
+    fault_of,
+    kind_of_answer,
+    reason_to_skip,
+    rejection_for,
+    text_of_answer,
+)
 from graphs.policy import Policy
 from graphs.secrets import withhold
+from judges.prompting.prompts import language_of
 from judges.runtime.budget import Allowance, unkept_budget
 from judges.verdict import Usage, Verdict
 
@@ -31,8 +41,6 @@ StopReason = Literal[
 
 Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
 """How a finished refinement ends: an attempt's answer, the fallback, an error, a question to a human."""
-
-_EMPTY_ANSWER = "The answer was empty. Write a complete answer."
 
 
 class Attempt(BaseModel):
@@ -60,8 +68,13 @@ class Attempt(BaseModel):
 
     @property
     def text(self) -> str:
-        """Text of the draft."""
-        return str(self.answer.text)
+        """Text of the draft; of a refusal without one, what the refusal says."""
+        return text_of_answer(self.answer)
+
+    @cached_property
+    def kind(self) -> AnswerKind:
+        """The kind of the draft: text, a refusal, cut off, ..."""
+        return kind_of_answer(self.answer)
 
     @property
     def rating(self) -> int | None:
@@ -166,7 +179,8 @@ class Refinement:
         )
         updated_at = self.updated_at if now is None else now
         extended = replace(self, attempts=(*self.attempts, attempt), updated_at=updated_at)
-        return extended.stopped("skipped", now=now) if self._skips(answer) else extended
+        reason = self._reason_to_skip(attempt)
+        return extended if reason is None else extended.stopped("skipped", reason, now=now)
 
     def judged(self, verdict: Verdict, *, now: float) -> Self:
         """Record the verdict on the last draft, and decide whether to continue."""
@@ -202,7 +216,9 @@ class Refinement:
 
     def answered(self, released: int | None, *, detail: str | None = None) -> Self:
         """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
-        return replace(self, released=released, detail=self.detail if detail is None else detail)
+        was_cut = any(attempt.number == released and attempt.kind == "cut" for attempt in self.attempts)
+        known = self.detail or (CUT_NOTE if was_cut else "")
+        return replace(self, released=released, detail=known if detail is None else detail)
 
     def _require_running(self) -> None:
         if self.done:
@@ -212,10 +228,26 @@ class Refinement:
     def _awaits_verdict(self) -> bool:
         return bool(self.attempts) and self.attempts[-1].verdict is None
 
-    def _skips(self, answer: AIMessage) -> bool:
-        skip = self.policy.skip
-        own = answer if skip is None else answer.model_copy(deep=True)  # a user's function may change it
-        return bool(answer.tool_calls) or not self.sampled or (skip is not None and skip(own))
+    def _reason_to_skip(self, attempt: Attempt) -> str | None:
+        if not self.sampled:
+            return "sample_rate: not one of the questions that are judged"
+        reason = reason_to_skip(attempt.kind, attempt.answer, judge_refusals=self.policy.judge_refusals)
+        if reason is not None or self.policy.skip is None:
+            return reason
+        own = attempt.answer.model_copy(deep=True)  # a user's function may change it
+        return "skip: the policy's function" if self.policy.skip(own) else None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no attempt follows the one recorded last, whatever its verdict."""
+        return self.policy.shadow or len(self.attempts) >= self.policy.max_attempts
+
+    @property
+    def rejection(self) -> Verdict | None:
+        """The verdict on the last draft where no judge is needed for it: it is empty, or was cut off."""
+        last = self.attempts[-1]
+        fault = fault_of(last.kind, last.answer, is_last=self.is_last)
+        return None if fault is None else rejection_for(fault, language_of(self.question or last.text))
 
     def _reason_to_stop(self, verdict: Verdict, now: float) -> tuple[StopReason | None, str]:
         policy = self.policy
@@ -225,7 +257,7 @@ class Refinement:
             return "judge_failed", f"{verdict.unscored}: {withhold(verdict.detail, self.evidence)}".rstrip(": ")
         if verdict.reaches(policy.success_rating):
             return "accepted", ""
-        if policy.shadow or len(self.attempts) >= policy.max_attempts:
+        if self.is_last:
             return "max_attempts", ""
         limit = self.limit_reached(now)
         if limit is not None:
@@ -391,11 +423,6 @@ class Refinement:
         """The reference answer passed with the question, if any."""
         value = self.evidence.get("reference")
         return value if isinstance(value, str) else None
-
-
-def empty_answer() -> Verdict:
-    """Return the verdict on an empty draft, without asking a judge."""
-    return Verdict.rated(1, judge="refine", rationale="There is no text.", feedback=_EMPTY_ANSWER)
 
 
 def _score(attempt: Attempt) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 Ending = Literal["finished", "cut", "filtered", "broken"]
 
@@ -33,6 +33,12 @@ _FILTERED = re.compile(
 """Parts of words for a reply that was filtered or refused: asking again does not help."""
 
 _CUT = re.compile(r"context|cut|exceed|length|limit|max|truncat")
+_FINISH_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "finish_details")
+"""Fields of a reply's metadata that say why it ended."""
+
+_UNFINISHED = ("incomplete", "failed", "cancelled", "in_progress", "queued")
+"""Bad values of `status` in OpenAI's Responses API; elsewhere the name may mean anything."""
+
 _LONGEST = 100
 """Most characters of an ending that are looked at."""
 
@@ -62,3 +68,16 @@ def reason_in(value: object) -> str:
         return next((text for key in ("type", "reason") if isinstance(text := value.get(key), str)), "unreadable")
     name = getattr(value, "name", None)
     return name if isinstance(name, str) else "" if value is None else str(value)
+
+
+def finish_reason_of(metadata: Mapping[str, Any]) -> str:
+    """Return why a reply ended, under whichever name its provider uses; where several say so, a bad one.
+
+    Args:
+        metadata: Metadata of the reply, such as a LangChain message's `response_metadata`.
+    """
+    own = next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None)
+    status = metadata.get("status")
+    reasons = [reason_in(own), reason_in(metadata.get("incomplete_details") or None)]
+    reasons.append(status if status in _UNFINISHED else "not done" if metadata.get("done") is False else "")
+    return next((reason for reason in reasons if ending_of(reason) != "finished"), reasons[0])

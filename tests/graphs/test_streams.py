@@ -419,7 +419,7 @@ def test_an_attempt_tells_its_figures() -> None:
     """The event of an attempt holds its number, its model calls, tokens and time."""
     event = custom(self_refine(*twice()))[1]
     labels = {"outcome_id", "refiner", "thread_id"}
-    assert set(event) == {"type", "event", "attempt", "calls", "tokens", "latency_s", *labels}
+    assert set(event) == {"type", "event", "attempt", "kind", "calls", "tokens", "latency_s", *labels}
     assert (event["type"], event["calls"], event["tokens"]) == ("refine", 1, 5)
 
 

@@ -120,7 +120,7 @@ def test_a_skipped_turn_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "attempts.jsonl"
     model = ScriptedModel([ToolCall(name="t")])
     SelfRefine(model, ScriptedJudge([]), record=path).invoke("what?")
-    assert [one.metadata for one in rows(path)] == [{"attempt": 1, "stop_reason": "skipped"}]
+    assert [one.metadata for one in rows(path)] == [{"attempt": 1, "kind": "tool_call", "stop_reason": "skipped"}]
 
 
 def test_half_a_surrogate_pair_costs_no_answer(tmp_path: Path) -> None:

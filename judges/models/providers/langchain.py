@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.model import ModelRequest, ModelResponse
-from judges.models.endings import ending_of, reason_in
+from judges.models.endings import finish_reason_of
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
 from judges.models.providers.endpoint import checked_address
 from judges.models.providers.openai_arguments import drops_arguments, keep_raw_arguments, raw_arguments
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 RETRIES = 2
 """How often a failed transport is repeated for a model whose own client does not retry."""
 
-_FINISH_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-_UNFINISHED = ("incomplete", "failed", "cancelled", "in_progress", "queued")
-"""Bad values of `status` in OpenAI's Responses API; elsewhere the name may mean anything."""
 _NAME_IT = "name it, as in 'openai:gpt-5-mini', and each process takes the key from its environment"
 _PROVIDER_PACKAGES = "install the provider's package, for instance selfrefine[openai], [anthropic] or [ollama]"
 
@@ -350,20 +347,11 @@ def _response(reply: Any, *, raw_only: bool) -> ModelResponse:
         text=str(reply.text),
         calls=tuple(_calls(reply, raw_only=raw_only)),
         broken_calls=len(getattr(reply, "invalid_tool_calls", ())),
-        finish_reason=_finish_reason(metadata),
+        finish_reason=finish_reason_of(metadata),
         refusal=str(reply.additional_kwargs.get("refusal") or ""),
         usage=usage_of(reply),
         model=metadata.get("model_name") or metadata.get("model"),
     )
-
-
-def _finish_reason(metadata: Mapping[str, Any]) -> str:
-    """Return why the reply ended, under whichever name the provider uses; where several say so, a bad one."""
-    own = next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None)
-    status = metadata.get("status")
-    reasons = [reason_in(own), reason_in(metadata.get("incomplete_details") or None)]
-    reasons.append(status if status in _UNFINISHED else "not done" if metadata.get("done") is False else "")
-    return next((reason for reason in reasons if ending_of(reason) != "finished"), reasons[0])
 
 
 def _calls(reply: Any, *, raw_only: bool) -> Iterator[tuple[str, str | dict[str, Any] | None]]:
