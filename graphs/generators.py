@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, message_chunk_to_message
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
@@ -17,11 +17,14 @@ from langgraph.pregel import Pregel
 from pydantic import JsonValue
 
 from graphs import langgraph_private
+from graphs.direct import DirectGenerator
+from graphs.drafts import Draft
 from graphs.errors import DraftError
 from graphs.isolation import copy_message, copy_messages
 from judges.drive import waited_for
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.providers.langchain import chat_model, usage_of
+from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_refusals import keeping_refusals
 from judges.runtime.blocking import in_thread
 from judges.runtime.no_requests import check_allowed
@@ -30,23 +33,6 @@ from judges.verdict import Usage
 
 _ANSWER_KEYS = ("answer", "output", "response", "result", "text")
 _CONTEXT_KEYS = ("retrieved_contexts", "context", "contexts", "source_documents", "documents")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """The output of a generator.
-
-    Args:
-        answer: The answer.
-        steps: Messages before the answer: tool calls and tool results.
-        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
-        calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
-    """
-
-    answer: AIMessage
-    steps: tuple[AnyMessage, ...] = ()
-    evidence: Mapping[str, JsonValue] = field(default_factory=dict)
-    calls: tuple[tuple[str | None, Usage], ...] = ()
 
 
 @runtime_checkable
@@ -76,6 +62,8 @@ def as_generator(candidate: object) -> Generator:
     """
     if isinstance(candidate, str) and ":" in candidate.strip(":"):
         return _NamedGenerator(candidate)
+    if isinstance(candidate, OpenAICompatible):
+        return DirectGenerator(candidate)
     if isinstance(candidate, Runnable):
         return _RunnableGenerator(candidate)
     if isinstance(candidate, Generator):
@@ -85,8 +73,8 @@ def as_generator(candidate: object) -> Generator:
     if callable(candidate) and not isinstance(candidate, type):
         return _FunctionGenerator(candidate)
     raise ConfigurationError(
-        f"cannot generate with {shortened(candidate)}; give a chat model, a 'provider:model' name, a LangChain "
-        f"runnable, an agent graph, or a function that takes the list of messages"
+        f"cannot generate with {shortened(candidate)}; give a chat model, a 'provider:model' name, an "
+        f"OpenAICompatible, a LangChain runnable, an agent graph, or a function that takes the list of messages"
     )
 
 

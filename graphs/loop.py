@@ -227,6 +227,7 @@ class Loop:
             draft.answer,
             steps=draft.steps,
             evidence=draft.evidence,
+            raw=draft.raw,
             usage=_consumed(effect, _priced(draft, self.policy)),
             latency_s=time.perf_counter() - started,
             now=clock(),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
 
+from graphs.reasoning import reply_without_reasoning
 from graphs.refinement import Attempt, Refinement, StopReason
 from graphs.secrets import withhold
 from judges.sample import Sample
@@ -30,6 +31,8 @@ class Outcome(BaseModel):
         conversation: The messages up to the question.
         evidence: Fields of a sample, passed with the question.
         id: Identifies the question in the log, in events and in the answer's metadata, as `outcome_id`.
+        raw: The endpoint's own reply with the released answer, where the generator is a direct client. As in
+            `answer`, reasoning is left out after a refusal, unless the policy keeps it; attempts hold it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,6 +49,7 @@ class Outcome(BaseModel):
     conversation: tuple[AnyMessage, ...] = ()
     evidence: dict[str, JsonValue] = {}
     id: str = ""
+    raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
 
     @classmethod
     def of(
@@ -70,6 +74,7 @@ class Outcome(BaseModel):
             conversation=tuple(conversation),
             evidence=dict(refinement.evidence),
             id=refinement.id,
+            raw=None if answer is None else _released_reply(refinement),
         )
 
     @classmethod
@@ -133,6 +138,14 @@ def sample_of(conversation: Sequence[AnyMessage], attempt: Attempt, evidence: Ma
             "trajectory": attempt.steps,
         }
     )
+
+
+def _released_reply(refinement: Refinement) -> dict[str, JsonValue] | None:
+    released = next((attempt for attempt in refinement.attempts if attempt.number == refinement.released), None)
+    if released is None or released.raw is None:
+        return None
+    with_its_reasoning = released.number == 1 or refinement.policy.keep_reasoning
+    return released.raw if with_its_reasoning else reply_without_reasoning(released.raw)
 
 
 def _figures(attempt: Attempt) -> dict[str, Any]:

@@ -30,6 +30,21 @@ def without_reasoning(answer: AIMessage) -> AIMessage:
     return answer.model_copy(update=fields)
 
 
+def reply_without_reasoning(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return a chat completion without the reasoning in its messages; the rest is as it was."""
+    return {**reply, "choices": [_choice_without_reasoning(choice) for choice in reply["choices"]]}
+
+
+def _choice_without_reasoning(choice: Any) -> Any:
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(message, Mapping):
+        return choice
+    remaining = _without_keys(message)
+    if isinstance(remaining.get("content"), list):
+        remaining["content"] = [part for part in remaining["content"] if not _is_reasoning(part)]
+    return {**choice, "message": remaining}
+
+
 def _is_reasoning(block: object) -> bool:
     if not isinstance(block, Mapping):
         return False

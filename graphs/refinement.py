@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
 
 from graphs.answer_kind import (
     CUT_NOTE,
@@ -51,6 +51,7 @@ class Attempt(BaseModel):
         answer: The draft, as returned by the generator.
         steps: Messages between question and answer: tool calls and tool results.
         evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
+        raw: The endpoint's own reply, where the generator is a direct client.
         verdict: The judge's verdict; None where the judge was not asked or did not finish.
         usage: What generating consumed; the verdict holds what judging consumed.
         latency_s: Seconds the generator took.
@@ -62,6 +63,7 @@ class Attempt(BaseModel):
     answer: AIMessage
     steps: tuple[AnyMessage, ...] = ()
     evidence: dict[str, JsonValue] = {}
+    raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
     verdict: Verdict | None = None
     usage: Usage = Usage()
     latency_s: float = Field(default=0.0, ge=0)
@@ -107,6 +109,7 @@ class Attempt(BaseModel):
             "verdict": None if self.verdict is None else self.verdict.model_dump(mode="json"),
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
+            **({} if self.raw is None else {"raw": self.raw}),
         }
 
 
@@ -161,6 +164,7 @@ class Refinement:
         *,
         steps: Sequence[AnyMessage] = (),
         evidence: Mapping[str, JsonValue] | None = None,
+        raw: dict[str, JsonValue] | None = None,
         usage: Usage | None = None,
         latency_s: float = 0.0,
         now: float | None = None,
@@ -174,6 +178,7 @@ class Refinement:
             answer=answer,
             steps=tuple(steps),
             evidence=dict(evidence or {}),
+            raw=raw,
             usage=usage or Usage(),
             latency_s=latency_s,
         )

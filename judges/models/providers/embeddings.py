@@ -13,7 +13,9 @@ from judges.model import EmbeddingResponse
 from judges.models import retry
 from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
 from judges.models.providers.endpoint_errors import EndpointReplyError
-from judges.models.providers.openai import RETRIES, checked_name, usage_in
+from judges.models.providers.openai import RETRIES
+from judges.models.providers.openai_fields import checked_name
+from judges.models.providers.openai_replies import usage_in
 from judges.runtime.no_requests import check_allowed
 from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.verdict import Usage

@@ -120,8 +120,13 @@ class Endpoint(SharedByCopies):
             )
         return _unpickle, self._pickled
 
-    def post(self, path: str, body: bytes) -> EndpointResponse:
+    def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> EndpointResponse:
         """Post JSON and wait for the response.
+
+        Args:
+            path: Path below the address.
+            body: The JSON.
+            headers: Headers of this request alone, for instance a caller's own key; they go before the endpoint's.
 
         Raises:
             EndpointError: If there is no response, or it is too large.
@@ -130,17 +135,19 @@ class Endpoint(SharedByCopies):
         pool, target = self._connections(), self._target(path)
         try:
             with hidden_target(target):
-                return self._exchange(pool, target, body)
+                return self._exchange(pool, target, body, headers)
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
             failure = self._failure(error)
         raise failure  # outside the handler: a client's own error holds the headers sent
 
-    async def apost(self, path: str, body: bytes) -> EndpointResponse:
+    async def apost(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> EndpointResponse:
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
         session = await self._sessions.current()
         url, limits = self._origin + self._target(path), self._limits(session)
+        if headers:
+            limits["headers"] = headers
         try:
             data = body if len(body) < _MANY_BYTES else io.BytesIO(body)  # aiohttp warns of large bytes
             async with session.post(url, data=data, allow_redirects=False, **limits) as response:
@@ -204,14 +211,24 @@ class Endpoint(SharedByCopies):
         )
         return bounded(pool)
 
-    def _exchange(self, pool: HTTPConnectionPool, target: str, body: bytes) -> EndpointResponse:
+    def _exchange(
+        self, pool: HTTPConnectionPool, target: str, body: bytes, own: Mapping[str, str] | None
+    ) -> EndpointResponse:
+        headers = {**pool.headers, **{name.lower(): text for name, text in own.items()}} if own else None
         seconds = self._seconds()
         until = time.monotonic() + seconds
         timeout = pool.timeout if seconds == self._timeout_s else seconds
         token = exchange_end.set(until)
         try:
             response = pool.urlopen(
-                "POST", target, body, timeout=timeout, redirect=False, preload_content=False, decode_content=False
+                "POST",
+                target,
+                body,
+                headers,
+                timeout=timeout,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
             )
             try:
                 return EndpointResponse(response.status, response.headers, self._read(response, until))
@@ -278,7 +295,9 @@ class Endpoint(SharedByCopies):
         if 300 <= response.status < 400:  # noqa: PLR2004 - HTTP's redirects
             masked = "redirects are not followed; give the address itself"
         message = f"{self._origin} answered with status {response.status}{f': {masked}' if masked else ''}"
-        return EndpointStatusError(message, status_code=response.status, headers=response.headers)
+        return EndpointStatusError(
+            message, status_code=response.status, headers=response.headers, upstream=response
+        )
 
 
 class Connected:

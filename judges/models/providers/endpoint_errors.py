@@ -13,8 +13,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from judges.errors import JudgesError
+
+if TYPE_CHECKING:
+    from judges.models.providers.endpoint import EndpointResponse
 
 _KEPT_HEADERS = ("retry-after", "x-ratelimit-", "x-request-id", "x-should-retry")
 
@@ -50,11 +54,21 @@ class EndpointStatusError(EndpointError):
         message: What happened.
         status_code: The status.
         headers: Headers of the response; those about waiting and limits are kept, in lower case.
+        upstream: The whole response, for those who hand it on: its status, all headers and its body as it was
+            sent. Its repr shows only the status; the body may quote the key or the prompt.
     """
 
-    def __init__(self, message: str, *, status_code: int, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status_code: int,
+        headers: Mapping[str, str] | None = None,
+        upstream: EndpointResponse | None = None,
+    ) -> None:
         super().__init__(message)
         self.status_code = status_code
+        self.upstream = upstream
         lowered = {name.lower(): text for name, text in (headers or {}).items()}
         kept_headers = {name: text for name, text in lowered.items() if name.startswith(_KEPT_HEADERS)}
         self.response = ResponseHead(status_code, kept_headers)

@@ -24,10 +24,10 @@ register_configure_hook(_handler, inheritable=True)
 
 def observing(allowance: Allowance) -> setting[BaseCallbackHandler | None]:
     """Claim each model call of a `with` block from an allowance, and let no tool begin after its deadline."""
-    return setting(_handler, _CallCounter(allowance))
+    return setting(_handler, CallCounter(allowance))
 
 
-class _CallCounter(BaseCallbackHandler):
+class CallCounter(BaseCallbackHandler):
     """Claims calls as they begin, and charges them as they end; those that a judge's driver counts are its own."""
 
     raise_error = True

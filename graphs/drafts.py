@@ -1,0 +1,30 @@
+"""The output of a generator: `Draft`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from langchain_core.messages import AIMessage, AnyMessage
+from pydantic import JsonValue
+
+from judges.verdict import Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """The output of a generator.
+
+    Args:
+        answer: The answer.
+        steps: Messages before the answer: tool calls and tool results.
+        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
+        raw: The endpoint's own reply, where the generator is a direct client.
+        calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
+    """
+
+    answer: AIMessage
+    steps: tuple[AnyMessage, ...] = ()
+    evidence: Mapping[str, JsonValue] = field(default_factory=dict)
+    raw: dict[str, JsonValue] | None = None
+    calls: tuple[tuple[str | None, Usage], ...] = ()

@@ -1,0 +1,100 @@
+"""Fields of chat-completions requests, as users set them: checked where they are set, not where they are sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue
+
+from judges.errors import ConfigurationError, shortened
+
+GENERATING = frozenset({"response_format", "tool_choice", "tools"})
+"""Fields that only requests for an answer have; a judge's requests have their own."""
+
+SETTINGS = frozenset({"max_tokens", "model", "stream", "temperature"})
+"""Fields that have a setting of their own."""
+
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
+def encoded(fields: Mapping[str, Any]) -> bytes:
+    """Return a request as it is posted.
+
+    Raises:
+        ConfigurationError: If it cannot be written as JSON.
+    """
+    try:
+        return _JSON.encode(fields).encode("utf-8", "replace")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"the request cannot be written as JSON: {error}") from None
+
+
+def checked_name(model: object) -> str:
+    """Return the name of a model at an endpoint, checked."""
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigurationError(f"model is the model's name at the endpoint, not {shortened(model)}")
+    return model
+
+
+def checked_extra(extra: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the further fields of a client's requests, checked."""
+    taken = sorted((SETTINGS | GENERATING | {"messages", "n"}) & extra.keys())
+    if taken:
+        raise ConfigurationError(
+            f"extra holds no {', '.join(taken)}: these have a setting, are the judge's own, or are bound for "
+            f"answers alone by bind(...)"
+        )
+    return _checked_json(extra, "extra")
+
+
+def checked_bound(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return fields that are bound to a client, checked."""
+    if "messages" in fields:
+        raise ConfigurationError("messages are not bound; they are the question")
+    if fields.get("n") not in (None, 1):
+        raise ConfigurationError(f"n={fields['n']!r} is not bound: an attempt is one answer, so n is 1")
+    return _checked_json({name: value for name, value in fields.items() if name != "n"}, "a field of a request")
+
+
+def _checked_json(fields: Mapping[str, JsonValue], what: str) -> dict[str, JsonValue]:
+    try:
+        _JSON.encode(dict(fields))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{what} holds only what can be written as JSON: {error}") from error
+    return dict(fields)
+
+
+def tool_fields(tools: Sequence[Any], tool_choice: object, *, strict: bool | None) -> dict[str, Any]:
+    """Return the request fields that offer tools.
+
+    Args:
+        tools: LangChain tools, functions, pydantic classes, or tools in the form of chat completions.
+        tool_choice: None leaves it to the model; `"auto"`, `"none"`, `"required"` (or `"any"`, or True), a tool's
+            name, or the field itself.
+        strict: Whether arguments must fit the schema exactly; None leaves it to the endpoint.
+    """
+    from langchain_core.utils.function_calling import convert_to_openai_tool  # noqa: PLC0415 - on demand
+
+    try:
+        converted = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"a tool cannot be offered: {str(error).splitlines()[0]}") from error
+    fields: dict[str, Any] = {"tools": converted}
+    if tool_choice is None or tool_choice is False:
+        return fields
+    names = [tool["function"]["name"] for tool in converted if isinstance(tool.get("function"), Mapping)]
+    return {**fields, "tool_choice": _checked_choice(tool_choice, names)}
+
+
+def _checked_choice(choice: object, names: Sequence[str]) -> object:
+    if isinstance(choice, Mapping) or choice in ("auto", "none", "required"):
+        return choice
+    if choice is True or choice == "any":
+        return "required"
+    if choice in names:
+        return {"type": "function", "function": {"name": choice}}
+    raise ConfigurationError(
+        f"tool_choice is 'auto', 'none', 'required' or the name of a tool ({', '.join(names)}), not {choice!r}"
+    )

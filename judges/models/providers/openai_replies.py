@@ -1,0 +1,147 @@
+"""Responses of chat-completions endpoints, read without I/O: errors, completions, and what they consumed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from judges.model import ModelResponse
+from judges.models.endings import reason_in
+from judges.models.providers.endpoint import Endpoint, EndpointResponse
+from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointStatusError
+from judges.models.providers.openai_stream import assembled, is_stream
+from judges.verdict import Usage
+
+OK = 200
+"""The status of a reply."""
+
+
+def read_completion(endpoint: Endpoint, response: EndpointResponse, hidden: Iterable[str]) -> dict[str, Any]:
+    """Return the chat completion in a response, as the endpoint sent it; a stream's chunks are put together.
+
+    Args:
+        endpoint: The endpoint, for its errors.
+        response: The response.
+        hidden: Texts of which an error must show nothing.
+
+    Raises:
+        EndpointStatusError: If the endpoint refused, also where it says so with status 200.
+        EndpointReplyError: If it is no chat completion.
+    """
+    if response.status != OK:
+        raise endpoint.status_error(response, hidden)
+    payload = _payload(response.body)
+    choices = payload.get("choices")
+    if not choices and isinstance(payload.get("error"), dict):
+        raise _error_inside(payload["error"], response)
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
+        raise EndpointReplyError("the endpoint's reply is no chat completion with a message")
+    return payload
+
+
+def _payload(body: bytes) -> dict[str, Any]:
+    try:
+        payload = assembled(body) if is_stream(body) else json.loads(body.decode())
+    except (ValueError, RecursionError):
+        raise EndpointReplyError("the endpoint's reply is not JSON") from None
+    if not isinstance(payload, dict):
+        raise EndpointReplyError("the endpoint's reply is no chat completion")
+    return payload
+
+
+def parse_completion(body: bytes) -> ModelResponse:
+    """Parse a chat completion; the model's reply in it is not validated yet.
+
+    Raises:
+        EndpointReplyError: If it is not a chat completion with exactly one choice.
+        EndpointStatusError: If it is an error sent with status 200, as some gateways do.
+    """
+    try:
+        payload = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        raise EndpointReplyError("the endpoint's reply is not JSON") from None
+    choices = payload.get("choices") if isinstance(payload, dict) else None
+    if isinstance(payload, dict) and not choices and isinstance(payload.get("error"), dict):
+        raise _error_inside(payload["error"])
+    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+        raise EndpointReplyError("the endpoint's reply is no chat completion with exactly one choice")
+    message = choices[0].get("message")
+    if not isinstance(message, dict):
+        raise EndpointReplyError("the endpoint's reply has no message")
+    calls, broken = _calls(message.get("tool_calls"))
+    return ModelResponse(
+        text=text_in(message.get("content")),
+        calls=calls,
+        broken_calls=broken,
+        finish_reason=reason_in(choices[0].get("finish_reason")),
+        refusal=_string(message.get("refusal")),
+        usage=usage_in(payload),
+        model=model_in(payload),
+    )
+
+
+def usage_in(payload: Mapping[str, Any], *, without_reply: int | None = None) -> Usage:
+    """Return what a request consumed, as the endpoint counted it.
+
+    Args:
+        payload: The response.
+        without_reply: Reply tokens where the endpoint reports none: 0 for a request without a reply.
+    """
+    usage = payload.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    return Usage.of_call(usage.get("prompt_tokens"), usage.get("completion_tokens", without_reply))
+
+
+def model_in(payload: Mapping[str, Any]) -> str | None:
+    """Return the name of the model that replied, or None where the endpoint does not say it."""
+    return _string(payload.get("model")) or None
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Yield all texts in a JSON value: what an error must not quote of a request."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts_in(item)
+
+
+def text_in(content: object) -> str:
+    """Return the text of a message, whose content may be a text or a list of parts."""
+    if isinstance(content, list):
+        return "".join(_string(part.get("text")) for part in content if isinstance(part, dict))
+    return _string(content)
+
+
+def _error_inside(error: Mapping[str, Any], response: EndpointResponse | None = None) -> Exception:
+    code = error.get("code")
+    if type(code) is int and 400 <= code < 600:  # noqa: PLR2004 - HTTP's errors
+        message = f"the endpoint told of an error {code} in a reply"
+        headers = None if response is None else response.headers
+        return EndpointStatusError(message, status_code=code, headers=headers, upstream=response)
+    return EndpointReplyError("the endpoint told of an error in place of a reply")
+
+
+def _calls(tool_calls: object) -> tuple[tuple[tuple[str, str | dict[str, Any]], ...], int]:
+    """Return the tool calls, arguments unparsed as only raw text shows duplicate keys, and how many are broken."""
+    if not tool_calls:
+        return (), 0
+    listed = tool_calls if isinstance(tool_calls, list) else [tool_calls]
+    functions = [call.get("function") if isinstance(call, dict) else None for call in listed]
+    calls = tuple(
+        (function["name"], function["arguments"])
+        for function in functions
+        if isinstance(function, dict)
+        and isinstance(function.get("name"), str)
+        and isinstance(function.get("arguments"), str | dict)
+    )
+    return calls, len(listed) - len(calls)
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
