@@ -15,12 +15,14 @@ from graphs.errors import (
 )
 from graphs.graph import SelfJudgingWarning, self_refine
 from graphs.outcome import Outcome
+from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy
 from graphs.refinement import Attempt, Refinement
 
 __all__ = [
     "Attempt",
     "Augmenter",
+    "Bounds",
     "ConcurrentTurn",
     "DraftError",
     "GeneratorFailed",
@@ -29,6 +31,7 @@ __all__ = [
     "NotAccepted",
     "Outcome",
     "Override",
+    "Overrides",
     "Policy",
     "RefineError",
     "Refinement",

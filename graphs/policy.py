@@ -21,7 +21,7 @@ OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
 OnJudgeError = Literal["accept", "reject", "raise"]
 
 
-class _FrozenSettings(BaseModel):
+class FrozenSettings(BaseModel):
     """Frozen settings whose errors are reported in one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -33,7 +33,7 @@ class _FrozenSettings(BaseModel):
             raise ConfigurationError(_one_line(error, type(self))) from None
 
 
-class Override(_FrozenSettings):
+class Override(FrozenSettings):
     """Settings that change from an attempt number on.
 
     Args:
@@ -48,7 +48,7 @@ class Override(_FrozenSettings):
     model: Any = None
 
 
-class Policy(_FrozenSettings):
+class Policy(FrozenSettings):
     """When to accept an answer, when to stop trying, and what to return then.
 
     Args:

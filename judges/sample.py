@@ -59,6 +59,7 @@ def _ids(ids: Any) -> Any:
 Texts = Annotated[tuple[str, ...], BeforeValidator(_contexts)]
 Ids = Annotated[tuple[str, ...], BeforeValidator(_ids)]
 Guidelines = Annotated[tuple[str, ...] | dict[str, tuple[str, ...]] | None, BeforeValidator(_rules)]
+Rubrics = Annotated[dict[str, str] | None, BeforeValidator(_levels)]
 
 
 def _field(*names: str) -> Any:
@@ -106,7 +107,7 @@ class Sample(BaseModel):
     reference_context_ids: Ids | None = None
     expected_facts: tuple[str, ...] | None = None
     guidelines: Guidelines = None
-    rubrics: Annotated[dict[str, str] | None, BeforeValidator(_levels)] = None
+    rubrics: Rubrics = None
     reference_tool_calls: tuple[ToolCall, ...] | None = None
     reference_topics: tuple[str, ...] | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict)

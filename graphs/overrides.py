@@ -1,0 +1,183 @@
+"""What a single request may change: `Overrides`, within the operator's `Bounds`.
+
+A graph takes overrides as LangGraph's runtime context, `SelfRefine` as `context`. Whoever sends requests may make
+the loop stricter and cheaper; to go beyond the policy needs bounds that say how far. Whatever a request brings that
+is unknown or goes too far is an error, and nothing is generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field, JsonValue
+
+from graphs.errors import InputError
+from graphs.policy import FrozenSettings, Policy
+from judges.errors import ConfigurationError, shortened
+from judges.sample import Guidelines, Rubrics
+from judges.verdict import Rating
+
+_CRITERIA = frozenset({"guidelines", "rubrics"})
+_LIMITS = ("max_attempts", "max_calls", "max_tokens", "max_cost", "max_retries", "deadline_s", "patience")
+
+
+class _RequestSettings(FrozenSettings):
+    """The settings of a policy that a request may change."""
+
+    success_rating: Rating | None = None
+    max_attempts: int | None = Field(default=None, ge=1, strict=True)
+    max_calls: int | None = Field(default=None, ge=1, strict=True)
+    max_tokens: int | None = Field(default=None, ge=1, strict=True)
+    max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_retries: int | None = Field(default=None, ge=0, strict=True)
+    deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    patience: int | None = Field(default=None, ge=1, strict=True)
+
+
+class Overrides(_RequestSettings):
+    """Settings of one request, for its whole turn; None leaves what the policy says.
+
+    Args:
+        success_rating: Rating from 1 to 4 at which an answer is accepted.
+        max_attempts: Maximum number of answers, including the first one.
+        max_calls: Maximum number of model calls, generator and judges together.
+        max_tokens: Number of tokens after which no more calls are made.
+        max_cost: The same in US dollars; the policy must have `prices`.
+        max_retries: Maximum number of repeats of requests whose transport failed, in judging one draft.
+        deadline_s: Seconds from the question after which the loop stops waiting for anything.
+        patience: Stop after this many consecutive attempts that were no better than the best before them.
+        guidelines: Rules that the answer must follow, added to those of the evidence. The judge must be one that
+            reads a sample's `guidelines`.
+        rubrics: Descriptions of the levels of the rating, in place of those of the evidence. The judge must be one
+            that reads a sample's `rubrics`.
+
+    Raises:
+        InputError: If a setting is unknown or out of range; the message names it and the remedy.
+    """
+
+    guidelines: Guidelines = None
+    rubrics: Rubrics = None
+
+    def __init__(self, **settings: Any) -> None:
+        """Validate the settings; see the class."""
+        try:
+            super().__init__(**settings)
+        except ConfigurationError as error:
+            raise InputError(str(error)) from None
+
+    @classmethod
+    def read(cls, context: object) -> Self:
+        """Return the overrides that a context holds, which is one already or a mapping of its settings.
+
+        Raises:
+            InputError: If it cannot be read, or holds anything else.
+        """
+        if isinstance(context, cls):
+            return context
+        if not isinstance(context, Mapping) or not all(isinstance(name, str) for name in context):
+            raise InputError(
+                f"a context is Overrides(...) or a mapping of its settings, for instance {{'max_attempts': 2}}, "
+                f"not {shortened(context)}"
+            )
+        return cls(**context)
+
+    @property
+    def settings(self) -> dict[str, JsonValue]:
+        """The settings that are set, as plain data that `Overrides(**settings)` reads."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    @property
+    def criteria(self) -> dict[str, JsonValue]:
+        """What is for the judge, as fields of a sample."""
+        return self.model_dump(mode="json", exclude_none=True, include=set(_CRITERIA))
+
+    def applied_to(self, policy: Policy) -> Policy:
+        """Return a policy with these settings."""
+        changed = self.model_dump(exclude_none=True, exclude=set(_CRITERIA))
+        return policy.model_copy(update=changed) if changed else policy
+
+    def added_to(self, evidence: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return evidence with these criteria: guidelines are added, rubrics replaced."""
+        added = {**evidence, **self.criteria}
+        before, after = evidence.get("guidelines"), added.get("guidelines")
+        if self.guidelines is not None and before:
+            added["guidelines"] = _joined(before, after)
+        return added
+
+
+class Bounds(_RequestSettings):
+    """How far a request may go with its `Overrides`; where nothing is set, no further than the policy.
+
+    Args:
+        success_rating: The lowest rating that a request may accept; a higher one is always allowed.
+        max_attempts: The highest `max_attempts` of a request, and so for each limit that follows; a lower one is
+            always allowed, and so is any where neither the bounds nor the policy have one.
+        max_calls: As above.
+        max_tokens: As above.
+        max_cost: As above, in US dollars.
+        max_retries: As above.
+        deadline_s: As above, in seconds.
+        patience: As above.
+        max_criteria_chars: Most characters of the `guidelines` and `rubrics` of a request together; 0 refuses
+            them, since they may weaken what is judged by.
+
+    Raises:
+        ConfigurationError: If a setting is unknown or out of range.
+    """
+
+    max_criteria_chars: int = Field(default=0, ge=0, strict=True)
+
+    def check(self, overrides: Overrides, policy: Policy) -> None:
+        """Check that a request's settings are within these bounds.
+
+        Raises:
+            InputError: If one goes too far; the message names it and what is allowed.
+        """
+        self._check_rating(overrides.success_rating, policy)
+        for name in _LIMITS:
+            value, bound = getattr(overrides, name), getattr(self, name)
+            highest = getattr(policy, name) if bound is None else bound
+            if value is not None and highest is not None and value > highest:
+                raise InputError(f"a request may set {name} to {highest} at most, not to {value}")
+        if overrides.max_cost is not None and not policy.prices:
+            raise InputError(f"a request cannot set max_cost={overrides.max_cost} here: no prices are known")
+        self._check_criteria(overrides)
+
+    def _check_rating(self, rating: int | None, policy: Policy) -> None:
+        lowest = policy.success_rating if self.success_rating is None else self.success_rating
+        if rating is not None and rating < lowest:
+            raise InputError(f"a request may set success_rating to {lowest} at least, not to {rating}")
+
+    def _check_criteria(self, overrides: Overrides) -> None:
+        criteria = overrides.criteria
+        length = sum(map(_length, criteria.values()))
+        if length > self.max_criteria_chars:
+            rule = f"at most {self.max_criteria_chars} characters of" if self.max_criteria_chars else "no"
+            raise InputError(
+                f"a request may bring {rule} {' and '.join(sorted(criteria))} (given {length} characters)"
+            )
+
+
+def _length(value: JsonValue) -> int:
+    """Return the characters of all texts in a value, names included."""
+    match value:
+        case str():
+            return len(value)
+        case dict():
+            return sum(len(name) + _length(item) for name, item in value.items())
+        case list():
+            return sum(map(_length, value))
+        case _:
+            return 0
+
+
+def _joined(before: JsonValue, after: JsonValue) -> JsonValue:
+    """Return guidelines of a question and of its request as one list, or as lists under their names."""
+    if isinstance(before, list) and isinstance(after, list):
+        return [*before, *after]
+    return {**_named(before, "question"), **_named(after, "request")}
+
+
+def _named(rules: JsonValue, name: str) -> dict[str, JsonValue]:
+    return rules if isinstance(rules, dict) else {name: rules}
