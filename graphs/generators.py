@@ -120,7 +120,7 @@ class _RunnableGenerator:
 
         A runnable keeps the step limit it was bound to unless the caller set another.
         """
-        if _has_own_memory(self._runnable):
+        if not self._is_chat_model and _has_own_memory(self._runnable):
             config = langgraph_private.fresh_thread_config(config)
         return langgraph_private.with_own_limit(config, self._step_limit)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -183,7 +183,7 @@ class Refinement:
             latency_s=latency_s,
         )
         updated_at = self.updated_at if now is None else now
-        extended = replace(self, attempts=(*self.attempts, attempt), updated_at=updated_at)
+        extended = self._with(attempts=(*self.attempts, attempt), updated_at=updated_at)
         reason = self._reason_to_skip(attempt)
         return extended if reason is None else extended.stopped("skipped", reason, now=now)
 
@@ -193,7 +193,7 @@ class Refinement:
         if not self._awaits_verdict:
             raise ValueError("there is no draft that awaits a verdict; record one with drafted(...) first")
         last = self.attempts[-1].model_copy(update={"verdict": verdict})
-        updated = replace(self, attempts=(*self.attempts[:-1], last), updated_at=now)
+        updated = self._with(attempts=(*self.attempts[:-1], last), updated_at=now)
         reason, detail = updated._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
         return updated if reason is None else updated.stopped(reason, detail, now=now)
 
@@ -202,7 +202,7 @@ class Refinement:
         self._require_running()
         if not self.attempts or self._awaits_verdict:
             raise ValueError("there is no judged draft to go on from; record one with drafted(...), judged(...)")
-        return replace(self, added=tuple(added))
+        return self._with(added=tuple(added))
 
     def stopped(
         self, reason: StopReason, detail: str = "", *, now: float | None = None, usage: Usage | None = None
@@ -216,14 +216,20 @@ class Refinement:
             usage: What an attempt consumed that came to no draft.
         """
         self._require_running()
-        unfinished = self.unfinished + (usage or Usage())
-        return replace(self, stop_reason=reason, detail=detail, ended_at=now, unfinished=unfinished)
+        unfinished = self.unfinished if usage is None else self.unfinished + usage
+        return self._with(stop_reason=reason, detail=detail, ended_at=now, unfinished=unfinished)
 
     def answered(self, released: int | None, *, detail: str | None = None) -> Self:
         """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
         was_cut = any(attempt.number == released and attempt.kind == "cut" for attempt in self.attempts)
         known = self.detail or (CUT_NOTE if was_cut else "")
-        return replace(self, released=released, detail=known if detail is None else detail)
+        return self._with(released=released, detail=known if detail is None else detail)
+
+    def _with(self, **changes: Any) -> Self:
+        """Return this record with changes; `dataclasses.replace` would set all fields anew, one by one."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), **changes)
+        return other
 
     def _require_running(self) -> None:
         if self.done:

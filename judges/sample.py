@@ -115,7 +115,7 @@ class Sample(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_row(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
+        if not isinstance(data, Mapping) or (isinstance(data, dict) and _is_canonical(data)):
             return data
         row = dict(data)
         _read_documents(row)
@@ -153,13 +153,17 @@ class Sample(BaseModel):
     @property
     def question(self) -> str:
         """The text of the last user message; empty where there is none."""
+        if isinstance(self.user_input, str):
+            return self.user_input
         return next((m.content for m in reversed(self._input_messages) if m.role == "user"), "")
 
     @property
     def steps(self) -> Conversation:
         """The messages between the last question and the answer: tool calls and tool results."""
-        messages = self._input_messages
+        messages = () if isinstance(self.user_input, str) else self._input_messages
         since = messages[_after_last_question(messages) :]
+        if not since and not self.trajectory:
+            return ()
         return (*_without_answer(self.answer, since), *_without_answer(self.answer, self.trajectory))
 
     @property
@@ -188,9 +192,11 @@ class Sample(BaseModel):
                 f"cannot read a {type(source).__name__} as a sample; give a Sample, a mapping, or "
                 f"keywords such as user_input=... and response=..."
             )
-        replaced = {_FIELD_OF.get(name, name) for name in fields}
-        row = {name: value for name, value in (source or {}).items() if _FIELD_OF.get(name, name) not in replaced}
-        row.update(fields)
+        row = dict(source or {})
+        if fields:
+            replaced = {_FIELD_OF.get(name, name) for name in fields}
+            row = {name: value for name, value in row.items() if _FIELD_OF.get(name, name) not in replaced}
+            row.update(fields)
         if not row:
             raise BadSample("nothing to judge; give a Sample, a mapping, or user_input=... and response=...")
         if _FIELD_OF.keys().isdisjoint(row):
@@ -202,6 +208,12 @@ class Sample(BaseModel):
             return cls.model_validate(row)
         except ValidationError as error:
             raise BadSample(_one_line(error)) from error
+
+
+def _is_canonical(row: dict[Any, Any]) -> bool:
+    """Whether a row holds fields under their own names and no whole request, so that it is taken as it is."""
+    is_request = isinstance(row.get("user_input"), Mapping)
+    return row.keys() <= _NAMES.keys() and not is_request and row.get("metadata", ...) is not None
 
 
 def _check_keywords(names: Iterable[str]) -> None:

@@ -129,7 +129,8 @@ def _send_within_budget(
         raise
     except Exception as error:
         raise _ask_failed(error, model) from error
-    return replace(response, usage=budget.add(response.usage, response.model or model.name))
+    usage = budget.add(response.usage, response.model or model.name)
+    return response if usage is response.usage else replace(response, usage=usage)
 
 
 def _repeated(request: ModelRequest, failure: Exception) -> Generator[_Send, ModelResponse, ModelResponse]:

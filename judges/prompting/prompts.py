@@ -188,6 +188,8 @@ def _parse(content: bytes, place: str) -> Prompt:
 
 def language_of(text: str) -> Language:
     """Return the language of the pack for a text, by the script of most of its letters."""
+    if text.isascii():
+        return "en"
     counts: dict[Language, int] = {
         "zh": 0 if 4 * len(_KANA.findall(text)) > (han := len(_HAN.findall(text))) else 2 * han,
         "ru": len(_CYRILLIC.findall(text)),

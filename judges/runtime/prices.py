@@ -44,11 +44,15 @@ def with_cost(usage: Usage, model: str | None, prices: Mapping[str, Price]) -> U
     A price is looked up by the model's name, with or without its provider and its date, so that
     `openai:gpt-5-mini` and `gpt-5-mini` both price `gpt-5-mini-2025-08-07`, and neither prices `gpt-5-mini-high`.
     """
-    if usage.calls == 0:
-        return usage.model_copy(update={"cost": 0.0})
-    price = price_of(model, prices) if model else None
-    known = price is not None and (usage.tokens_known or price.is_free)
-    return usage.model_copy(update={"cost": price.of(usage) if known and price is not None else None})
+    cost = 0.0 if usage.calls == 0 else _cost(usage, model, prices)
+    return usage if cost == usage.cost else usage.model_copy(update={"cost": cost})
+
+
+def _cost(usage: Usage, model: str | None, prices: Mapping[str, Price]) -> float | None:
+    price = price_of(model, prices) if model and prices else None
+    if price is None or not (usage.tokens_known or price.is_free):
+        return None
+    return price.of(usage)
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:

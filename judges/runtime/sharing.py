@@ -10,9 +10,11 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
+
+from judges.runtime.context import setting
 
 T = TypeVar("T")
 
@@ -77,19 +79,12 @@ class Shared:
 
 
 _scope: ContextVar[Shared | None] = ContextVar("judges.shared", default=None)
+_OPEN = nullcontext()
 
 
-@contextmanager
-def shared_work() -> Iterator[None]:
-    """Share work in this block, in the scope that is already open or in a new one."""
-    if _scope.get() is not None:
-        yield
-        return
-    token = _scope.set(Shared())
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+def shared_work() -> AbstractContextManager[None]:
+    """Share work in a `with` block, in the scope that is already open or in a new one."""
+    return _OPEN if _scope.get() is not None else setting(_scope, Shared())
 
 
 def scope() -> Shared | None:
