@@ -40,12 +40,17 @@ class Draft:
         steps: Messages before the answer: tool calls and tool results.
         evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
         calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
+        fault: What makes the answer unfit to be released, as feedback to the generator: it is rejected, and no
+            judge is asked.
+        pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
     """
 
     answer: AIMessage
     steps: tuple[AnyMessage, ...] = ()
     evidence: Mapping[str, JsonValue] = field(default_factory=dict)
     calls: tuple[tuple[str | None, Usage], ...] = ()
+    fault: str = ""
+    pending: bool = False
 
 
 @runtime_checkable

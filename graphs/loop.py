@@ -40,7 +40,7 @@ from graphs.outcome import Outcome
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.reasoning import without_reasoning
-from graphs.refinement import Attempt, Refinement, StopReason, empty_answer
+from graphs.refinement import Attempt, Refinement, StopReason, empty_answer, faulty_answer
 from graphs.running_clock import RunningClock
 from graphs.secrets import withhold
 from graphs.tracing import trace_judges
@@ -223,11 +223,15 @@ class Loop:
             return self._to_finish(refinement.stopped(reason, refusal.detail, now=clock(), usage=effect.spent))
         except Exception as error:  # noqa: BLE001 - recorded, and raised where no answer is left to release
             return self._generator_failed(refinement, messages, error, effect.spent, clock())
+        usage = _consumed(effect, _priced(draft, self.policy))
+        if draft.pending:
+            return Transition(refinement=refinement.paused(usage, now=clock()))
         drafted = refinement.drafted(
             draft.answer,
             steps=draft.steps,
             evidence=draft.evidence,
-            usage=_consumed(effect, _priced(draft, self.policy)),
+            fault=draft.fault,
+            usage=usage,
             latency_s=time.perf_counter() - started,
             now=clock(),
         )
@@ -293,6 +297,8 @@ class Loop:
         clock = RunningClock(refinement)
         now = clock()
         attempt = refinement.attempts[-1]
+        if attempt.fault:
+            return self._judged(refinement, faulty_answer(attempt.fault), now)
         if not attempt.text.strip():
             return self._judged(refinement, empty_answer(), now)
         left = refinement.seconds_left(now)

@@ -44,6 +44,7 @@ class Attempt(BaseModel):
         steps: Messages between question and answer: tool calls and tool results.
         evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
         verdict: The judge's verdict; None where the judge was not asked or did not finish.
+        fault: What makes the answer unfit to be released; empty where nothing does.
         usage: What generating consumed; the verdict holds what judging consumed.
         latency_s: Seconds the generator took.
     """
@@ -55,6 +56,7 @@ class Attempt(BaseModel):
     steps: tuple[AnyMessage, ...] = ()
     evidence: dict[str, JsonValue] = {}
     verdict: Verdict | None = None
+    fault: str = ""
     usage: Usage = Usage()
     latency_s: float = Field(default=0.0, ge=0)
 
@@ -92,6 +94,7 @@ class Attempt(BaseModel):
             "steps": list(self.steps),
             "evidence": self.evidence,
             "verdict": None if self.verdict is None else self.verdict.model_dump(mode="json"),
+            "fault": self.fault,
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
         }
@@ -117,7 +120,7 @@ class Refinement:
         ended_at: End time in seconds since the epoch, without the time in which it did not run.
         updated_at: Time of the last event. Every time after the start is measured by a clock that runs only
             while a step does: waiting for a human, and changes of the computer's clock, do not count.
-        unfinished: What attempts that came to no draft consumed.
+        unfinished: What calls consumed that came to no draft.
         sampled: Whether the answers are judged.
         released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
         id: Identifies this question in the log, in events and in its `Outcome`.
@@ -148,6 +151,7 @@ class Refinement:
         *,
         steps: Sequence[AnyMessage] = (),
         evidence: Mapping[str, JsonValue] | None = None,
+        fault: str = "",
         usage: Usage | None = None,
         latency_s: float = 0.0,
         now: float | None = None,
@@ -161,12 +165,18 @@ class Refinement:
             answer=answer,
             steps=tuple(steps),
             evidence=dict(evidence or {}),
+            fault=fault,
             usage=usage or Usage(),
             latency_s=latency_s,
         )
         updated_at = self.updated_at if now is None else now
         extended = replace(self, attempts=(*self.attempts, attempt), updated_at=updated_at)
         return extended.stopped("skipped", now=now) if self._skips(answer) else extended
+
+    def paused(self, usage: Usage, *, now: float) -> Self:
+        """Record a call of the generator that came to no answer yet; the attempt goes on with the next call."""
+        self._require_running()
+        return replace(self, unfinished=self.unfinished + usage, updated_at=now)
 
     def judged(self, verdict: Verdict, *, now: float) -> Self:
         """Record the verdict on the last draft, and decide whether to continue."""
@@ -310,8 +320,8 @@ class Refinement:
 
     @property
     def best(self) -> Attempt | None:
-        """The attempt with the highest score, the latest on a tie; None while none is rated."""
-        rated = [attempt for attempt in self.attempts if attempt.rating is not None]
+        """The attempt with the highest score, the latest on a tie; None while none is rated and releasable."""
+        rated = [attempt for attempt in self.attempts if attempt.rating is not None and not attempt.fault]
         return max(reversed(rated), key=self._rank, default=None)
 
     def _rank(self, attempt: Attempt) -> tuple[bool, float]:
@@ -322,6 +332,8 @@ class Refinement:
     def chosen(self) -> Attempt | None:
         """The attempt whose answer is released, or None where none may be."""
         last = self.attempts[-1] if self.attempts else None
+        if last is not None and last.fault and not self.policy.shadow:
+            return self.best
         if self.stop_reason in ("accepted", "skipped") or self.policy.shadow:
             return last
         accepts_unjudged = self.policy.on_judge_error == "accept"
@@ -391,6 +403,11 @@ class Refinement:
         """The reference answer passed with the question, if any."""
         value = self.evidence.get("reference")
         return value if isinstance(value, str) else None
+
+
+def faulty_answer(fault: str) -> Verdict:
+    """Return the verdict on a draft that cannot be released, without asking a judge."""
+    return Verdict.rated(1, judge="refine", rationale="The answer cannot be used as it is.", feedback=fault)
 
 
 def empty_answer() -> Verdict:
