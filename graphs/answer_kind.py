@@ -130,6 +130,11 @@ def empty_answer(language: Language = "en") -> Verdict:
     return Verdict.rated(1, judge="refine", rationale=rationale, feedback=feedback)
 
 
+def unfit_answer(fault: str) -> Verdict:
+    """Return the verdict on a draft that its generator calls unfit to be released, with its feedback."""
+    return Verdict.rated(1, judge="refine", rationale="The answer cannot be used as it is.", feedback=fault)
+
+
 def draft_message(answer: AIMessage, mark: Mapping[str, str]) -> AIMessage:
     """Return an answer as a draft to look back on: its text, and whatever it holds beside texts.
 

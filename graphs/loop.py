@@ -223,12 +223,16 @@ class Loop:
             return self._to_finish(refinement.stopped(reason, refusal.detail, now=clock(), usage=effect.spent))
         except Exception as error:  # noqa: BLE001 - recorded, and raised where no answer is left to release
             return self._generator_failed(refinement, messages, error, effect.spent, clock())
+        usage = _consumed(effect, _priced(draft, self.policy))
+        if draft.pending:
+            return Transition(refinement=refinement.paused(usage, now=clock()))
         drafted = refinement.drafted(
             draft.answer,
             steps=draft.steps,
             evidence=draft.evidence,
             raw=draft.raw,
-            usage=_consumed(effect, _priced(draft, self.policy)),
+            fault=draft.fault,
+            usage=usage,
             latency_s=time.perf_counter() - started,
             now=clock(),
         )

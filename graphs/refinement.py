@@ -19,6 +19,7 @@ from graphs.answer_kind import (
     reason_to_skip,
     rejection_for,
     text_of_answer,
+    unfit_answer,
 )
 from graphs.policy import Policy
 from graphs.secrets import withhold
@@ -53,6 +54,7 @@ class Attempt(BaseModel):
         evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
         raw: The endpoint's own reply, where the generator is a direct client.
         verdict: The judge's verdict; None where the judge was not asked or did not finish.
+        fault: What makes the answer unfit to be released; empty where nothing does.
         usage: What generating consumed; the verdict holds what judging consumed.
         latency_s: Seconds the generator took.
     """
@@ -65,6 +67,7 @@ class Attempt(BaseModel):
     evidence: dict[str, JsonValue] = {}
     raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
     verdict: Verdict | None = None
+    fault: str = ""
     usage: Usage = Usage()
     latency_s: float = Field(default=0.0, ge=0)
 
@@ -107,6 +110,7 @@ class Attempt(BaseModel):
             "steps": list(self.steps),
             "evidence": self.evidence,
             "verdict": None if self.verdict is None else self.verdict.model_dump(mode="json"),
+            "fault": self.fault,
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
             **({} if self.raw is None else {"raw": self.raw}),
@@ -133,7 +137,7 @@ class Refinement:
         ended_at: End time in seconds since the epoch, without the time in which it did not run.
         updated_at: Time of the last event. Every time after the start is measured by a clock that runs only
             while a step does: waiting for a human, and changes of the computer's clock, do not count.
-        unfinished: What attempts that came to no draft consumed.
+        unfinished: What calls consumed that came to no draft.
         sampled: Whether the answers are judged.
         released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
         id: Identifies this question in the log, in events and in its `Outcome`.
@@ -165,6 +169,7 @@ class Refinement:
         steps: Sequence[AnyMessage] = (),
         evidence: Mapping[str, JsonValue] | None = None,
         raw: dict[str, JsonValue] | None = None,
+        fault: str = "",
         usage: Usage | None = None,
         latency_s: float = 0.0,
         now: float | None = None,
@@ -179,6 +184,7 @@ class Refinement:
             steps=tuple(steps),
             evidence=dict(evidence or {}),
             raw=raw,
+            fault=fault,
             usage=usage or Usage(),
             latency_s=latency_s,
         )
@@ -186,6 +192,11 @@ class Refinement:
         extended = self._with(attempts=(*self.attempts, attempt), updated_at=updated_at)
         reason = self._reason_to_skip(attempt)
         return extended if reason is None else extended.stopped("skipped", reason, now=now)
+
+    def paused(self, usage: Usage, *, now: float) -> Self:
+        """Record a call of the generator that came to no answer yet; the attempt goes on with the next call."""
+        self._require_running()
+        return self._with(unfinished=self.unfinished + usage, updated_at=now)
 
     def judged(self, verdict: Verdict, *, now: float) -> Self:
         """Record the verdict on the last draft, and decide whether to continue."""
@@ -255,8 +266,10 @@ class Refinement:
 
     @property
     def rejection(self) -> Verdict | None:
-        """The verdict on the last draft where no judge is needed for it: it is empty, or was cut off."""
+        """The verdict on the last draft where no judge is needed for it: it is unfit, empty, or was cut off."""
         last = self.attempts[-1]
+        if last.fault:
+            return unfit_answer(last.fault)
         fault = fault_of(last.kind, last.answer, is_last=self.is_last)
         return None if fault is None else rejection_for(fault, language_of(self.question or last.text))
 
@@ -353,8 +366,8 @@ class Refinement:
 
     @property
     def best(self) -> Attempt | None:
-        """The attempt with the highest score, the latest on a tie; None while none is rated."""
-        rated = [attempt for attempt in self.attempts if attempt.rating is not None]
+        """The attempt with the highest score, the latest on a tie; None while none is rated and releasable."""
+        rated = [attempt for attempt in self.attempts if attempt.rating is not None and not attempt.fault]
         return max(reversed(rated), key=self._rank, default=None)
 
     def _rank(self, attempt: Attempt) -> tuple[bool, float]:
@@ -365,6 +378,8 @@ class Refinement:
     def chosen(self) -> Attempt | None:
         """The attempt whose answer is released, or None where none may be."""
         last = self.attempts[-1] if self.attempts else None
+        if last is not None and last.fault and not self.policy.shadow:
+            return self.best
         if self.stop_reason in ("accepted", "skipped") or self.policy.shadow:
             return last
         accepts_unjudged = self.policy.on_judge_error == "accept"
