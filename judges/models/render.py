@@ -9,12 +9,13 @@ back exactly (compare the delimiting and encoding of "Spotlighting", arXiv 2403.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import get_args
 
 from pydantic import BaseModel, JsonValue
@@ -88,12 +89,25 @@ _NEUTRALISED = re.compile(
 
 
 def render_request(ask: Ask, nonce: str) -> ModelRequest:
-    """Build the request for a question, with `nonce` in the marks around the data."""
-    messages: list[tuple[PromptRole, str]] = [("system", f"{ask.task}\n\n{_shape(ask.schema)}")]
-    for example in ask.examples:
-        messages += [("user", frame(example.body, nonce, ask.reminder)), ("assistant", example.reply)]
-    messages.append(("user", frame(render_data(ask.data), nonce, ask.reminder)))
-    return ModelRequest(tuple(messages), ask.schema, nonce)
+    """Build the request for a question, with `nonce` in the marks around the data.
+
+    All before the data is the same, letter by letter, in every request of a judge: a provider that caches the
+    beginning of prompts bills it once. So worked examples have marks of their own.
+    """
+    data: tuple[PromptRole, str] = ("user", frame(render_data(ask.data), nonce, ask.reminder))
+    return ModelRequest((*_beginning(ask.task, ask.schema, ask.examples, ask.reminder), data), ask.schema, nonce)
+
+
+@lru_cache(maxsize=256)
+def _beginning(
+    task: str, schema: type[BaseModel], examples: tuple[WorkedExample, ...], reminder: str
+) -> tuple[tuple[PromptRole, str], ...]:
+    """Return task and worked examples as messages; the marks around the examples follow from their text."""
+    messages: list[tuple[PromptRole, str]] = [("system", f"{task}\n\n{_shape(schema)}")]
+    mark = hashlib.sha256("\0".join((task, reminder, *(example.body for example in examples))).encode()).hexdigest()
+    for example in examples:
+        messages += [("user", frame(example.body, mark[:32], reminder)), ("assistant", example.reply)]
+    return tuple(messages)
 
 
 def render_example(data: Mapping[str, JsonValue], reply: BaseModel) -> WorkedExample:

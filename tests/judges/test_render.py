@@ -357,14 +357,21 @@ def test_nonce_of_an_earlier_call_does_not_help() -> None:
     assert seen in fenced(model.prompts[1][-1])["response"]
 
 
-def test_examples_are_fenced_alike_and_come_first() -> None:
-    """Worked cases stand in earlier turns, inside the same marks."""
-    model = ScriptedModel([GOOD])
-    Helpfulness(model)(user_input="q", response="a")
-    system, *examples, question = model.prompts[0]
-    assert (system.type, question.type) == ("system", "human")
-    assert [one.type for one in examples] == ["human", "ai"] * (len(examples) // 2)
-    assert all(nonce_in([one]) == nonce_in([question]) for one in examples[::2])
+def test_all_before_the_data_is_the_same_in_every_request() -> None:
+    """Worked cases stand in earlier turns in marks of their own, so that a provider may cache the beginning."""
+    model = ScriptedModel([GOOD], cycle=True)
+    for number in range(3):
+        Helpfulness(model)(user_input=f"question {number}", response="a")
+    beginnings = {tuple((message.type, message.text) for message in prompt[:-1]) for prompt in model.prompts}
+    assert len(beginnings) == 1
+    (system, *examples), *_ = beginnings
+    assert system[0] == "system"
+    assert [kind for kind, _ in examples] == ["human", "ai"] * (len(examples) // 2)
+    marks = {NONCE.findall(text)[0] for kind, text in examples if kind == "human"}
+    assert len(marks) == 1
+    fresh = {nonce_in(prompt) for prompt in model.prompts}
+    assert len(fresh) == len(model.prompts)
+    assert not marks & fresh
 
 
 def test_judged_text_never_stands_in_the_system_message() -> None:
