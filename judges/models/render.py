@@ -104,7 +104,8 @@ def _beginning(
 ) -> tuple[tuple[PromptRole, str], ...]:
     """Return task and worked examples as messages; the marks around the examples follow from their text."""
     messages: list[tuple[PromptRole, str]] = [("system", f"{task}\n\n{_shape(schema)}")]
-    mark = hashlib.sha256("\0".join((task, reminder, *(example.body for example in examples))).encode()).hexdigest()
+    texts = "\0".join((task, reminder, *(example.body for example in examples)))
+    mark = hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
     for example in examples:
         messages += [("user", frame(example.body, mark[:32], reminder)), ("assistant", example.reply)]
     return tuple(messages)
