@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
+from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Annotated, Self
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_serializer
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
-from judges.errors import BadSample
+from judges.errors import BadSample, ConfigurationError, shortened
+from judges.offline.statistics.intervals import wilson
 from judges.runtime.by_judge import ByJudge
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST, Usage, Verdict
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_PERCENTILES = (50, 90, 99)
 _FOUND_BY_ANY_NAME = AfterValidator(partial(ByJudge, qualified=qualified_name))
 
 
@@ -64,11 +73,14 @@ class Summary(BaseModel):
         n: Number of rows.
         scored: Number of rows with a score; all the figures below but `unscored` and `usage` are over these.
         mean: Mean score, 0 to 1; None where nothing was scored.
+        mean_interval: The 95 % interval of the mean, by its standard error; None for fewer than two scored rows.
         ratings: How many rows got each rating, 1 to 4.
         passed: Share of the scored rows that passed, 0 to 1; None where nothing was scored.
+        passed_interval: The 95 % interval of that share, by Wilson's method; None where nothing was scored.
         unscored: How many rows have no score, by reason.
         usage: Usage of the judge in total.
         latency_s: Mean seconds from sample to verdict, scored or not; None where no row could be read.
+        latency_percentiles_s: The median and the 90th and 99th percentile of those seconds, by percentage.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -81,10 +93,13 @@ class Summary(BaseModel):
     unscored: Mapping[str, int]
     usage: Usage
     latency_s: float | None
+    mean_interval: tuple[float, float] | None = None
+    passed_interval: tuple[float, float] | None = None
+    latency_percentiles_s: Mapping[int, float] = {}
 
 
 class Evaluation(BaseModel):
-    """The result of judging a dataset.
+    """The result of judging a dataset; `evaluation["judge"]` is that judge's summary, `len` the number of rows.
 
     Args:
         rows: The rows in the order of the dataset; empty if they were not kept.
@@ -96,8 +111,99 @@ class Evaluation(BaseModel):
     rows: tuple[Row, ...]
     summary: Annotated[Mapping[str, Summary], _FOUND_BY_ANY_NAME]
 
+    def __len__(self) -> int:
+        return next((one.n for one in self.summary.values()), 0)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, judge: str) -> Summary:
+        return self.summary[judge]
+
+    @property
+    def scores(self) -> dict[str, list[float | None]]:
+        """The scores by judge, row by row; None where a row is unscored.
+
+        Raises:
+            ConfigurationError: If the rows were not kept.
+        """
+        return {name: [row.verdicts[name].score for row in self._rows()] for name in self.summary}
+
+    @property
+    def cost(self) -> float | None:
+        """What all judges cost together, in US dollars; None where a price is unknown."""
+        return sum((one.usage for one in self.summary.values()), Usage()).cost
+
+    def slices(self, column: str) -> dict[str, dict[str, Summary]]:
+        """Return the summaries of each group of rows, by the text of a column of their metadata, then by judge.
+
+        Rows without the column are the group `""`.
+
+        Raises:
+            ConfigurationError: If the rows were not kept, or no row has the column.
+        """
+        groups: dict[str, list[Row]] = {}
+        for row in self._rows():
+            value = None if row.sample is None else row.sample.metadata.get(column)
+            groups.setdefault("" if value is None else str(value), []).append(row)
+        if set(groups) <= {""} and groups:
+            known = sorted({name for row in self.rows if row.sample for name in row.sample.metadata})
+            raise ConfigurationError(f"no row has a column {shortened(column)} in its metadata; there are {known}")
+        return {value: summarised(rows) for value, rows in sorted(groups.items())}
+
+    def to_pandas(self) -> DataFrame:
+        """Return a table with a line per row: what was judged, and each judge's score, rating and feedback.
+
+        Raises:
+            ConfigurationError: If the rows were not kept, or pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame  # noqa: PLC0415 - an optional library
+        except ModuleNotFoundError:
+            raise ConfigurationError(
+                "to_pandas needs pandas, which is not installed: pip install pandas"
+            ) from None
+        return DataFrame.from_records([_record(row) for row in self._rows()])
+
+    def save(self, path: str | Path) -> None:
+        """Write the evaluation to a file of JSON lines: the summaries, then a line per row kept.
+
+        Raises:
+            ConfigurationError: If the file cannot be written.
+        """
+        summary = self.model_dump_json(include={"summary"})
+        try:
+            with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(f"{line}\n" for line in (summary, *(row.line() for row in self.rows)))
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an evaluation that `save` wrote.
+
+        Raises:
+            ConfigurationError: If there is no such file, or it holds something else.
+        """
+        try:
+            with Path(path).open(encoding="utf-8") as file:
+                summary = json.loads(next(file, "null"))
+                rows = [Row.model_validate_json(line) for line in file]
+            return cls.model_validate({**summary, "rows": rows})
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"{path} is no saved evaluation; give a file that Evaluation.save wrote"
+            ) from error
+
+    def _rows(self) -> tuple[Row, ...]:
+        if len(self.rows) < len(self):
+            raise ConfigurationError("the rows were not kept; evaluate with keep_rows=True")
+        return self.rows
+
     def __repr__(self) -> str:
-        rows = next((one.n for one in self.summary.values()), 0)
+        rows = len(self)
         means = {name: "unscored" if one.mean is None else f"{one.mean:.3f}" for name, one in self.summary.items()}
         figures = [f"{rows} row{'' if rows == 1 else 's'}", *(f"{name} {mean}" for name, mean in means.items())]
         return f"Evaluation({', '.join(figures)})"
@@ -106,13 +212,32 @@ class Evaluation(BaseModel):
         return repr(self)
 
 
+def summarised(rows: Iterable[Row]) -> dict[str, Summary]:
+    """Return the summary of each judge over some rows."""
+    tallies: dict[str, Tally] = {}
+    for row in rows:
+        for name, verdict in row.verdicts.items():
+            tallies.setdefault(name, Tally()).add(verdict, judged=row.sample is not None)
+    return {name: tally.summary() for name, tally in tallies.items()}
+
+
+def _record(row: Row) -> dict[str, object]:
+    record: dict[str, object] = {"row": row.index}
+    if row.sample is not None:
+        record |= row.sample.model_dump(mode="json", exclude_defaults=True)
+    for name, verdict in row.verdicts.items():
+        figures = {"": verdict.score, "_rating": verdict.rating, "_passed": verdict.passed}
+        record |= {f"{name}{part}": value for part, value in figures.items()}
+        record |= {f"{name}_unscored": verdict.unscored, f"{name}_feedback": verdict.feedback}
+    return record
+
+
 class Tally:
     """The running totals of one judge, so that a summary needs no rows in memory."""
 
     def __init__(self) -> None:
-        self._score = 0.0
-        self._latency = 0.0
-        self._judged = 0
+        self._scores = self._squares = 0.0
+        self._latencies = array("d")
         self._passed = 0
         self._ratings: Counter[int] = Counter()
         self._unscored: Counter[str] = Counter()
@@ -121,25 +246,42 @@ class Tally:
     def add(self, verdict: Verdict, *, judged: bool) -> None:
         """Count a verdict; `judged` says whether the judge was called at all."""
         self._usage += verdict.usage
-        self._judged += judged
-        self._latency += verdict.latency_s if judged else 0.0
+        if judged:
+            self._latencies.append(verdict.latency_s)
         if verdict.rating is None or verdict.score is None:
             self._unscored[str(verdict.unscored)] += 1
             return
-        self._score += verdict.score
+        self._scores += verdict.score
+        self._squares += verdict.score**2
         self._ratings[verdict.rating] += 1
         self._passed += bool(verdict.passed)
 
     def summary(self) -> Summary:
         """Return the summary of the verdicts counted so far."""
-        scored = self._ratings.total()
+        scored, judged = self._ratings.total(), len(self._latencies)
         return Summary(
             n=scored + self._unscored.total(),
             scored=scored,
-            mean=self._score / scored if scored else None,
+            mean=self._scores / scored if scored else None,
+            mean_interval=self._mean_interval(scored),
             ratings={rating: self._ratings[rating] for rating in range(LOWEST, HIGHEST + 1)},
             passed=self._passed / scored if scored else None,
+            passed_interval=wilson(self._passed, scored) if scored else None,
             unscored=dict(sorted(self._unscored.items())),
             usage=self._usage,
-            latency_s=self._latency / self._judged if self._judged else None,
+            latency_s=math.fsum(self._latencies) / judged if judged else None,
+            latency_percentiles_s=self._percentiles(),
         )
+
+    def _mean_interval(self, scored: int) -> tuple[float, float] | None:
+        if scored < 2:  # noqa: PLR2004 - a single score has no spread
+            return None
+        mean = self._scores / scored
+        variance = max(0.0, self._squares / scored - mean**2) * scored / (scored - 1)
+        half = NormalDist().inv_cdf(0.975) * math.sqrt(variance / scored)
+        return max(0.0, mean - half), min(1.0, mean + half)
+
+    def _percentiles(self) -> dict[int, float]:
+        """Return percentiles by nearest rank, so that each is a latency that occurred."""
+        ordered = sorted(self._latencies)
+        return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}

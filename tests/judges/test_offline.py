@@ -578,3 +578,72 @@ def test_files_that_cannot_be_rows_are_refused(written: Written, name: str, told
 
     with pytest.raises(ConfigurationError, match=told):
         read_rows(path)
+
+
+def mixed_evaluation(**settings: Any) -> Evaluation:
+    """Judge four rows of two topics, one of them unreadable for the judge."""
+    scores = {"a": 1.0, "b": 0.0, "c": 1.0}
+
+    def judge(sample: Sample) -> float | None:
+        return scores.get(sample.answer or "")
+
+    topics = ["x", "y", "x", "y"]
+    samples = [
+        {"question": "?", "answer": answer, "topic": topic} for answer, topic in zip("abcd", topics, strict=True)
+    ]
+    return evaluate(samples, {"good": judge, "short": Length(at_most=3)}, **settings)
+
+
+def test_figures_come_with_their_intervals_and_percentiles() -> None:
+    """The mean has an interval by its standard error, the pass rate Wilson's, latencies their percentiles."""
+    summary = mixed_evaluation()["good"]
+    assert (summary.n, summary.scored) == (4, 3)
+    assert summary.mean == pytest.approx(2 / 3)
+    assert summary.mean_interval == pytest.approx((0.0133, 1.0), abs=1e-3)
+    assert summary.passed_interval == pytest.approx((0.2077, 0.9385), abs=1e-3)
+    assert set(summary.latency_percentiles_s) == {50, 90, 99}
+    assert summary.latency_percentiles_s[50] <= summary.latency_percentiles_s[99]
+    nothing = evaluate([], Length(at_most=3))["length"]
+    assert (nothing.mean_interval, nothing.passed_interval, nothing.latency_percentiles_s) == (None, None, {})
+
+
+def test_an_evaluation_is_read_by_judge_slice_and_row() -> None:
+    """Summaries by judge, scores by row, slices by a column of the metadata, and what it cost."""
+    evaluation = mixed_evaluation()
+    assert len(evaluation) == 4
+    assert evaluation.scores == {"good": [1.0, 0.0, 1.0, None], "short": [1.0] * 4}
+    assert evaluation.cost == 0
+    slices = evaluation.slices("topic")
+    assert {topic: by_judge["good"].mean for topic, by_judge in slices.items()} == {"x": 1.0, "y": 0.0}
+    assert slices["y"]["good"].unscored == evaluation["good"].unscored
+    with pytest.raises(ConfigurationError, match=r"no row has a column 'tpoic' .* \['topic'\]"):
+        evaluation.slices("tpoic")
+    dropped = mixed_evaluation(keep_rows=False)
+    assert len(dropped) == 4
+    with pytest.raises(ConfigurationError, match="keep_rows=True"):
+        _ = dropped.scores
+
+
+def test_an_evaluation_is_saved_and_loaded(tmp_path: Path) -> None:
+    """What is loaded equals what was saved, and another file is refused in one line."""
+    evaluation = mixed_evaluation()
+    evaluation.save(tmp_path / "run.jsonl")
+    assert Evaluation.load(tmp_path / "run.jsonl") == evaluation
+    (tmp_path / "other").write_text("[1]\n")
+    with pytest.raises(ConfigurationError, match="no saved evaluation"):
+        Evaluation.load(tmp_path / "other")
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+        Evaluation.load(tmp_path / "missing")
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        evaluation.save(tmp_path / "no" / "folder")
+
+
+def test_an_evaluation_becomes_a_table_of_pandas() -> None:
+    """A line per row, with the sample's fields and each judge's figures."""
+    pytest.importorskip("pandas")
+    table = mixed_evaluation().to_pandas()
+    assert list(table["row"]) == [0, 1, 2, 3]
+    assert list(table["response"]) == list("abcd")
+    assert list(table["good"].fillna(-1)) == [1.0, 0.0, 1.0, -1]
+    assert table["good_unscored"].iloc[3] is not None
+    assert list(table["short_passed"]) == [True] * 4
