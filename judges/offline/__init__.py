@@ -1,5 +1,8 @@
 """Offline evaluation: the same judges, mapped over a dataset."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from judges.offline.compare import Comparison, acompare, compare
 from judges.offline.dataset.pairing import paired
 from judges.offline.dataset.reading import read_rows
@@ -7,18 +10,35 @@ from judges.offline.rank import RankedSystem, Ranking, rank
 from judges.offline.results import Evaluation, Row, Summary
 from judges.offline.run.evaluate import aevaluate, evaluate
 
+if TYPE_CHECKING:
+    from judges.offline.run_comparison import Change, RunComparison, compare_runs
+
+_HOMES = {"Change": "run_comparison", "RunComparison": "run_comparison", "compare_runs": "run_comparison"}
+"""What needs numpy and scipy, and is loaded when it is used."""
+
 __all__ = [
+    "Change",
     "Comparison",
     "Evaluation",
     "RankedSystem",
     "Ranking",
     "Row",
+    "RunComparison",
     "Summary",
     "acompare",
     "aevaluate",
     "compare",
+    "compare_runs",
     "evaluate",
     "paired",
     "rank",
     "read_rows",
 ]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value

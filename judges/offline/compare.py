@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO, overload
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
@@ -19,6 +19,9 @@ from judges.offline.statistics.intervals import spearman, wilson
 from judges.runtime.validation import are_texts
 from judges.sample import Sample, canonical_field
 from judges.verdict import Usage, Verdict
+
+if TYPE_CHECKING:
+    from judges.offline.run_comparison import RunComparison
 
 _POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
@@ -90,6 +93,11 @@ class Comparison(BaseModel):
         yield from (f"  {name:<19} {figure}" for name, figure in figures.items() if figure)
 
 
+@overload
+def compare(rows: Evaluation, judge: Evaluation, *, names: tuple[str, str] | None = None) -> RunComparison: ...
+
+
+@overload
 def compare(
     rows: Iterable[RowInput],
     judge: Judge,
@@ -101,8 +109,24 @@ def compare(
     out: str | Path | TextIO | None = None,
     on_result: Callable[[Row], object] | None = None,
     keep_rows: bool = True,
-) -> Comparison:
+) -> Comparison: ...
+
+
+def compare(
+    rows: Iterable[RowInput] | Evaluation,
+    judge: Judge | Evaluation,
+    *,
+    a: str = "response",
+    b: str = "rival",
+    names: tuple[str, str] | None = None,
+    max_concurrency: int = 8,
+    out: str | Path | TextIO | None = None,
+    on_result: Callable[[Row], object] | None = None,
+    keep_rows: bool = True,
+) -> Comparison | RunComparison:
     """Compare two answers in every row of a dataset, in threads; otherwise as `evaluate`.
+
+    With two evaluations instead of rows and a judge, compare their scores as `compare_runs` does.
 
     A row is unscored if its judgement fails in one order, or if it lacks an answer.
 
@@ -121,10 +145,14 @@ def compare(
     Raises:
         ConfigurationError: If the judge, its model or an argument is set up wrongly.
     """
+    if isinstance(rows, Evaluation) and isinstance(judge, Evaluation):
+        from judges.offline.run_comparison import compare_runs  # noqa: PLC0415 - needs numpy and scipy
+
+        return compare_runs(rows, judge, names=names or ("A", "B"))
     counter = _PairCounter(rows, judge, (a, b), names, on_result)
     evaluation = evaluate(
-        map(counter.pair, rows),
-        {judge.name: judge},
+        map(counter.pair, rows),  # type: ignore[arg-type]  # the counter refuses an Evaluation
+        {counter.judge: judge},
         max_concurrency=max_concurrency,
         out=out,
         on_result=counter.count,
@@ -152,7 +180,7 @@ async def acompare(
     counter = _PairCounter(rows, judge, (a, b), names, on_result)
     evaluation = await aevaluate(
         _each(rows, counter.pair) if isinstance(rows, AsyncIterable) else map(counter.pair, rows),
-        {judge.name: judge},
+        {counter.judge: judge},
         max_concurrency=max_concurrency,
         out=out,
         on_result=counter.count,
@@ -162,12 +190,12 @@ async def acompare(
 
 
 class _PairCounter:
-    """Reads rows as pairs, and counts the verdicts on them, one at a time."""
+    """Reads rows as pairs, and counts the verdicts on them, one at a time; `judge` is the judge's name."""
 
     def __init__(
         self,
         rows: object,
-        judge: Judge,
+        judge: object,
         columns: tuple[str, str],
         names: tuple[str, str] | None,
         on_result: Callable[[Row], object] | None,
@@ -190,7 +218,7 @@ class _PairCounter:
         for first, second in (self._columns, self._names):
             if first == second:
                 raise ConfigurationError(f"two columns and two names must differ; both are {shortened(first)}")
-        self._judge, self._on_result = judge.name, on_result
+        self.judge, self._on_result = judge.name, on_result
         self._points: list[float] = []
         self._length_gaps: list[int] = []
         self._unscored: Counter[str] = Counter()
@@ -212,7 +240,7 @@ class _PairCounter:
 
     def count(self, row: Row) -> None:
         """Count a judged row, and pass it on to `on_result`."""
-        verdict = row.verdicts[self._judge]
+        verdict = row.verdicts[self.judge]
         if verdict.score is None or row.sample is None:
             self._unscored[str(verdict.unscored)] += 1
         else:
@@ -226,7 +254,7 @@ class _PairCounter:
         points = _POINTS.get(verdict.value) if isinstance(verdict.value, str) else None
         if points is None:
             raise ConfigurationError(
-                f"{self._judge!r} gives {shortened(verdict.value)}, not win, tie or loss; compare by a Pairwise, "
+                f"{self.judge!r} gives {shortened(verdict.value)}, not win, tie or loss; compare by a Pairwise, "
                 f"or by a Repeat or Cascade of one"
             )
         return points
@@ -260,7 +288,7 @@ class _PairCounter:
             flip_rate=self._flips / self._orders if self._orders else None,
             position_bias=self._first_surplus / (4 * self._orders) if self._orders else None,
             length_correlation=spearman(self._length_gaps, self._points),
-            usage=evaluation.summary[self._judge].usage,
+            usage=evaluation.summary[self.judge].usage,
             rows=evaluation.rows,
         )
 

@@ -127,7 +127,7 @@ class Evaluation(BaseModel):
         Raises:
             ConfigurationError: If the rows were not kept.
         """
-        return {name: [row.verdicts[name].score for row in self._rows()] for name in self.summary}
+        return {name: [row.verdicts[name].score for row in self.kept_rows()] for name in self.summary}
 
     @property
     def cost(self) -> float | None:
@@ -143,7 +143,7 @@ class Evaluation(BaseModel):
             ConfigurationError: If the rows were not kept, or no row has the column.
         """
         groups: dict[str, list[Row]] = {}
-        for row in self._rows():
+        for row in self.kept_rows():
             value = None if row.sample is None else row.sample.metadata.get(column)
             groups.setdefault("" if value is None else str(value), []).append(row)
         if set(groups) <= {""} and groups:
@@ -163,7 +163,7 @@ class Evaluation(BaseModel):
             raise ConfigurationError(
                 "to_pandas needs pandas, which is not installed: pip install pandas"
             ) from None
-        return DataFrame.from_records([_record(row) for row in self._rows()])
+        return DataFrame.from_records([_record(row) for row in self.kept_rows()])
 
     def save(self, path: str | Path) -> None:
         """Write the evaluation to a file of JSON lines: the summaries, then a line per row kept.
@@ -197,7 +197,8 @@ class Evaluation(BaseModel):
                 f"{path} is no saved evaluation; give a file that Evaluation.save wrote"
             ) from error
 
-    def _rows(self) -> tuple[Row, ...]:
+    def kept_rows(self) -> tuple[Row, ...]:
+        """Return the rows; an error if they were not kept."""
         if len(self.rows) < len(self):
             raise ConfigurationError("the rows were not kept; evaluate with keep_rows=True")
         return self.rows

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from judges.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from judges.offline.statistics.bias import BiasReport, bias_report, instrumental
+    from judges.offline.statistics.bias import BiasReport, BiasTest, bias_report, instrumental
     from judges.offline.statistics.certificates import (
         Certificate,
+        Counts,
+        PolicyRow,
         certify,
         certify_runs,
         hoeffding_bentkus,
@@ -30,34 +32,47 @@ if TYPE_CHECKING:
         rogan_gladen,
         stratified_rate,
     )
-    from judges.offline.statistics.discrimination import rank_metrics
+    from judges.offline.statistics.discrimination import RankMetrics, rank_metrics
     from judges.offline.statistics.figure import Figure
     from judges.offline.statistics.intervals import clopper_pearson, kendall_tau, pearson, spearman, wilson
     from judges.offline.statistics.judge_agreement import Agreement, agreement, cohen_kappa
     from judges.offline.statistics.multiplicity import benjamini_hochberg, benjamini_yekutieli, holm
     from judges.offline.statistics.paired import mcnemar, sign_flip
     from judges.offline.statistics.planning import n_pairs, n_per_arm
-    from judges.offline.statistics.preferences import length_adjusted, win_rate
+    from judges.offline.statistics.preferences import LengthAdjusted, WinRate, length_adjusted, win_rate
     from judges.offline.statistics.raters import AltTest, alt_test, gwet_ac, human_likeness, krippendorff_alpha
     from judges.offline.statistics.replay import (
+        AttemptPoint,
+        Gain,
         Replay,
+        ReplaySummary,
         best_and_last,
         gains,
         pass_at_attempt,
         replay_run,
         replay_runs,
     )
-    from judges.offline.statistics.resampling import bca, bootstrap, cluster_se
+    from judges.offline.statistics.resampling import Bca, bca, bootstrap, cluster_se
     from judges.offline.statistics.sequential import confidence_sequence, e_cusum, e_value
 
 _HOMES = {
     "Agreement": "judge_agreement",
     "AltTest": "raters",
+    "AttemptPoint": "replay",
+    "Bca": "resampling",
     "BiasReport": "bias",
+    "BiasTest": "bias",
     "Certificate": "certificates",
     "CorrectedRate": "correction",
+    "Counts": "certificates",
     "Figure": "figure",
+    "Gain": "replay",
+    "LengthAdjusted": "preferences",
+    "PolicyRow": "certificates",
+    "RankMetrics": "discrimination",
     "Replay": "replay",
+    "ReplaySummary": "replay",
+    "WinRate": "preferences",
     "agreement": "judge_agreement",
     "alt_test": "raters",
     "bca": "resampling",
@@ -105,15 +120,24 @@ _HOMES = {
 }
 """Where each function and record lives: loaded when first used, so that only what computes needs numpy."""
 
-
 __all__ = [
     "Agreement",
     "AltTest",
+    "AttemptPoint",
+    "Bca",
     "BiasReport",
+    "BiasTest",
     "Certificate",
     "CorrectedRate",
+    "Counts",
     "Figure",
+    "Gain",
+    "LengthAdjusted",
+    "PolicyRow",
+    "RankMetrics",
     "Replay",
+    "ReplaySummary",
+    "WinRate",
     "agreement",
     "alt_test",
     "bca",
