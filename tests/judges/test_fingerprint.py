@@ -38,7 +38,7 @@ def test_every_process_computes_the_same_fingerprints() -> None:
     """No address, order of a set or random number enters; no two judges of the catalogue share one."""
     first, second = fingerprints_of_the_catalogue(1), fingerprints_of_the_catalogue(2)
     assert first == second
-    assert len(first) > 40
+    assert len(first) > 30
     assert len({line.split()[1] for line in first}) == len(first)
 
 
