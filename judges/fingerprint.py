@@ -28,8 +28,8 @@ def fingerprint(*parts: object) -> str:
     """Return 32 hexadecimal digits for judges, policies or generators, the same in every process.
 
     They change with the class of an object, its settings, the text of its prompts and worked examples, and the
-    models it asks (see `judges.models.identity`). A function counts with its name, code, defaults and the values it
-    has bound; keys of models do not count. What a function calls elsewhere is not seen.
+    models it asks (see `judges.models.identity`). A function counts with its name, code, defaults and the values
+    it has bound; keys of models do not count. What a function calls elsewhere is not seen.
     """
     canonical = json.dumps([_canonical(part, ()) for part in parts], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:_LENGTH]
