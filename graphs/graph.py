@@ -15,6 +15,7 @@ from langgraph.types import Checkpointer, Command
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
 from graphs import langgraph_private
+from graphs.best_of import BestOfLoop
 from graphs.compiled import LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop, Node, Step, Transition
@@ -27,7 +28,7 @@ Evidence = dict[str, Any]
 
 
 _EDGES: dict[Node, dict[str, str] | None] = {
-    "generate": {"judge": "", "finish": ""},
+    "generate": {"judge": "", "finish": ""},  # with several candidates, it judges too and goes on to itself
     "judge": {"generate": "augment", "finish": ""},
     "finish": None,
 }
@@ -217,7 +218,8 @@ def build_loop(generator: object, judge: object, policy: Policy, *, name: str) -
             SelfJudgingWarning,
             stacklevel=3,
         )
-    return Loop(generator, coerced, policy, name=name)
+    kind = Loop if policy.candidates == 1 else BestOfLoop
+    return kind(generator, coerced, policy, name=name)
 
 
 def compile_loop(

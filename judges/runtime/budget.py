@@ -96,6 +96,11 @@ class Allowance:
         return self._failed
 
     @property
+    def is_closed(self) -> bool:
+        """Whether every further call is refused."""
+        return self._state == "closed"
+
+    @property
     def refusal(self) -> Refused | None:
         """The first call that was refused, if any was."""
         return self._refusal
@@ -137,6 +142,8 @@ class Allowance:
         left = None if self._state == "released" else self.seconds_left
         if left is not None and left <= 0:
             raise Refused("deadline", f"the deadline passed before {self._purpose}")
+        if self._outer is not None:
+            self._outer.check()
 
     def add(self, usage: Usage, model: str | None, key: Hashable = None, *, as_call: bool = True) -> Usage:
         """Subtract the usage of a call to `model`, and return it with its cost.
