@@ -266,7 +266,7 @@ class _Candidate(Loop):
     def entry(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Entry[Transition]:
         """Return the call that drafts and judges, by itself."""
         own = langgraph_private.unsaved_config(config)
-        allowance = Allowance(prices=self.policy.prices)
+        allowance = Allowance(prices=self.policy.prices, may_be_left=self.policy.first_accepted)
 
         def proceed(effect: Effect) -> Any:
             _check_open(allowance)

@@ -192,7 +192,7 @@ class Policy(FrozenSettings):
                 )
         if self.first_accepted and self.candidates == 1:
             raise ValueError(
-                "first_accepted=True chooses among candidates; set candidates to 2 or more, or leave it out"
+                "first_accepted=True is about several candidates; set candidates=2 or more, or leave it out"
             )
         if self.shadow and self.candidates > 1:
             raise ValueError(

@@ -72,11 +72,7 @@ class Race(Generic[T]):
     async def anext(self) -> tuple[int, T]:
         """Wait without blocking; otherwise as `next`."""
         tasks = {self._tasks[number]: number for number in sorted(self._running)}
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            self.stop()
-            raise
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         task, number = next((task, number) for task, number in tasks.items() if task.done())
         self._running.discard(number)
         return number, task.result()
@@ -88,7 +84,7 @@ class Race(Generic[T]):
             return
         for number in self._running:
             self._entries[number].allowance.close()
-            if number in self._tasks:
+            if number in self._tasks and not self._tasks[number].done():
                 self._tasks[number].add_done_callback(_retrieve_exception)
                 self._tasks[number].cancel()
         self._running = set()
