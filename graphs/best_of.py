@@ -43,7 +43,7 @@ class Standing(IntEnum):
     """How far a candidate came; of two, the higher one goes on.
 
     A turn that calls a tool goes before answers that were not accepted, since it is on its way to a better one. A
-    refusal, or an answer without text, goes on only where there is nothing else.
+    refusal, an answer without text, and one unfit to be released go on only where there is nothing else.
     """
 
     UNFIT = 0
@@ -63,6 +63,8 @@ def standing_of(candidate: Refinement) -> Standing:
     if candidate.stop_reason == "skipped":
         return Standing.HANDED_ON if attempt.kind in ("tool_call", "text", "cut", "empty") else Standing.UNFIT
     verdict = attempt.verdict
+    if attempt.fault:
+        return Standing.UNFIT
     if verdict is None or verdict.rating is None:
         return Standing.UNJUDGED
     return Standing.ACCEPTED if verdict.reaches(candidate.policy.success_rating) else Standing.RATED
@@ -160,7 +162,7 @@ class BestOfLoop(Loop):
 
     def _count(self, refinement: Refinement) -> int:
         """Return how many candidates the next attempt has: one where none is judged, else as calls allow."""
-        limit, wanted = self.policy.max_calls, self.policy.candidates
+        limit, wanted = refinement.policy.max_calls, self.policy.candidates
         if not refinement.sampled:
             return 1
         if limit is None:
@@ -302,6 +304,11 @@ class _Candidate(Loop):
                 f"{self.policy.candidates} candidates side by side; set candidates=1"
             ) from stop
         if len(end.refinement.attempts) == len(refinement.attempts):
+            if end.error is None and not end.refinement.done:
+                raise ConfigurationError(
+                    f"the generator goes on outside of the loop before it answers, which {self.policy.candidates} "
+                    f"candidates side by side cannot; set candidates=1"
+                )
             return replace(end, goto=None)
         return replace(end, refinement=self._numbered(end.refinement))
 

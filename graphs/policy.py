@@ -63,7 +63,7 @@ def _form_of_override(value: object) -> str:
     return _EACH if isinstance(value, list | tuple) else _ALIKE
 
 
-Overrides = Annotated[
+AttemptOverride = Annotated[
     Annotated[Override, Tag(_ALIKE)] | Annotated[tuple[Override, ...], Tag(_EACH)],
     Discriminator(_form_of_override),
 ]
@@ -111,8 +111,8 @@ class Policy(FrozenSettings):
             `{1: [{"temperature": 0.2}, {"temperature": 1.0}]}`.
         candidates: Number of drafts an attempt, 1 to 16, generated and judged side by side. The best goes on: it
             is released if it is accepted, or the next attempt sees it with its feedback; the others are rejected
-            drafts. Budgets and the deadline hold over all of them; where `max_calls` has no room for all, there are
-            fewer. Neither generator nor judge can ask a human then in the midst of an attempt.
+            drafts. Budgets and the deadline hold over all of them; where `max_calls` has no room for all, there
+            are fewer. Neither generator nor judge can ask a human then in the midst of an attempt.
         first_accepted: End an attempt with the first candidate that is accepted, without waiting for the others;
             they make no further call.
         skip: Function of an answer; where true, the answer is returned unjudged. Turns that call a tool are
@@ -146,7 +146,7 @@ class Policy(FrozenSettings):
     prices: Prices = {}
     patience: int | None = Field(default=None, ge=1, strict=True)
     augment: AugmenterName | Augmenter = "last_draft"
-    overrides: Mapping[int, Overrides] = {}
+    overrides: Mapping[int, AttemptOverride] = {}
     candidates: int = Field(default=1, ge=1, le=16, strict=True)
     first_accepted: bool = False
     skip: Callable[[AIMessage], bool] | None = None

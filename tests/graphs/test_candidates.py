@@ -32,7 +32,6 @@ from tests.graphs.test_streams import ASKED, DOORS, GOOD, MARK, older, opened, s
 from tests.laws import for_every
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-NOT_ACCEPTED = 1
 
 
 class Killed(BaseException):
@@ -110,7 +109,7 @@ def test_the_vectors(entrance: Entrance, drafts: list[tuple[str, ...]], chosen: 
 
 
 def test_rows_summary_and_state_tell_candidates_apart() -> None:
-    """Each draft is a row; the summary holds figures alone; a checkpoint reads back; one draft says nothing of it."""
+    """Each draft is a row, the summary holds figures alone, a checkpoint reads back; a single draft is none."""
     _, overrides = speakers(["a2", "a1"], ["b1", "b4"])
     outcome = by_saved("none:such", by_text(), Policy(candidates=2, overrides=overrides))
     rows = [(sample.response, sample.metadata) for sample in outcome.samples()]
@@ -200,11 +199,12 @@ def test_a_candidate_that_fails_costs_the_others_nothing(
 def test_all_failing_is_the_generator_failing(entrance: Entrance) -> None:
     """Before anything is drafted it is an error; afterwards the best draft so far is the answer."""
     _, overrides = speakers([ValueError()], [KeyError()])
-    with pytest.raises(GeneratorFailed, match="ValueError from the generator on attempt 1") as raised:
-        failed = entrance("none:such", by_text(), Policy(candidates=2, overrides=overrides))
-        assert failed.stop_reason == "generator_failed"  # `refine` returns the outcome instead
-        raise GeneratorFailed(failed.detail, failed)
-    assert raised.value.outcome.usage.calls == 2
+    failed = entrance("none:such", by_text(), Policy(candidates=2, overrides=overrides))
+    assert (failed.answer, failed.stop_reason, failed.usage.calls) == (None, "generator_failed", 2)
+    assert failed.detail == "ValueError from the generator on attempt 1"
+    _, overrides = speakers([KeyError()], [ValueError()])
+    with pytest.raises(GeneratorFailed, match="KeyError"):
+        SelfRefine("none:such", by_text(), candidates=2, overrides=overrides).invoke("what?")
     _, overrides = speakers(["a1", ValueError()], ["b2", ValueError()])
     outcome = entrance("none:such", by_text(), Policy(candidates=2, overrides=overrides))
     assert (outcome.stop_reason, outcome.answer and outcome.answer.text) == ("generator_failed", "b2")
@@ -370,19 +370,19 @@ async def test_tasks_of_other_candidates_are_cancelled() -> None:
     candidates=st.integers(2, 5),
     limit=st.integers(1, 14),
     ratings=st.lists(st.integers(1, 3), min_size=1, max_size=6),
-    asynchronous=st.booleans(),
-    inside=st.booleans(),
+    how=st.sampled_from([by_refine, by_arefine]),
+    kind=st.sampled_from(["chat model", "agent"]),
 )
 def test_calls_in_flight_never_exceed_the_budget(
-    candidates: int, limit: int, ratings: list[int], asynchronous: bool, inside: bool
+    candidates: int, limit: int, ratings: list[int], how: Entrance, kind: str
 ) -> None:
     """Generator and judge together make at most `max_calls` calls, and all of them are counted."""
     left = itertools.cycle(ratings)
     writer = ScriptedModel(lambda _: "a draft")
     critic = ScriptedModel(lambda _: {"rationale": "r", "rating": next(left), "feedback": "f"}, name="critic")
-    generator: Any = create_agent(writer, []) if inside else writer
+    generator: Any = create_agent(writer, []) if kind == "agent" else writer
     policy = Policy(candidates=candidates, max_calls=limit, success_rating=4, max_attempts=4)
-    outcome = (by_arefine if asynchronous else by_refine)(generator, Helpfulness(critic), policy)
+    outcome = how(generator, Helpfulness(critic), policy)
     made = len(writer.prompts) + len(critic.prompts)
     assert made <= limit
     assert outcome.usage.calls == made
@@ -472,14 +472,16 @@ def test_states_and_histories_show_no_draft() -> None:
     assert MARK not in repr((seen, state, list(graph.get_state_history(THREAD))))
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_events_tell_candidates_apart(asynchronous: bool) -> None:
+@pytest.mark.parametrize("how", ["stream", "astream"])
+def test_events_tell_candidates_apart(how: str) -> None:
     """Figures of every draft, with its number; texts only on request, with a discard unless released."""
     for shown in (False, True):
         _, overrides = speakers(["a1", "a4"], ["b2", "b3"])
         policy = Policy(candidates=2, overrides=overrides, show_drafts=shown)
         graph = self_refine("none:such", by_text(), policy=policy)
-        events = asyncio.run(_acustom(graph)) if asynchronous else list(graph.stream(ASKED, stream_mode="custom"))
+        events = (
+            asyncio.run(_acustom(graph)) if how == "astream" else list(graph.stream(ASKED, stream_mode="custom"))
+        )
         figures = [(event["event"], event.get("attempt"), event.get("candidate")) for event in events]
         for number in (1, 2):
             assert [event["candidates"] for event in events if event["event"] == "start"] == [2, 2]
@@ -502,8 +504,8 @@ def test_failed_candidates_are_told() -> None:
     assert [(event["candidate"], event["reason"]) for event in events] == [(1, "generator_failed")]
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_after_a_crash_at_most_the_calls_of_one_attempt_are_repeated(asynchronous: bool) -> None:
+@pytest.mark.parametrize("how", ["invoke", "ainvoke"])
+def test_after_a_crash_at_most_the_calls_of_one_attempt_are_repeated(how: str) -> None:
     """Whichever call of the second attempt dies, the first attempt is not made again."""
     for victim in ("a", "b"):
         count = {"a": 0, "b": 0}
@@ -522,7 +524,7 @@ def test_after_a_crash_at_most_the_calls_of_one_attempt_are_repeated(asynchronou
         graph = self_refine("none:such", judge := by_text(), policy=policy, checkpointer=InMemorySaver())
 
         def call(given: Any) -> Any:
-            if asynchronous:
+            if how == "ainvoke":
                 return asyncio.run(graph.ainvoke(given, THREAD, durability="sync"))  # noqa: B023 - as above
             return graph.invoke(given, THREAD, durability="sync")  # noqa: B023 - as above
 
@@ -574,14 +576,16 @@ def test_agents_keep_their_place_in_the_graph_around() -> None:
     handing = create_agent(ScriptedModel(lambda _: [ToolCall(name="transfer")]), [transfer])
     for saver in (None, InMemorySaver()):
         for rating, last in (("b2", "the expert"), ("b4", "b4")):
-            overrides: Any = {1: [{"model": handing}, {"model": ScriptedModel(lambda _, text=rating: text)}]}
+            overrides: Any = {1: [{"model": handing}, {"model": ScriptedModel([rating])}]}
             loop = self_refine("none:such", by_text(), policy=Policy(candidates=2, overrides=overrides))
             around = StateGraph(MessagesState)
             around.add_node("chat", loop)
             around.add_node("expert", lambda state: {"messages": [AIMessage("the expert")]})
             around.add_edge(START, "chat")
             around.add_edge("chat", END)
-            state = around.compile(checkpointer=saver).invoke(ASKED, {"configurable": {"thread_id": rating}})
+            config: Any = {"configurable": {"thread_id": rating}}
+            compiled: Any = around.compile(checkpointer=saver)
+            state = compiled.invoke(ASKED, config)
             assert state["messages"][-1].text == last
 
 
