@@ -28,11 +28,16 @@ Evidence = dict[str, Any]
 
 
 _EDGES: dict[Node, dict[str, str] | None] = {
-    "generate": {"judge": "", "finish": ""},  # with several candidates, it judges too and goes on to itself
+    "generate": {"judge": "", "finish": ""},
     "judge": {"generate": "augment", "finish": ""},
     "finish": None,
 }
 """Targets of each node, each with the label of the edge to it."""
+
+_EDGES_OF_CANDIDATES: dict[Node, dict[str, str] | None] = {
+    "generate": {"judge": "one draft", "generate": "augment", "finish": ""}
+}
+"""With several candidates the step `generate` judges too; where a single draft is made, the next step does."""
 
 
 class SelfJudgingWarning(UserWarning):
@@ -238,7 +243,8 @@ def compile_loop(
     if single_node:
         graph.add_node(first, _AttemptsNode(loop), input_schema=NodeInput)
         graph.add_edge(first, "finish")
-    for node, targets in _EDGES.items():
+    edges = _EDGES if loop.policy.candidates == 1 else {**_EDGES, **_EDGES_OF_CANDIDATES}
+    for node, targets in edges.items():
         if node == "finish" or not single_node:
             step = _StepNode(node, loop.steps[node], loop.policy)
             graph.add_node(node, step, input_schema=NodeInput, destinations=targets)
