@@ -104,8 +104,9 @@ class _Results:
 
     @property
     def errors(self) -> dict[int, Exception]:
-        """What was raised instead of a draft."""
-        return {number: end.error for number, end in sorted(self.ended.items()) if end.error is not None}
+        """What was raised instead of a draft; to hand over to another node is no error."""
+        raised = {number: end.error for number, end in sorted(self.ended.items()) if end.error is not None}
+        return {number: error for number, error in raised.items() if not isinstance(error, ParentCommand)}
 
     @property
     def failed(self) -> dict[int, str]:
@@ -343,6 +344,8 @@ def _failure(end: Transition | None) -> str:
     """Return in a word why a candidate came to no draft; None is one that was still at it."""
     if end is None:
         return "stopped"
+    if isinstance(end.error, ParentCommand):
+        return "handover"
     return "generator_failed" if end.error is not None else end.refinement.stop_reason or "stopped"
 
 

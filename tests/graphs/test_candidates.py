@@ -18,7 +18,9 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_store, get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from graphs import Attempt, GeneratorFailed, JudgeFailed, Outcome, Policy, Refinement, self_refine
@@ -28,6 +30,7 @@ from judges import ConfigurationError, Helpfulness, Sample, Verdict
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from refine.middleware import SelfRefineMiddleware
 from tests.graphs.test_streams import ASKED, DOORS, GOOD, MARK, older, opened, strict
 from tests.laws import for_every
 
@@ -565,8 +568,8 @@ def test_asking_a_human_in_the_midst_of_a_candidate_is_refused() -> None:
             graph.invoke(ASKED, THREAD)
 
 
-def test_agents_keep_their_place_in_the_graph_around() -> None:
-    """A store reaches them, and a candidate that hands over takes the graph to where it points."""
+def test_a_candidate_that_hands_over_leaves_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    """The graph around goes where it points, unless another candidate was accepted; that is no failure."""
 
     @tool
     def transfer() -> Command[Any]:
@@ -587,6 +590,26 @@ def test_agents_keep_their_place_in_the_graph_around() -> None:
             compiled: Any = around.compile(checkpointer=saver)
             state = compiled.invoke(ASKED, config)
             assert state["messages"][-1].text == last
+    assert not any("candidate failed" in record.getMessage() for record in caplog.records)
+
+
+def test_candidates_keep_their_place_in_the_graph() -> None:
+    """The store of the graph reaches their generators, and what they write to its stream is dropped."""
+
+    def generate(messages: list[BaseMessage]) -> str:
+        del messages
+        get_stream_writer()(MARK)
+        return "a4" if get_store() is not None else "a1"
+
+    graph = self_refine(generate, by_text(), policy=Policy(candidates=2), store=InMemoryStore())
+    seen = list(graph.stream(ASKED, stream_mode=["custom", "values"]))
+    assert ("a4" in repr(seen), MARK in repr(seen)) == (True, False)
+
+
+def test_the_middleware_of_an_agent_refuses_candidates() -> None:
+    """An agent asks its model one question at a time; the error says where the setting belongs."""
+    with pytest.raises(ConfigurationError, match=r"SelfRefine\(agent, judge\)"):
+        SelfRefineMiddleware(by_text(), candidates=2)
 
 
 def test_a_question_that_is_not_sampled_is_drafted_once() -> None:
