@@ -23,6 +23,7 @@ from judges.verdict import NOTHING_TO_JUDGE, Verdict
 UNJUDGED = "answer released although a judgement gave no verdict"
 PARTLY_JUDGED = "answer released although a part of its judge gave no verdict"
 GENERATOR_FAILED = "answer released that was not accepted, since the generator failed"
+CANDIDATE_FAILED = "candidate failed, and the attempt went on with the others"
 UNMET = "judge needs evidence that neither the question nor the generator brought"
 
 Needs = tuple[tuple[str, tuple[str, ...]], ...]
@@ -119,11 +120,11 @@ def _without_quotes(detail: str, refinement: Refinement, messages: Sequence[Base
 def _texts_of(refinement: Refinement, messages: Sequence[BaseMessage]) -> Iterator[str]:
     yield from (str(message.text) for message in messages)
     yield repr(list(refinement.evidence.values()))
-    for attempt in refinement.attempts:
-        yield from (attempt.text, repr(list(attempt.evidence.values())))
-        yield from (f"{tool['args']!r} {tool['result']}" for tool in attempt.tools)
-        if attempt.verdict is not None:
-            yield from (attempt.verdict.rationale, attempt.verdict.feedback, attempt.verdict.raw)
+    for draft in (draft for attempt in refinement.attempts for draft in attempt.drafts):
+        yield from (draft.text, repr(list(draft.evidence.values())))
+        yield from (f"{tool['args']!r} {tool['result']}" for tool in draft.tools)
+        if draft.verdict is not None:
+            yield from (draft.verdict.rationale, draft.verdict.feedback, draft.verdict.raw)
 
 
 def needs_of(explanation: Explanation) -> Needs:

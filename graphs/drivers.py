@@ -21,19 +21,34 @@ from graphs.refinement import Refinement
 from judges.runtime import flow
 
 
+def perform(effect: Effect) -> Any:
+    """Make the call of an effect, blocking; where it fails, or takes too long, it calls nothing any more."""
+    try:
+        with langgraph_private.use_config(effect.config):
+            return call_within(effect.seconds, effect.run)
+    except BaseException:
+        effect.abandon()
+        raise
+
+
+async def aperform(effect: Effect) -> Any:
+    """Make the call of an effect without blocking the event loop; otherwise as `perform`."""
+    try:
+        with langgraph_private.use_config(effect.config):
+            return await acall_within(effect.seconds, effect.arun())
+    except BaseException:
+        effect.abandon()
+        raise
+
+
 def run_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
     """Run one step, blocking."""
 
-    def perform(effect: Effect) -> Any:
+    def publish_and_perform(effect: Effect) -> Any:
         publish(effect.events, config, refinement)
-        try:
-            with langgraph_private.use_config(effect.config):
-                return call_within(effect.seconds, effect.run)
-        except BaseException:
-            effect.abandon()
-            raise
+        return perform(effect)
 
-    transition = flow.run(step(refinement, messages, config), perform)
+    transition = flow.run(step(refinement, messages, config), publish_and_perform)
     publish(transition.events, config, transition.refinement)
     warn(transition.alarms, config, transition.refinement)
     if transition.error is not None:
@@ -44,16 +59,11 @@ def run_step(step: Step, refinement: Refinement, messages: Messages, config: Run
 async def arun_step(step: Step, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Transition:
     """Run one step without blocking the event loop."""
 
-    async def perform(effect: Effect) -> Any:
+    async def publish_and_perform(effect: Effect) -> Any:
         await apublish(effect.events, config, refinement)
-        try:
-            with langgraph_private.use_config(effect.config):
-                return await acall_within(effect.seconds, effect.arun())
-        except BaseException:
-            effect.abandon()
-            raise
+        return await aperform(effect)
 
-    transition = await flow.arun(step(refinement, messages, config), perform)
+    transition = await flow.arun(step(refinement, messages, config), publish_and_perform)
     await apublish(transition.events, config, transition.refinement)
     warn(transition.alarms, config, transition.refinement)
     if transition.error is not None:

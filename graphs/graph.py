@@ -15,6 +15,7 @@ from langgraph.types import Checkpointer, Command
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
 from graphs import langgraph_private
+from graphs.best_of import BestOfLoop
 from graphs.compiled import LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop, Node, Step, Transition
@@ -32,6 +33,11 @@ _EDGES: dict[Node, dict[str, str] | None] = {
     "finish": None,
 }
 """Targets of each node, each with the label of the edge to it."""
+
+_EDGES_OF_CANDIDATES: dict[Node, dict[str, str] | None] = {
+    "generate": {"judge": "one draft", "generate": "augment", "finish": ""}
+}
+"""With several candidates the step `generate` judges too; where a single draft is made, the next step does."""
 
 
 class SelfJudgingWarning(UserWarning):
@@ -217,7 +223,8 @@ def build_loop(generator: object, judge: object, policy: Policy, *, name: str) -
             SelfJudgingWarning,
             stacklevel=3,
         )
-    return Loop(generator, coerced, policy, name=name)
+    kind = Loop if policy.candidates == 1 else BestOfLoop
+    return kind(generator, coerced, policy, name=name)
 
 
 def compile_loop(
@@ -236,7 +243,8 @@ def compile_loop(
     if single_node:
         graph.add_node(first, _AttemptsNode(loop), input_schema=NodeInput)
         graph.add_edge(first, "finish")
-    for node, targets in _EDGES.items():
+    edges = _EDGES if loop.policy.candidates == 1 else {**_EDGES, **_EDGES_OF_CANDIDATES}
+    for node, targets in edges.items():
         if node == "finish" or not single_node:
             step = _StepNode(node, loop.steps[node], loop.policy)
             graph.add_node(node, step, input_schema=NodeInput, destinations=targets)

@@ -60,5 +60,6 @@ def _copy_attempt(attempt: Attempt) -> Attempt:
             "answer": copy_message(attempt.answer),
             "steps": tuple(copy_messages(attempt.steps)),
             "evidence": deepcopy(attempt.evidence),
+            "unchosen": tuple(map(_copy_attempt, attempt.unchosen)),
         }
     )

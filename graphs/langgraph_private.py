@@ -259,6 +259,17 @@ def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
     )
 
 
+def unsaved_config(config: RunnableConfig) -> RunnableConfig:
+    """Return the config for one of several calls side by side: a part of the graph that no checkpointer saves.
+
+    LangGraph tells the calls inside a node apart by their order, which is another one in each run.
+    """
+    configurable = config.get("configurable") or {}
+    if _CHECKPOINTER not in configurable:
+        return config
+    return {**config, "configurable": {**configurable, _CHECKPOINTER: None}}
+
+
 def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:
     """Return the config for a graph with a checkpointer of its own: a new thread, to forget rejected drafts.
 

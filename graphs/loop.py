@@ -132,16 +132,23 @@ class _Review(RootModel[Literal["accept", "reject"] | _Written]):
 class Loop:
     """The steps around one generator and one judge, under one policy."""
 
-    def __init__(self, generator: object, judge: Judge, policy: Policy, *, name: str = "self_refine") -> None:
+    def __init__(
+        self,
+        generator: object,
+        judge: Judge,
+        policy: Policy,
+        *,
+        name: str = "self_refine",
+        candidate: int | None = None,
+    ) -> None:
         self.policy = policy
         self.name = name
+        self._candidate = candidate
         self._ration = Ration()
         self._judge = judge
         self._generator = as_generator(generator)
         self._overriding: Mapping[int, DraftGenerator] = {
-            number: as_generator(override.model)
-            for number, override in policy.overrides.items()
-            if override.model is not None
+            number: as_generator(model) for number, model in policy.models_of(candidate or 1).items()
         }
 
     def with_generator(self, generator: object) -> Loop:
@@ -252,7 +259,7 @@ class Loop:
             if generator.may_interrupt
             else langgraph_private.detached_config(config)
         )
-        inherited["run_name"] = f"attempt {refinement.number}"
+        inherited["run_name"] = self._run_name(refinement.number)
         allowance = self._generators_allowance(generator, refinement, now)
 
         def run() -> Draft:
@@ -289,7 +296,10 @@ class Loop:
     def _generator_for(self, number: int) -> tuple[DraftGenerator, float | None]:
         in_force = [first for first in self._overriding if first <= number]
         generator = self._overriding[max(in_force)] if in_force else self._generator
-        return generator, self.policy.override(number).temperature
+        return generator, self.policy.override(number, self._candidate or 1).temperature
+
+    def _run_name(self, number: int) -> str:
+        return f"attempt {number}" if self._candidate is None else f"attempt {number}, candidate {self._candidate}"
 
     def judge(
         self, refinement: Refinement, messages: Messages, config: RunnableConfig

@@ -104,20 +104,23 @@ class Outcome(BaseModel):
         }
 
     def samples(self) -> list[Sample]:
-        """Return every attempt as a sample, so that the judges used online can judge them again offline.
+        """Return every draft as a sample, so that the judges used online can judge them again offline.
 
-        Each sample's metadata contains the number, rating, stop reason, and the kind of an answer that is no text.
+        Each sample's metadata contains the number of the attempt, rating, stop reason, and the kind of an answer
+        that is no text; of an attempt with several candidates also the candidate, and whether it was chosen.
         """
-        return [self._sample(attempt) for attempt in self.attempts]
+        return [self._sample(draft, attempt) for attempt in self.attempts for draft in attempt.drafts]
 
-    def _sample(self, attempt: Attempt) -> Sample:
+    def _sample(self, draft: Attempt, attempt: Attempt) -> Sample:
         labels: dict[str, Any] = {
-            "attempt": attempt.number,
-            "rating": attempt.rating,
-            "kind": None if attempt.kind == "text" else attempt.kind,
-            "stop_reason": self.stop_reason if attempt is self.attempts[-1] else None,
+            "attempt": draft.number,
+            "candidate": draft.candidate,
+            "chosen": None if draft.candidate is None else draft is attempt,
+            "rating": draft.rating,
+            "kind": None if draft.kind == "text" else draft.kind,
+            "stop_reason": self.stop_reason if draft is self.attempts[-1] else None,
         }
-        sample = sample_of(self.conversation, attempt, self.evidence)
+        sample = sample_of(self.conversation, draft, self.evidence)
         metadata = {name: value for name, value in labels.items() if value is not None}
         return sample.model_copy(update={"metadata": {**sample.metadata, **metadata}})
 
@@ -149,6 +152,9 @@ def _released_reply(refinement: Refinement) -> dict[str, JsonValue] | None:
 
 
 def _figures(attempt: Attempt) -> dict[str, Any]:
+    """Return the figures of an attempt: those of the chosen draft, with those of the others beside it."""
+    candidate = {} if attempt.candidate is None else {"candidate": attempt.candidate}
+    unchosen = {"unchosen": [_figures(draft) for draft in attempt.unchosen]} if attempt.unchosen else {}
     verdict = attempt.verdict
     return {
         "number": attempt.number,
@@ -157,4 +163,6 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         "score": None if verdict is None else verdict.score,
         "unscored": None if verdict is None else verdict.unscored,
         "latency_s": attempt.latency_s,
+        **candidate,
+        **unchosen,
     }

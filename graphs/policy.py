@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from judges.errors import ConfigurationError, shortened
 from judges.runtime.prices import Prices
@@ -48,6 +56,20 @@ class Override(FrozenSettings):
     model: Any = None
 
 
+_ALIKE, _EACH = "the same for every candidate", "one for each candidate"
+
+
+def _form_of_override(value: object) -> str:
+    return _EACH if isinstance(value, list | tuple) else _ALIKE
+
+
+AttemptOverride = Annotated[
+    Annotated[Override, Tag(_ALIKE)] | Annotated[tuple[Override, ...], Tag(_EACH)],
+    Discriminator(_form_of_override),
+]
+"""An override for every candidate of an attempt, or one for each of them in order."""
+
+
 class Policy(FrozenSettings):
     """When to accept an answer, when to stop trying, and what to return then.
 
@@ -84,7 +106,15 @@ class Policy(FrozenSettings):
         augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
             `"feedback_only"` (as Spring AI's advisor), `"all_drafts"` (every draft with rating and feedback),
             `last_drafts(k)`, or your own function from the `Refinement` so far to a list of messages.
-        overrides: Settings that change from an attempt number on, for instance `{2: {"temperature": 0.8}}`.
+        overrides: Settings that change from an attempt number on, for instance `{2: {"temperature": 0.8}}`; with
+            several candidates an attempt also a list of settings, one for each of them, for instance
+            `{1: [{"temperature": 0.2}, {"temperature": 1.0}]}`.
+        candidates: Number of drafts an attempt, 1 to 16, generated and judged side by side. The best goes on: it
+            is released if it is accepted, or the next attempt sees it with its feedback; the others are rejected
+            drafts. Budgets and the deadline hold over all of them; where `max_calls` has no room for all, there
+            are fewer. Neither generator nor judge can ask a human then in the midst of an attempt.
+        first_accepted: End an attempt with the first candidate that is accepted, without waiting for the others;
+            they make no further call.
         skip: Function of an answer; where true, the answer is returned unjudged. Turns that call a tool are
             always skipped, and so are answers that the provider filtered or that have no text, only audio or an
             image.
@@ -116,7 +146,9 @@ class Policy(FrozenSettings):
     prices: Prices = {}
     patience: int | None = Field(default=None, ge=1, strict=True)
     augment: AugmenterName | Augmenter = "last_draft"
-    overrides: Mapping[int, Override] = {}
+    overrides: Mapping[int, AttemptOverride] = {}
+    candidates: int = Field(default=1, ge=1, le=16, strict=True)
+    first_accepted: bool = False
     skip: Callable[[AIMessage], bool] | None = None
     judge_refusals: bool = False
     sample_rate: float = Field(default=1.0, ge=0, le=1)
@@ -150,21 +182,49 @@ class Policy(FrozenSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_candidates(self) -> Policy:
+        for number, override in self.overrides.items():
+            if isinstance(override, tuple) and len(override) != self.candidates:
+                raise ValueError(
+                    f"overrides[{number}] lists settings for {len(override)} candidates, and candidates="
+                    f"{self.candidates}; list as many as there are candidates, or give one for all"
+                )
+        if self.first_accepted and self.candidates == 1:
+            raise ValueError(
+                "first_accepted=True is about several candidates; set candidates=2 or more, or leave it out"
+            )
+        if self.shadow and self.candidates > 1:
+            raise ValueError(
+                f"shadow=True returns the first draft, so that candidates={self.candidates} would be paid for "
+                f"nothing; leave one of the two out"
+            )
+        return self
+
     @property
     def has_limits(self) -> bool:
         """Whether calls, tokens, cost, retries or time are limited."""
         limits = (self.max_calls, self.max_tokens, self.max_cost, self.max_retries, self.deadline_s)
         return limits != _NO_LIMITS
 
-    def override(self, attempt: int) -> Override:
-        """Return the override for an attempt: the entry with the highest number not above it."""
+    def override(self, attempt: int, candidate: int = 1) -> Override:
+        """Return the override for an attempt's candidate: the entry with the highest number not above it."""
         applicable = [number for number in self.overrides if number <= attempt]
-        return self.overrides[max(applicable)] if applicable else _NO_OVERRIDE
+        override = self.overrides[max(applicable)] if applicable else _NO_OVERRIDE
+        return override[candidate - 1] if isinstance(override, tuple) else override
+
+    def models_of(self, candidate: int) -> dict[int, Any]:
+        """Return the other generators of a candidate, by the number of the attempt from which on they are used."""
+        overrides = {number: self.override(number, candidate) for number in self.overrides}
+        return {number: override.model for number, override in overrides.items() if override.model is not None}
 
 
 _NO_OVERRIDE = Override()
 _NO_LIMITS = (None,) * 5
 
+
+_INNER_PARTS = ("function-", "literal[", "[", _ALIKE, _EACH)
+"""How the parts of a fault's place begin that only pydantic knows of."""
 
 _REMEDIES = {"augment": ", or a function from the refinement so far to messages"}
 
@@ -181,7 +241,9 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
     if not name:
         return message
     location = ".".join(
-        part for part in map(str, fault["loc"]) if not part.startswith(("function-", "literal[", "["))
+        part
+        for part in map(str, fault["loc"])
+        if not part.startswith(("function-", "literal[", "[", _ALIKE, _EACH))
     )
     remedy = _REMEDIES.get(name, "")
     return (

@@ -57,6 +57,8 @@ class Attempt(BaseModel):
         fault: What makes the answer unfit to be released; empty where nothing does.
         usage: What generating consumed; the verdict holds what judging consumed.
         latency_s: Seconds the generator took.
+        candidate: Number of the draft among those of its attempt, from 1; None where it is the only one.
+        unchosen: The other drafts of the attempt, in order; rejected drafts like any other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,6 +72,8 @@ class Attempt(BaseModel):
     fault: str = ""
     usage: Usage = Usage()
     latency_s: float = Field(default=0.0, ge=0)
+    candidate: int | None = Field(default=None, ge=1)
+    unchosen: tuple[Attempt, ...] = ()
 
     @property
     def text(self) -> str:
@@ -102,8 +106,15 @@ class Attempt(BaseModel):
             for call in message.tool_calls
         ]
 
+    @property
+    def drafts(self) -> list[Attempt]:
+        """All drafts of the attempt by the number of their candidate, this one included."""
+        return sorted((self, *self.unchosen), key=lambda draft: draft.candidate or 0)
+
     def to_state(self) -> dict[str, Any]:
         """Return the attempt as plain data and LangChain messages, for a checkpoint."""
+        candidate = {} if self.candidate is None else {"candidate": self.candidate}
+        unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
         return {
             "number": self.number,
             "answer": self.answer,
@@ -114,6 +125,8 @@ class Attempt(BaseModel):
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
             **({} if self.raw is None else {"raw": self.raw}),
+            **candidate,
+            **unchosen,
         }
 
 
@@ -242,6 +255,21 @@ class Refinement:
         vars(other).update(vars(self), **changes)
         return other
 
+    def drafted_best_of(self, drafts: Sequence[Attempt], chosen: Attempt, *, usage: Usage, now: float) -> Self:
+        """Record the drafts of an attempt with several candidates; its verdict, if any, follows as for one draft.
+
+        Args:
+            drafts: All drafts.
+            chosen: The one among them that goes on.
+            usage: What candidates consumed that came to no draft.
+            now: The time.
+        """
+        self._require_running()
+        unchosen = tuple(draft for draft in drafts if draft is not chosen)
+        attempt = chosen.model_copy(update={"verdict": None, "unchosen": unchosen})
+        unfinished = self.unfinished + usage
+        return self._with(attempts=(*self.attempts, attempt), unfinished=unfinished, updated_at=now)
+
     def _require_running(self) -> None:
         if self.done:
             raise ValueError(f"the refinement is done ({self.stop_reason!r}) and takes no further event")
@@ -330,7 +358,9 @@ class Refinement:
             return "budget", f"{usage.cost:g} of {policy.max_cost:g} US dollars spent"
         return None
 
-    def allowance(self, now: float, *, purpose: str = "the judge was asked") -> Allowance | None:
+    def allowance(
+        self, now: float, *, purpose: str = "the judge was asked", bounds_retries: bool = True
+    ) -> Allowance | None:
         """Return what may still be spent, or None if nothing is limited or priced; see `Allowance`."""
         policy = self.policy
         if not self.policy.has_limits and not policy.prices:
@@ -341,7 +371,7 @@ class Refinement:
             tokens=None if policy.max_tokens is None else policy.max_tokens - usage.tokens,
             cost=None if policy.max_cost is None else policy.max_cost - (usage.cost or 0.0),
             seconds=self.seconds_left(now),
-            retries=policy.max_retries,
+            retries=policy.max_retries if bounds_retries else None,
             prices=policy.prices,
             spent=usage,
             purpose=purpose,
@@ -457,4 +487,5 @@ def _score(attempt: Attempt) -> float:
 
 
 def _usage(attempt: Attempt) -> Usage:
-    return attempt.usage if attempt.verdict is None else attempt.usage + attempt.verdict.usage
+    own = attempt.usage if attempt.verdict is None else attempt.usage + attempt.verdict.usage
+    return sum(map(_usage, attempt.unchosen), own) if attempt.unchosen else own

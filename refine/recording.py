@@ -48,7 +48,8 @@ class Record:
             if lines:
                 self._append(lines, written)
         except Exception as error:  # noqa: BLE001 - whatever raised, the answer must go out
-            self._lost(len(outcome.attempts) - written.lstrip(b"\n").count(b"\n"), error)
+            rows = sum(len(attempt.drafts) for attempt in outcome.attempts)
+            self._lost(rows - written.lstrip(b"\n").count(b"\n"), error)
 
     def _append(self, lines: bytes, written: bytearray) -> None:
         """Write lines, and add to `written` what is in the file."""

@@ -20,11 +20,11 @@ T = TypeVar("T")
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a blocking function in a thread, and await its result.
 
-    With a deadline the call gets a daemon thread that nobody has to join: a call that outlives the deadline is
-    abandoned, while a thread of asyncio's pool would delay the end of the event loop. Without a deadline the pool
-    is used, so that many concurrent calls do not start many threads.
+    A call that may be left before it ends, as with a deadline, gets a daemon thread that nobody has to join: a
+    thread of asyncio's pool would delay the end of the event loop. For any other call the pool is used, so that
+    many concurrent calls do not start many threads.
     """
-    if budget.seconds_left() is None:
+    if not budget.may_be_left():
         return await asyncio.to_thread(_call, function, *arguments)
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

@@ -48,6 +48,7 @@ class Allowance:
         prices: Price by model name; a call to any other model has no known cost.
         spent: What was consumed before; a budget that can no longer be kept allows no call.
         purpose: What the calls are for, to complete "the budget was spent before ...".
+        may_be_left: Whether calls may be left before they end, as they are at a deadline.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Allowance:
         prices: Mapping[str, Price] | None = None,
         spent: Usage | None = None,
         purpose: str = "the judge was asked",
+        may_be_left: bool = False,
     ) -> None:
+        self._may_be_left = may_be_left or seconds is not None
         self.prices = prices or {}
         self._purpose = purpose
         self._calls, self._tokens, self._cost, self._retries = calls, tokens, cost, retries
@@ -94,6 +97,16 @@ class Allowance:
     def failed(self) -> int:
         """How many of the calls inside failed."""
         return self._failed
+
+    @property
+    def may_be_left(self) -> bool:
+        """Whether calls inside may be left before they end, here or outside."""
+        return self._may_be_left or (self._outer is not None and self._outer.may_be_left)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether every further call is refused."""
+        return self._state == "closed"
 
     @property
     def refusal(self) -> Refused | None:
@@ -137,6 +150,8 @@ class Allowance:
         left = None if self._state == "released" else self.seconds_left
         if left is not None and left <= 0:
             raise Refused("deadline", f"the deadline passed before {self._purpose}")
+        if self._outer is not None:
+            self._outer.check()
 
     def add(self, usage: Usage, model: str | None, key: Hashable = None, *, as_call: bool = True) -> Usage:
         """Subtract the usage of a call to `model`, and return it with its cost.
@@ -332,6 +347,12 @@ def retry() -> None:
     allowance = _current.get()
     if allowance is not None:
         allowance.retry()
+
+
+def may_be_left() -> bool:
+    """Whether a call made here may be left before it ends: at a deadline, or since it is not needed any more."""
+    allowance = _current.get()
+    return allowance is not None and allowance.may_be_left
 
 
 def seconds_left() -> float | None:

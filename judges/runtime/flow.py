@@ -27,6 +27,8 @@ def run(flow: Generator[Effect, Outcome, Result], perform: Callable[[Effect], Ou
                 effect = flow.send(outcome)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # what the flow returned
+    finally:
+        flow.close()  # whatever ended it, so that what it has opened is closed now
 
 
 async def arun(
@@ -44,3 +46,5 @@ async def arun(
                 effect = flow.send(outcome)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # what the flow returned
+    finally:
+        flow.close()  # as above

@@ -63,6 +63,11 @@ class SelfRefineMiddleware(AgentMiddleware[RefineState[ResponseT], ContextT, Res
         if policy is not None and settings:
             raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
         self.policy = policy or Policy(**settings)
+        if self.policy.candidates > 1:
+            raise ConfigurationError(
+                f"an agent makes one model call at a time, so candidates={self.policy.candidates} is not for its "
+                f"middleware; give it to SelfRefine(agent, judge), which runs whole agents side by side"
+            )
         self._name = name
         self._loop = build_loop(_no_generator, judge, self.policy, name=name)
         self._turns = Turns(max_turns=max_turns, max_outcomes=max_outcomes)

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import SecretStr
 
 from graphs import Outcome, Policy, self_refine
 from graphs.answer_kind import kind_of_answer
+from judges import OpenAICompatible
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from tests.model_server import Reply, serving
 
 PICTURE: dict[str, Any] = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 SOUND = {"id": "audio_1", "data": "AAAA", "transcript": "hello", "expires_at": 1}
@@ -257,3 +261,27 @@ def test_functions_that_yield_are_added_up() -> None:
     outcome = SelfRefine(pieces, ScriptedJudge([2]), max_attempts=1).refine("what?")
     aoutcome = asyncio.run(SelfRefine(apieces, ScriptedJudge([2]), max_attempts=1).arefine("what?"))
     assert [one.attempts[0].kind for one in (outcome, aoutcome)] == ["cut", "cut"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "requests"),
+    [
+        (Reply(refusal="I cannot help."), "refusal", 1),
+        (Reply("Half of", finish_reason="content_filter"), "filtered", 1),
+        (Reply("Half of", finish_reason="length"), "cut", 2),
+    ],
+)
+def test_real_clients_are_read_alike(reply: Reply, kind: str, requests: int) -> None:
+    """LangChain's client, whole and streamed, alone and inside an agent, and the direct client."""
+    with serving(lambda _: reply) as server:
+        whole = ChatOpenAI(model="m", base_url=server.url, api_key=SecretStr("k"))
+        streamed = ChatOpenAI(model="m", base_url=server.url, api_key=SecretStr("k"), streaming=True)
+        direct = OpenAICompatible(server.url, model="m", api_key="k")
+        direct_streamed = OpenAICompatible(server.url, model="m", api_key="k", stream=True)
+        bound = streamed.bind(temperature=0)
+        for generator in (whole, streamed, bound, create_agent(whole, []), direct, direct_streamed):
+            before = len(server.requests)
+            outcome = SelfRefine(generator, ScriptedJudge([2]), max_attempts=2).refine("what?")
+            assert ([attempt.kind for attempt in outcome.attempts]) == [kind] * requests
+            assert len(server.requests) - before == requests
+            assert outcome.attempts[0].text == (reply.refusal or reply.text)
