@@ -11,6 +11,8 @@ from graphs.errors import (
     JudgeFailed,
     NotAccepted,
     RefineError,
+    Rejected,
+    ReviewPending,
     Unanswered,
 )
 from graphs.graph import SelfJudgingWarning, self_refine
@@ -35,6 +37,8 @@ __all__ = [
     "Policy",
     "RefineError",
     "Refinement",
+    "Rejected",
+    "ReviewPending",
     "SelfJudgingWarning",
     "Unanswered",
     "all_drafts",

@@ -23,6 +23,7 @@ from graphs.errors import DraftError
 from graphs.events import candidate_events, candidates_events, started_events
 from graphs.generators import as_generator
 from graphs.loop import Effect, Loop, Messages, Transition
+from graphs.overrides import Bounds
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.refinement import Refinement
@@ -127,8 +128,16 @@ class _Results:
 class BestOfLoop(Loop):
     """The steps of a loop with several candidates an attempt; its step `generate` drafts and judges them."""
 
-    def __init__(self, generator: object, judge: Judge, policy: Policy, *, name: str = "self_refine") -> None:
-        super().__init__(generator, judge, policy, name=name)
+    def __init__(
+        self,
+        generator: object,
+        judge: Judge,
+        policy: Policy,
+        *,
+        name: str = "self_refine",
+        bounds: Bounds | None = None,
+    ) -> None:
+        super().__init__(generator, judge, policy, name=name, bounds=bounds)
         numbers = range(1, policy.candidates + 1)
         self._candidates = tuple(_Candidate(self._generator, judge, policy, self, number) for number in numbers)
 

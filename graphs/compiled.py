@@ -2,55 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Iterator
+from collections.abc import AsyncIterator, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command
+from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
 
 from graphs import langgraph_private
+from graphs.admission import OnNewQuestion, admitted, with_status
+from graphs.loop import Loop
+from graphs.overrides import Overrides, overrides_in
 from graphs.turns import ConcurrentTurns, aturn, check_decision, check_reached, turn
 from judges.errors import ConfigurationError
+from judges.runtime import flow
 from judges.runtime.pickling import SharedByCopies
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+LoopCheckpointer = Checkpointer | Literal["inherit"]
+"""Where a loop's state is saved; `"inherit"` says that the graph around, or the server, has a checkpointer."""
 
 
 class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose turns on one thread of a checkpointer never run at once in this process.
 
-    All ways to run a graph come down to `stream` and `astream`, so the place of a turn is taken there.
+    All ways to run a graph come down to `stream` and `astream`, so what holds for every turn is seen to there: its
+    place on the thread, its overrides, and that its steps are saved before the next one starts.
 
     Args:
+        loop: The loop that it runs.
         concurrent_turns: What becomes of a turn while another one runs on its thread; see `graphs.self_refine`.
-        longest_wait_s: Longest wait for it in seconds, or None.
+        on_new_question: What becomes of a new question while the turn before waits for a human.
         settings: Those of LangGraph's class.
     """
 
+    loop: Loop
     concurrent_turns: ConcurrentTurns
-    longest_wait_s: float | None
+    on_new_question: OnNewQuestion
 
     def __init__(
-        self, *, concurrent_turns: ConcurrentTurns, longest_wait_s: float | None = None, **settings: Any
+        self,
+        *,
+        loop: Loop,
+        concurrent_turns: ConcurrentTurns = "queue",
+        on_new_question: OnNewQuestion = "refuse",
+        **settings: Any,
     ) -> None:
         if concurrent_turns not in get_args(ConcurrentTurns):
             raise ConfigurationError(f"concurrent_turns is 'queue' or 'refuse', not {concurrent_turns!r}")
+        if on_new_question not in get_args(OnNewQuestion):
+            raise ConfigurationError(f"on_new_question is 'refuse' or 'supersede', not {on_new_question!r}")
         super().__init__(**settings)
+        self.loop = loop
         self.concurrent_turns = concurrent_turns
-        self.longest_wait_s = longest_wait_s
+        self.on_new_question = on_new_question
 
     @classmethod
-    def of(cls, compiled: Graph, concurrent_turns: ConcurrentTurns, longest_wait_s: float | None) -> LoopGraph:
-        """Return a compiled graph as one of this class."""
-        graph = cls(concurrent_turns=concurrent_turns, longest_wait_s=longest_wait_s, **vars(compiled))
+    def of(cls, compiled: Graph, **settings: Any) -> LoopGraph:
+        """Return a compiled graph as one of this class, with its settings."""
+        graph = cls(**settings, **vars(compiled))
         vars(graph).update(vars(compiled))  # what LangGraph set after it made the graph, and leaves out of a copy
         return graph
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise ConfigurationError("a compiled graph is not pickled; make it by self_refine in each process")
+
+    def get_context_jsonschema(self) -> dict[str, Any] | None:
+        """Return the schema of a run's context, with its settings behind a reference.
+
+        A LangGraph server drops silently what it does not find among a schema's own properties; where there are
+        none it hands everything on, and a misspelt setting is an error.
+        """
+        schema = super().get_context_jsonschema()
+        return schema and {"$ref": "#/$defs/Overrides", "$defs": {"Overrides": schema}}
+
+    def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """Return the state of a thread; its `status` tells whether the turn is running, waiting or done."""
+        return with_status(super().get_state(config, subgraphs=subgraphs))
+
+    async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """Return the state of a thread without blocking; otherwise as `get_state`."""
+        return with_status(await super().aget_state(config, subgraphs=subgraphs))
 
     def stream(
         self,
@@ -59,12 +94,10 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         **settings: Any,
     ) -> Iterator[Any]:
         """Stream a turn, once it is alone on its thread; see LangGraph."""
-        decision: langgraph_private.Decision | None = None
-        with turn(self._thread(config), self.concurrent_turns, self.longest_wait_s):
-            if isinstance(input, Command) and self._thread(config) is not None:
-                check_decision(input, self.get_state(config or {}).interrupts)
-                decision = langgraph_private.Decision()
-                config = langgraph_private.with_decision(config, decision)
+        config, settings = self._read(config, settings)
+        seen = flow.run(self._open_interrupts(input, config), self.get_state)
+        with turn(self._thread(config), self.concurrent_turns, self.loop.policy.deadline_s):
+            input, config, decision = flow.run(self._begin(input, config, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
             if decision is not None:
                 check_reached(input, decision)
@@ -76,12 +109,10 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         **settings: Any,
     ) -> AsyncIterator[Any]:
         """Stream a turn without blocking; otherwise as `stream`."""
-        decision: langgraph_private.Decision | None = None
-        async with aturn(self._thread(config), self.concurrent_turns, self.longest_wait_s):
-            if isinstance(input, Command) and self._thread(config) is not None:
-                check_decision(input, (await self.aget_state(config or {})).interrupts)
-                decision = langgraph_private.Decision()
-                config = langgraph_private.with_decision(config, decision)
+        config, settings = self._read(config, settings)
+        seen = await flow.arun(self._open_interrupts(input, config), self.aget_state)
+        async with aturn(self._thread(config), self.concurrent_turns, self.loop.policy.deadline_s):
+            input, config, decision = await flow.arun(self._begin(input, config, seen), self.aget_state)  # noqa: A001
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
             async with aclosing(chunks):
                 async for chunk in chunks:
@@ -89,5 +120,49 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
             if decision is not None:
                 check_reached(input, decision)
 
-    def _thread(self, config: RunnableConfig | None) -> Hashable:
+    def _read(
+        self, config: RunnableConfig | None, settings: Mapping[str, Any]
+    ) -> tuple[RunnableConfig, dict[str, Any]]:
+        """Return the config and the settings of a run: with its overrides, and durable unless it is said how much.
+
+        Raises:
+            InputError: If the overrides cannot be read or go too far.
+        """
+        config, settings = config or {}, dict(settings)
+        context = settings.get("context")
+        if isinstance(context, Overrides | Mapping):
+            settings["context"] = None
+            overrides: Overrides | None = Overrides.read(context)
+        else:
+            overrides = overrides_in(context)
+        if overrides is not None:
+            self.loop.check_overrides(overrides)
+            config = langgraph_private.with_overrides(config, overrides)
+        if langgraph_private.lacks_durability(settings, merge_configs(self.config, config), self.checkpointer):
+            settings["durability"] = "sync"
+        return config, settings
+
+    def _open_interrupts(
+        self, given: Any, config: RunnableConfig
+    ) -> Generator[RunnableConfig, StateSnapshot, Sequence[Interrupt]]:
+        """Return the interrupts that are open when a decision is made; yields the config of the state to read."""
+        if not isinstance(given, Command) or self._thread(config) is None:
+            return ()
+        return (yield config).interrupts
+
+    def _begin(
+        self, given: Any, config: RunnableConfig, seen: Sequence[Interrupt]
+    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, langgraph_private.Decision | None]]:
+        """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
+        if self._thread(config) is None or given is None:
+            return given, config, None
+        if isinstance(given, Command):
+            check_decision(given, (yield config).interrupts, seen)
+            decision = langgraph_private.Decision()
+            return given, langgraph_private.with_decision(config, decision), decision
+        if self.loop.may_wait and not langgraph_private.names_a_checkpoint(config):
+            given = admitted(given, (yield config), self.on_new_question)
+        return given, config, None
+
+    def _thread(self, config: RunnableConfig) -> Hashable:
         return langgraph_private.thread_of(merge_configs(self.config, config), self.checkpointer)

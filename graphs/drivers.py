@@ -74,7 +74,7 @@ async def arun_step(step: Step, refinement: Refinement, messages: Messages, conf
 def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Outcome:
     """Run the whole loop without a graph, blocking."""
     messages = question["messages"]
-    refinement = run_attempts(loop, loop.begin(question), messages, config)
+    refinement = run_attempts(loop, loop.overridden(loop.begin(question), config), messages, config)
     if refinement.ending == "interrupt":
         return Outcome.waiting(refinement, messages, now=time.time())
     return _outcome(run_step(loop.finish, refinement, messages, config))
@@ -83,7 +83,7 @@ def run(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Outc
 async def arun(loop: Loop, question: Mapping[str, Any], config: RunnableConfig) -> Outcome:
     """Run the whole loop without a graph and without blocking the event loop."""
     messages = question["messages"]
-    refinement = await arun_attempts(loop, loop.begin(question), messages, config)
+    refinement = await arun_attempts(loop, loop.overridden(loop.begin(question), config), messages, config)
     if refinement.ending == "interrupt":
         return Outcome.waiting(refinement, messages, now=time.time())
     return _outcome(await arun_step(loop.finish, refinement, messages, config))

@@ -3,9 +3,11 @@
 RefineError
 ├── InputError            nothing to answer, or unreadable input
 ├── ConcurrentTurn        another turn ran on the same thread, and this one is not part of the conversation
+│   └── ReviewPending     the turn before waits for a human's decision
 ├── DraftError            a generator returned nothing, or a value that is not an answer
 └── Unanswered            the loop ended without a releasable answer; `outcome` holds the record
     ├── NotAccepted       no attempt passed, and the policy is to raise
+    │   └── Rejected      a reviewer let there be no answer
     ├── JudgeFailed       the judge gave no verdict, and the policy is to raise
     └── GeneratorFailed   the generator raised before there was anything to return
 
@@ -46,6 +48,10 @@ class ConcurrentTurn(RefineError):  # noqa: N818 - names what got in the way
     """
 
 
+class ReviewPending(ConcurrentTurn):
+    """The turn before this one waits for a human's decision; nothing was spent, and nothing was changed."""
+
+
 class Unanswered(RefineError):  # noqa: N818 - the adjective describes the question
     """The loop ended without an answer that may be released.
 
@@ -60,7 +66,11 @@ class Unanswered(RefineError):  # noqa: N818 - the adjective describes the quest
 
 
 class NotAccepted(Unanswered):
-    """No attempt passed, and `on_exhausted` is `"raise"`, or a reviewer rejected the answer."""
+    """No attempt passed, and `on_exhausted` is `"raise"`; or, as `Rejected`, a reviewer rejected the answer."""
+
+
+class Rejected(NotAccepted):
+    """A reviewer rejected the answer; the decision is stored, and the turn is done."""
 
 
 class JudgeFailed(Unanswered):

@@ -25,7 +25,7 @@ def started_events(refinement: Refinement, candidates: int | None = None) -> tup
         refinement: The record.
         candidates: How many drafts are made side by side, if several.
     """
-    figures = {"attempt": refinement.number, "max_attempts": refinement.policy.max_attempts}
+    figures = {"attempt": refinement.number, "max_attempts": refinement.most_attempts}
     return (Event("start", figures if candidates is None else {**figures, "candidates": candidates}),)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -55,14 +55,20 @@ RECORD = "refinement"
 SUMMARY = "refine"
 """The visible channel: a summary of the record without any rejected text."""
 
+STATUS = "status"
+"""Another visible channel: whether the turn is running, waiting for a human, or done."""
+
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"
 _DURABILITY, _SCRATCHPAD = "__pregel_durability", "__pregel_scratchpad"
 _TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 _RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
 _CALL, _RESUME = "__pregel_call", "__resume__"
-_SILENCED, _DECISION = "__refine_silenced", "__refine_decision"
+_SILENCED, _DECISION, _OVERRIDES = "__refine_silenced", "__refine_decision", "__refine_overrides"
+_DURABILITY_SETTINGS = ("durability", "checkpoint_during")
+"""Arguments of a run that say how soon it saves; the second one is deprecated."""
+
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION)
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 _DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
@@ -89,7 +95,7 @@ _IDLE_CLOCK = "langgraph.pregel._retry._IdleProgressCallbackHandler"
 
 def hide_record(graph: Pregel[Any, Any, Any, Any]) -> None:
     """Leave the record out of everything that a compiled graph streams, returns or shows of its state."""
-    graph.stream_channels = ["messages", SUMMARY]
+    graph.stream_channels = ["messages", SUMMARY, STATUS]
 
 
 def read(config: RunnableConfig, channel: str) -> Any:
@@ -142,6 +148,45 @@ def stores_steps(config: RunnableConfig) -> bool:
     return config.get("configurable", {}).get(_DURABILITY) != "exit"
 
 
+def lacks_durability(settings: Mapping[str, Any], config: RunnableConfig, checkpointer: object) -> bool:
+    """Check whether a run has a checkpointer, and nobody said how soon it is to save.
+
+    What a run of the graph around was told holds for the graphs inside it, too.
+
+    Args:
+        settings: What the run was given beside its input and config.
+        config: The config of the run, merged with the graph's own.
+        checkpointer: The graph's own checkpointer.
+    """
+    configurable = _configurable_of(config)
+    if checkpointer is False or not configurable.get(_CHECKPOINTER, checkpointer):
+        return False
+    return _DURABILITY not in configurable and all(settings.get(name) is None for name in _DURABILITY_SETTINGS)
+
+
+def names_a_checkpoint(config: RunnableConfig) -> bool:
+    """Check whether a run begins at a checkpoint of its own choice, and not at the newest one of its thread."""
+    return "checkpoint_id" in _configurable_of(config)
+
+
+def with_overrides(config: RunnableConfig | None, overrides: object) -> RunnableConfig:
+    """Return the config of a run that carries what its request overrides; None carries nothing."""
+    if overrides is None:
+        return config or {}
+    configurable = (config or {}).get("configurable") or {}
+    return {**(config or {}), "configurable": {**configurable, _OVERRIDES: overrides}}
+
+
+def overrides_of(config: RunnableConfig) -> Any:
+    """Return what the request of a run overrides; None where it overrides nothing."""
+    return config.get("configurable", {}).get(_OVERRIDES)
+
+
+def context_of(config: RunnableConfig) -> Any:
+    """Return the runtime context of the graph that a node is part of, or of one around it; None without one."""
+    return getattr(config.get("configurable", {}).get(_RUNTIME), "context", None)
+
+
 def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
     """Return what identifies, in this process, the thread on which an outermost graph is about to run.
 
@@ -152,14 +197,20 @@ def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
         config: The config of the run, merged with the graph's own.
         checkpointer: The graph's own checkpointer.
     """
-    configurable = config.get("configurable") or {}
-    if not any(map(configurable.get, _POSITIONS)):
-        ambient = var_child_runnable_config.get() or {}
-        configurable = {**(ambient.get("configurable") or {}), **configurable}
+    configurable = _configurable_of(config)
     saver, thread_id = configurable.get(_CHECKPOINTER, checkpointer), configurable.get("thread_id")
     if not saver or isinstance(saver, bool) or thread_id is None or _TASK in configurable:
         return None
     return os.getpid(), id(saver), str(thread_id)
+
+
+def _configurable_of(config: RunnableConfig) -> dict[str, Any]:
+    """Return the settings of a graph about to run, with those of a graph around unless it names a thread."""
+    configurable = config.get("configurable") or {}
+    if any(map(configurable.get, _POSITIONS)):
+        return configurable
+    ambient = var_child_runnable_config.get() or {}
+    return {**(ambient.get("configurable") or {}), **configurable}
 
 
 @dataclass
@@ -169,10 +220,12 @@ class Decision:
     Args:
         id: What tells it from every other.
         reached_a_step: Whether a step ran at all: none does where the thread was ended by somebody else meanwhile.
+        error: What to raise once the run is stored.
     """
 
     id: str = field(default_factory=lambda: uuid4().hex)
     reached_a_step: bool = False
+    error: Exception | None = None
 
 
 def with_decision(config: RunnableConfig | None, decision: Decision) -> RunnableConfig:
@@ -234,7 +287,7 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         silent: Whether values written to LangGraph's stream writer are dropped.
     """
     configurable = config.get("configurable") or {}
-    ours = (*_STREAM_KEYS, _STEP_LIMIT, _DECISION)
+    ours = (*_STREAM_KEYS, _STEP_LIMIT, _DECISION, _OVERRIDES)
     remaining = {key: value for key, value in configurable.items() if key not in ours}
     if silent:
         remaining.pop(_PROGRESS, None)
@@ -341,7 +394,7 @@ def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
 
     A step limit bounds what is called inside, not the loop.
     """
-    muted = muted_config(config, silent=False)
+    muted = with_overrides(muted_config(config, silent=False), overrides_of(config))
     limit = _requested_limit(config)
     muted["recursion_limit"] = _UNLIMITED_STEPS
     if limit is not None:

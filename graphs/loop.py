@@ -23,8 +23,6 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
-from langgraph.types import interrupt
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from graphs import langgraph_private
 from graphs.alarms import Needs, Ration, needs_of, release_alarms, unmet_alarms
@@ -37,14 +35,14 @@ from graphs.generators import Draft, as_generator
 from graphs.generators import Generator as DraftGenerator
 from graphs.handover import hand_over, handover_alarms, handover_events
 from graphs.outcome import Outcome
+from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.reasoning import without_reasoning
 from graphs.refinement import Attempt, Refinement, StopReason
+from graphs.review import Decided, Written, rejection, review_of, reviewed
 from graphs.running_clock import RunningClock
-from graphs.secrets import withhold
 from graphs.tracing import trace_judges
-from graphs.turns import aclaim_decision, claim_decision
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.metering import metered
@@ -71,6 +69,7 @@ class Transition:
         outcome: The whole record, once there is an answer.
         alarms: Warnings for the log.
         error: Raised once the events are published; nothing is recorded then.
+        refusal: Raised once the transition is recorded: there is no answer.
     """
 
     refinement: Refinement
@@ -80,6 +79,7 @@ class Transition:
     outcome: Outcome | None = None
     alarms: tuple[Event, ...] = ()
     error: Exception | None = None
+    refusal: Unanswered | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,18 +117,6 @@ Step = Callable[[Refinement, Messages, RunnableConfig], Generator[Effect, Any, T
 """What a step is: record, conversation and config in; a generator of effects out, which returns a transition."""
 
 
-class _Written(BaseModel):
-    """A text that a reviewer wrote instead of the draft."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    answer: str = Field(pattern=r"\S")
-
-
-class _Review(RootModel[Literal["accept", "reject"] | _Written]):
-    """What a reviewer may decide; LangGraph checks it before it is stored, so a mistyped one can be given anew."""
-
-
 class Loop:
     """The steps around one generator and one judge, under one policy."""
 
@@ -140,9 +128,11 @@ class Loop:
         *,
         name: str = "self_refine",
         candidate: int | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
         self.policy = policy
         self.name = name
+        self.bounds = bounds or Bounds()
         self._candidate = candidate
         self._ration = Ration()
         self._judge = judge
@@ -171,6 +161,46 @@ class Loop:
     def may_interrupt(self) -> bool:
         """Whether a generator may stop for a human in the midst of an attempt."""
         return any(generator.may_interrupt for generator in (self._generator, *self._overriding.values()))
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a turn may wait for a human."""
+        return self.policy.on_exhausted == "interrupt" or self.may_interrupt
+
+    def overrides_in(self, config: RunnableConfig) -> Overrides | None:
+        """Return what the request of a run overrides, if anything."""
+        overrides: Overrides | None = langgraph_private.overrides_of(config)
+        return overrides_in(langgraph_private.context_of(config)) if overrides is None else overrides
+
+    def check_overrides(self, overrides: Overrides) -> None:
+        """Check that a request's settings are within the bounds, and that the judge reads what it brings.
+
+        Raises:
+            InputError: If not.
+        """
+        self.bounds.check(overrides, self.policy)
+        unread = sorted(overrides.criteria.keys() - self._fields_read) if overrides.criteria else ()
+        if unread:
+            raise InputError(f"the judge {self.judge_name!r} reads no {' and no '.join(unread)} of a request")
+
+    def overridden(self, refinement: Refinement, config: RunnableConfig) -> Refinement:
+        """Return a record with what the request of this run overrides, from here on.
+
+        Raises:
+            InputError: If the request goes too far.
+        """
+        overrides = self.overrides_in(config)
+        if overrides is None or overrides.settings == refinement.overrides:
+            return refinement
+        self.check_overrides(overrides)
+        policy, evidence = overrides.applied_to(self.policy), overrides.added_to(refinement.evidence)
+        return refinement.overridden(overrides.settings, policy, evidence)
+
+    def read(self, state: Refinement | Mapping[str, Any]) -> Refinement:
+        """Restore a record from a checkpoint's plain data, with what its request overrides."""
+        if isinstance(state, Refinement) or not state.get("overrides"):
+            return Refinement.read(state, self.policy)
+        return Refinement.read(state, Overrides(**state["overrides"]).applied_to(self.policy))
 
     def begin(self, question: Mapping[str, Any]) -> Refinement:
         """Start a fresh record, so that nothing of an earlier turn is left; runs on the edge into the graph."""
@@ -277,7 +307,7 @@ class Loop:
         self, generator: DraftGenerator, refinement: Refinement, now: float
     ) -> Allowance | None:
         """Return what counts the generator's calls; a chat model without a limit tells by its message alone."""
-        if not self.policy.has_limits and not generator.may_interrupt:
+        if not refinement.policy.has_limits and not generator.may_interrupt:
             return None
         allowance = refinement.allowance(now, purpose="the generator had answered")
         return Allowance() if allowance is None else allowance
@@ -331,6 +361,12 @@ class Loop:
         except Exception:  # noqa: BLE001 - what only serves a warning must not cost the answer
             return ()
 
+    @cached_property
+    def _fields_read(self) -> frozenset[str]:
+        """The fields of a sample that the judge, or one inside it, needs besides question and answer."""
+        needs = (need for _, fields in needs_of(self._judge.explain()) for need in fields)
+        return frozenset(name for need in needs for name in need.split(" or "))
+
     def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)
         inherited = langgraph_private.judging_config(config)
@@ -363,13 +399,28 @@ class Loop:
 
     def finish(
         self, refinement: Refinement, messages: Messages, config: RunnableConfig
-    ) -> Generator[Effect, _Review, Transition]:
-        """Append the answer, and only the answer, to the conversation."""
+    ) -> Generator[Effect, Decided, Transition]:
+        """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
         now = time.time()
+        chosen = refinement.chosen
+        if refinement.ending == "interrupt" and chosen is not None:
+            call = review_of(refinement, chosen, config)
+            review = yield Effect(run=call.run, arun=call.arun, config=config)
+            refinement = reviewed(refinement, chosen, review)
+            if not refinement.done:
+                added = added_messages(refinement.seen_from(chosen.number))
+                return Transition(refinement=refinement.augmented(added), goto="generate")
+            if refinement.decision == "rejected":
+                return self._rejected(refinement, messages, now)
+            answer = AIMessage(review.root.answer) if isinstance(review.root, Written) else self._released(chosen)
+            return self._answered(refinement, messages, answer, now)
         try:
-            answer, refinement = yield from self._answer(refinement, messages, config, now)
+            answer, refinement = self._answer(refinement, messages, now)
         except Unanswered as error:
             return Transition(refinement=refinement, events=partial(finished_events, refinement), error=error)
+        return self._answered(refinement, messages, answer, now)
+
+    def _answered(self, refinement: Refinement, messages: Messages, answer: AIMessage, now: float) -> Transition:
         outcome = Outcome.of(refinement, messages, answer, now=now)
         summary = outcome.summary()
         metadata = {**answer.response_metadata, langgraph_private.SUMMARY: summary}
@@ -382,20 +433,31 @@ class Loop:
             alarms=release_alarms(refinement, messages, self._ration),
         )
 
-    def _answer(
-        self, refinement: Refinement, messages: Messages, config: RunnableConfig, now: float
-    ) -> Generator[Effect, _Review, tuple[AIMessage, Refinement]]:
+    def _rejected(self, refinement: Refinement, messages: Messages, now: float) -> Transition:
+        """End the turn without an answer, as a reviewer decided; the summary tells it from one that goes on."""
+        outcome = Outcome.of(refinement, messages, None, now=now)
+        return Transition(
+            refinement=refinement,
+            update={langgraph_private.SUMMARY: outcome.summary()},
+            events=partial(finished_events, refinement),
+            outcome=outcome,
+            refusal=rejection(outcome),
+        )
+
+    def _answer(self, refinement: Refinement, messages: Messages, now: float) -> tuple[AIMessage, Refinement]:
         """Choose what to release, or raise that nothing may be."""
         match refinement.ending:
             case "fallback":
                 return AIMessage(self.policy.fallback or ""), refinement
             case "answer" if refinement.chosen is not None:
-                return _released(refinement.chosen, self.policy), refinement.answered(refinement.chosen.number)
-            case "interrupt" if refinement.chosen is not None:
-                review = yield _review_of(refinement, refinement.chosen, config)
-                return self._reviewed(refinement, refinement.chosen, review, messages, now)
+                return self._released(refinement.chosen), refinement.answered(refinement.chosen.number)
             case ending:
                 raise self._unanswered(refinement, messages, now, raised=ending == "raise")
+
+    def _released(self, attempt: Attempt) -> AIMessage:
+        """Return an attempt's answer; after a refusal without its reasoning, which may speak of the refused."""
+        with_its_reasoning = attempt.number == 1 or self.policy.keep_reasoning
+        return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
 
     def _unanswered(self, refinement: Refinement, messages: Messages, now: float, *, raised: bool) -> Unanswered:
         outcome = Outcome.of(refinement, messages, None, now=now)
@@ -407,58 +469,8 @@ class Loop:
         failed = refinement.stop_reason == "judge_failed" or unjudged
         return (JudgeFailed if failed else NotAccepted)(message, outcome)
 
-    def _reviewed(
-        self, refinement: Refinement, attempt: Attempt, review: _Review, messages: Messages, now: float
-    ) -> tuple[AIMessage, Refinement]:
-        """Do as a reviewer decided; see `graphs.self_refine` for the decisions understood."""
-        decision = review.root
-        if isinstance(decision, _Written):
-            return AIMessage(decision.answer), refinement.answered(None, detail="written by a reviewer")
-        if decision == "accept":
-            released = refinement.answered(attempt.number, detail="released by a reviewer")
-            return _released(attempt, self.policy), released
-        refused = refinement.answered(None, detail="refused by a reviewer")
-        raise self._unanswered(refused, messages, now, raised=True)
-
     def _to_finish(self, refinement: Refinement) -> Transition:
         return Transition(refinement=refinement, goto="finish", events=partial(stopped_events, refinement))
-
-
-def _released(attempt: Attempt, policy: Policy) -> AIMessage:
-    """Return the answer of an attempt; after a refusal without its reasoning, which may speak of the refused."""
-    with_its_reasoning = attempt.number == 1 or policy.keep_reasoning
-    return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
-
-
-def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) -> Effect:
-    """Put an attempt to a human, who resumes the graph with a decision."""
-    question = {
-        "stop_reason": refinement.stop_reason,
-        "attempts": len(refinement.attempts),
-        "answer": attempt.text,
-        "rating": attempt.rating,
-        "feedback": withhold(attempt.feedback, refinement.evidence),
-    }
-
-    def decide() -> _Review:
-        try:
-            return interrupt(question, response_schema=_Review)
-        except ValidationError as error:
-            raise InputError(
-                "the review cannot be read; a review is 'accept', 'reject' or {'answer': 'the text to send'}"
-            ) from error
-
-    def run() -> _Review:
-        review = decide()
-        claim_decision(config)
-        return review
-
-    async def arun() -> _Review:
-        review = decide()
-        await aclaim_decision(config)
-        return review
-
-    return Effect(run=run, arun=arun, config=config)
 
 
 def _consumed(effect: Effect, reported: Usage) -> Usage:

@@ -1,8 +1,8 @@
 """What a single request may change: `Overrides`, within the operator's `Bounds`.
 
 A graph takes overrides as LangGraph's runtime context, `SelfRefine` as `context`. Whoever sends requests may make
-the loop stricter and cheaper; to go beyond the policy needs bounds that say how far. Whatever a request brings that
-is unknown or goes too far is an error, and nothing is generated.
+the loop stricter and cheaper; to go beyond the policy needs bounds that say how far. Anything in a request that is
+unknown or goes too far is an error, and nothing is generated.
 """
 
 from __future__ import annotations
@@ -104,6 +104,20 @@ class Overrides(_RequestSettings):
         if self.guidelines is not None and before:
             added["guidelines"] = _joined(before, after)
         return added
+
+
+def overrides_in(context: object) -> Overrides | None:
+    """Return the overrides in the runtime context of a graph, which may hold other things; None if there are none.
+
+    They are the context itself, or what it has under `refine`, as a key or an attribute.
+
+    Raises:
+        InputError: If they cannot be read.
+    """
+    if context is None or isinstance(context, Overrides):
+        return context
+    own = context.get("refine") if isinstance(context, Mapping) else getattr(context, "refine", None)
+    return Overrides.read(own) if isinstance(own, Overrides | Mapping) else None
 
 
 class Bounds(_RequestSettings):

@@ -78,7 +78,9 @@ class Policy(FrozenSettings):
         max_attempts: Maximum number of answers, including the first one; 1 judges once and never retries.
         on_exhausted: What to return when the loop ends without acceptance: the `"best"` attempt (highest score,
             the latest on a tie), the `"last"` one, `"raise"` `NotAccepted`, the `"fallback"` text, or
-            `"interrupt"` the graph for a human to decide.
+            `"interrupt"` the graph for a human to decide, which needs a checkpointer.
+        max_revisions: Under `on_exhausted="interrupt"`, how many times in a turn a reviewer may send an answer
+            back with feedback, each time for one more attempt, beyond `max_attempts`; budgets hold all the same.
         fallback: The text for `on_exhausted="fallback"`.
         on_judge_error: What to do when the judge gives no verdict: `"accept"` the draft and flag it (`passed` is
             then False and `stop_reason` gives the reason), `"reject"` it and return the best judged attempt so
@@ -135,6 +137,7 @@ class Policy(FrozenSettings):
     success_rating: Rating = 3
     max_attempts: int = Field(default=3, ge=1, strict=True)
     on_exhausted: OnExhausted = "best"
+    max_revisions: int = Field(default=3, ge=0, strict=True)
     fallback: str | None = None
     on_judge_error: OnJudgeError = "accept"
     max_calls: int | None = Field(default=None, ge=1, strict=True)

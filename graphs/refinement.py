@@ -43,6 +43,16 @@ StopReason = Literal[
 Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
 """How a finished refinement ends: an attempt's answer, the fallback, an error, a question to a human."""
 
+Status = Literal["running", "waiting", "done"]
+"""Where a turn stands.
+
+`running`: not at its end; a process works on it, or it broke off and is resumed with None. `waiting`: a human is
+to decide. `done`: nothing is called any more; there is an answer, or an error said why there is none.
+"""
+
+Decision = Literal["accepted", "rewritten", "rejected"]
+"""What a reviewer made of a turn: released its draft, wrote the answer, or let there be none."""
+
 
 class Attempt(BaseModel):
     """One generated answer and its verdict.
@@ -59,6 +69,7 @@ class Attempt(BaseModel):
         latency_s: Seconds the generator took.
         candidate: Number of the draft among those of its attempt, from 1; None where it is the only one.
         unchosen: The other drafts of the attempt, in order; rejected drafts like any other.
+        review: What a reviewer asked to change; empty where no reviewer sent the answer back.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,6 +85,7 @@ class Attempt(BaseModel):
     latency_s: float = Field(default=0.0, ge=0)
     candidate: int | None = Field(default=None, ge=1)
     unchosen: tuple[Attempt, ...] = ()
+    review: str = ""
 
     @property
     def text(self) -> str:
@@ -92,8 +104,8 @@ class Attempt(BaseModel):
 
     @property
     def feedback(self) -> str:
-        """The changes that the judge requests; empty where there is no feedback."""
-        return "" if self.verdict is None else self.verdict.feedback
+        """The changes that a reviewer requests, or else the judge; empty where there is no feedback."""
+        return self.review or ("" if self.verdict is None else self.verdict.feedback)
 
     @property
     def tools(self) -> list[dict[str, Any]]:
@@ -127,6 +139,7 @@ class Attempt(BaseModel):
             **({} if self.raw is None else {"raw": self.raw}),
             **candidate,
             **unchosen,
+            "review": self.review,
         }
 
 
@@ -155,6 +168,9 @@ class Refinement:
         released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
         id: Identifies this question in the log, in events and in its `Outcome`.
         refiner: Name of the refiner.
+        overrides: What the request changed, as settings of `Overrides`: `policy` and `evidence` are those with it.
+        sent_back: For each time that a reviewer sent an answer back, how many attempts there were.
+        decision: How a reviewer ended the turn; None where none did.
     """
 
     policy: Policy
@@ -172,8 +188,17 @@ class Refinement:
     released: int | None = None
     id: str = ""
     refiner: str = ""
+    overrides: Mapping[str, JsonValue] = field(default_factory=dict)
+    sent_back: tuple[int, ...] = ()
+    decision: Decision | None = None
 
     # Events
+
+    def overridden(
+        self, overrides: Mapping[str, JsonValue], policy: Policy, evidence: Mapping[str, JsonValue]
+    ) -> Self:
+        """Record what the request changed, with the policy and the evidence that came of it."""
+        return self._with(overrides=overrides, policy=policy, evidence=evidence)
 
     def drafted(
         self,
@@ -189,7 +214,7 @@ class Refinement:
     ) -> Self:
         """Record a draft; end the refinement if the draft is not to be judged."""
         self._require_running()
-        if self._awaits_verdict or len(self.attempts) >= self.policy.max_attempts:
+        if self._awaits_verdict or len(self.attempts) >= self.most_attempts:
             raise ValueError(f"attempt {self.number} cannot be drafted: no draft is wanted after the last one")
         attempt = Attempt(
             number=len(self.attempts) + 1,
@@ -270,9 +295,42 @@ class Refinement:
         unfinished = self.unfinished + usage
         return self._with(attempts=(*self.attempts, attempt), unfinished=unfinished, updated_at=now)
 
+    def reviewed(self, decision: Decision, released: int | None, detail: str) -> Self:
+        """Record how a reviewer ended the turn, with a new `detail`; the stop reason stays."""
+        return self.answered(released, detail=detail)._with(decision=decision)  # noqa: SLF001 - of its own class
+
+    def revised(self, number: int, feedback: str) -> Self:
+        """Record that a reviewer sent an attempt back, for one more attempt; it is then not released any more."""
+        if not self.may_be_revised:
+            raise ValueError("the refinement awaits no review, or no further attempt is allowed")
+        attempts = tuple(
+            attempt.model_copy(update={"review": feedback}) if attempt.number == number else attempt
+            for attempt in self.attempts
+        )
+        sent_back = (*self.sent_back, len(attempts))
+        return self._with(
+            attempts=attempts,
+            sent_back=sent_back,
+            stop_reason=None,
+            detail="",
+            ended_at=None,
+            updated_at=self.ended_at if self.updated_at is None else self.updated_at,
+        )
+
     def _require_running(self) -> None:
         if self.done:
             raise ValueError(f"the refinement is done ({self.stop_reason!r}) and takes no further event")
+
+    @property
+    def may_be_revised(self) -> bool:
+        """Whether a reviewer who is asked may send the answer back: revisions, budgets and time leave room."""
+        ended_at = self.started_at if self.ended_at is None else self.ended_at
+        return (
+            self.ending == "interrupt"
+            and len(self.sent_back) < self.policy.max_revisions
+            and not self._awaits_verdict
+            and self.limit_reached(ended_at) is None
+        )
 
     @property
     def _awaits_verdict(self) -> bool:
@@ -290,7 +348,7 @@ class Refinement:
     @property
     def is_last(self) -> bool:
         """Whether no attempt follows the one recorded last, whatever its verdict."""
-        return self.policy.shadow or len(self.attempts) >= self.policy.max_attempts
+        return self.policy.shadow or len(self.attempts) >= self.most_attempts
 
     @property
     def rejection(self) -> Verdict | None:
@@ -316,12 +374,23 @@ class Refinement:
             return limit
         return ("no_progress", f"no better for {policy.patience} attempts") if self._stalled() else (None, "")
 
+    @property
+    def most_attempts(self) -> int:
+        """The number of the last attempt there may be; each time a reviewer sends an answer back, one more."""
+        return self.sent_back[-1] + 1 if self.sent_back else self.policy.max_attempts
+
     def _stalled(self) -> bool:
         patience = self.policy.patience
         if patience is None or len(self.attempts) <= patience:
             return False
         scores = [_score(attempt) for attempt in self.attempts]
         return max(scores[-patience:]) <= max(scores[:-patience])
+
+    def seen_from(self, number: int) -> Self:
+        """Return the record as the generator is to see it: with the attempt that was sent back as the last."""
+        others = (attempt for attempt in self.attempts if attempt.number != number)
+        last = (attempt for attempt in self.attempts if attempt.number == number)
+        return self._with(attempts=(*others, *last))
 
     # Next step
 
@@ -397,8 +466,16 @@ class Refinement:
     @property
     def best(self) -> Attempt | None:
         """The attempt with the highest score, the latest on a tie; None while none is rated and releasable."""
-        rated = [attempt for attempt in self.attempts if attempt.rating is not None and not attempt.fault]
+        return self._best_of(self.attempts)
+
+    def _best_of(self, attempts: Sequence[Attempt]) -> Attempt | None:
+        rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.fault]
         return max(reversed(rated), key=self._rank, default=None)
+
+    @property
+    def _eligible(self) -> tuple[Attempt, ...]:
+        """The attempts of which one may be released: where a reviewer sent one back, those since then, if any."""
+        return self.attempts[self.sent_back[-1] :] or self.attempts if self.sent_back else self.attempts
 
     def _rank(self, attempt: Attempt) -> tuple[bool, float]:
         verdict = attempt.verdict
@@ -415,9 +492,10 @@ class Refinement:
         accepts_unjudged = self.policy.on_judge_error == "accept"
         if self.stop_reason == "judge_failed" and accepts_unjudged:
             return last
+        best = self._best_of(self._eligible)
         if self.policy.on_exhausted == "last":
-            return last if last is not None and (last.rating is not None or accepts_unjudged) else self.best
-        return self.best or (last if accepts_unjudged else None)
+            return last if last is not None and (last.rating is not None or accepts_unjudged) else best
+        return best or (last if accepts_unjudged else None)
 
     @property
     def ending(self) -> Ending:
@@ -433,6 +511,13 @@ class Refinement:
         if self.chosen is None:
             return "nothing"
         return "interrupt" if not released and policy.on_exhausted == "interrupt" else "answer"
+
+    @property
+    def status(self) -> Status:
+        """Where the turn stands before its last step, which makes it done."""
+        if not self.done or self.ending in ("answer", "fallback"):
+            return "running"
+        return "waiting" if self.ending == "interrupt" else "done"
 
     @property
     def _unjudged(self) -> bool:
@@ -460,6 +545,9 @@ class Refinement:
             "released": self.released,
             "id": self.id,
             "refiner": self.refiner,
+            "overrides": dict(self.overrides),
+            "sent_back": list(self.sent_back),
+            "decision": self.decision,
         }
 
     @classmethod
@@ -471,6 +559,7 @@ class Refinement:
             "attempts": tuple(Attempt.model_validate(attempt) for attempt in state["attempts"]),
             "added": tuple(state["added"]),
             "unfinished": Usage.model_validate(state.get("unfinished", {})),
+            "sent_back": tuple(state.get("sent_back", ())),
         }
         return cls(policy=policy, **{**state, **values})
 

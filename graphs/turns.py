@@ -23,6 +23,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
+from pydantic import JsonValue
 
 from graphs import langgraph_private
 from graphs.errors import ConcurrentTurn, InputError
@@ -149,12 +150,13 @@ def _refusal(waiting: _Turn, waited_s: float) -> str:
     return f"another turn is running on this thread{after}; ask again when it has ended"
 
 
-def check_decision(command: Command[Any], interrupts: Sequence[Interrupt]) -> None:
-    """Check that a decision answers an interrupt which is still open.
+def check_decision(command: Command[Any], interrupts: Sequence[Interrupt], seen: Sequence[Interrupt]) -> None:
+    """Check that a decision answers an interrupt which is still open, and was when the decision was made.
 
     Args:
         command: What the thread is resumed with.
         interrupts: The interrupts that are open on the thread.
+        seen: Those that were open before the turn waited for its place.
 
     Raises:
         InputError: If the command holds no decision, or there is nothing left to decide.
@@ -171,30 +173,64 @@ def check_decision(command: Command[Any], interrupts: Sequence[Interrupt]) -> No
             f"a decision is a text, or a mapping whose keys are texts, not one with {sorted(map(repr, keys))}"
         )
     is_map = isinstance(decision, dict) and all(map(langgraph_private.is_interrupt_id, keys))
-    if decision is not None and (not ids or (is_map and not (decision and decision.keys() <= ids))):
+    is_late = ids != {interrupt.id for interrupt in seen}
+    if decision is not None and (not ids or is_late or (is_map and not (decision and decision.keys() <= ids))):
         raise InputError(_NOT_AWAITED)
 
 
-def claim_decision(config: RunnableConfig) -> None:
+def claimed_decision(config: RunnableConfig) -> JsonValue:
+    """Return the decision that another run claimed the open review for, and did not live to carry out; or None.
+
+    A run that carries a decision of its own gets None: whose decision counts is seen when it claims the review.
+    """
+    position = _unclaimed(config)
+    return None if position is None else _claim_in(position.checkpointer.get_tuple(position.own)).get("decision")
+
+
+async def aclaimed_decision(config: RunnableConfig) -> JsonValue:
+    """Return the claimed decision without blocking; otherwise as `claimed_decision`."""
+    position = _unclaimed(config)
+    if position is None:
+        return None
+    return _claim_in(await position.checkpointer.aget_tuple(position.own)).get("decision")
+
+
+def claim_decision(config: RunnableConfig, content: JsonValue) -> None:
     """Claim the open review for the decision that this run carries: of all processes, the first one gets it.
 
     The claim is stored with the checkpoint that waits, as a task's write, of which a checkpointer keeps the first.
+    It holds the decision, so that another run can carry it out where this one is killed in the midst of it.
 
     Raises:
         InputError: If another decision was first.
     """
     position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
     if position is not None and decision is not None:
-        position.checkpointer.put_writes(position.own, [(_CLAIM, decision.id)], _CLAIM)
+        position.checkpointer.put_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(position.checkpointer.get_tuple(position.own), decision.id)
 
 
-async def aclaim_decision(config: RunnableConfig) -> None:
+async def aclaim_decision(config: RunnableConfig, content: JsonValue) -> None:
     """Claim the open review without blocking; otherwise as `claim_decision`."""
     position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
     if position is not None and decision is not None:
-        await position.checkpointer.aput_writes(position.own, [(_CLAIM, decision.id)], _CLAIM)
+        await position.checkpointer.aput_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(await position.checkpointer.aget_tuple(position.own), decision.id)
+
+
+def _unclaimed(config: RunnableConfig) -> langgraph_private.Position | None:
+    carried = langgraph_private.decision_of(config) is not None
+    return None if carried else langgraph_private.checkpoint_of(config)
+
+
+def _claim(decision: langgraph_private.Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
+    return [(_CLAIM, {"id": decision.id, "decision": content})]
+
+
+def _claim_in(waiting: CheckpointTuple | None) -> dict[str, JsonValue]:
+    """Return the claim that is stored with a checkpoint; empty where there is none."""
+    writes = (waiting.pending_writes or []) if waiting is not None else []
+    return next((value for task, _, value in writes if task == _CLAIM and isinstance(value, dict)), {})
 
 
 def check_reached(command: Command[Any], decision: langgraph_private.Decision) -> None:
@@ -202,15 +238,20 @@ def check_reached(command: Command[Any], decision: langgraph_private.Decision) -
 
     Raises:
         InputError: If no step ran.
+        NotAccepted: If the decision was that there be no answer.
     """
     if command.resume is not None and not decision.reached_a_step:
         raise InputError(_NOT_AWAITED)
+    if decision.error is not None:
+        raise decision.error
 
 
 def _refuse_second(waiting: CheckpointTuple | None, claim: str) -> None:
-    writes = (waiting.pending_writes or []) if waiting is not None else []
-    if any(task == _CLAIM and value != claim for task, _, value in writes):
-        raise InputError(_NOT_AWAITED)
+    if _claim_in(waiting).get("id", claim) != claim:
+        raise InputError(
+            "no decision is awaited on this thread: another one was first; if its process was ended before it was "
+            "carried out, resume with None to do so"
+        )
 
 
 def check_current(config: RunnableConfig) -> None:

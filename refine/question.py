@@ -15,7 +15,7 @@ from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from graphs import InputError, langgraph_private
+from graphs import InputError, Rejected, langgraph_private
 from judges.errors import shortened
 
 ModelQuestion = LanguageModelInput | Command[Any] | None
@@ -77,6 +77,23 @@ def reply(answer: AIMessage, value: Any, config: RunnableConfig | None) -> Refin
     if summary in fields or langgraph_private.has_channel(ensure_config(config), summary):
         return {"messages": [answer], "refine": answer.response_metadata.get(summary)}
     return {"messages": [answer]}
+
+
+def reply_without_answer(rejected: Rejected, value: Any, config: RunnableConfig | None) -> StateUpdate:
+    """Return what a node of a graph writes where a reviewer rejected the answer: no message.
+
+    The graph around then goes on, instead of waiting for ever at a node that failed.
+
+    Raises:
+        Rejected: If there is no such graph, or the question was not its state, so that an answer is needed.
+    """
+    fields, around = _state_fields(value), ensure_config(config)
+    if fields is None or not langgraph_private.is_node(around):
+        raise rejected
+    summary = langgraph_private.SUMMARY
+    if summary in fields or langgraph_private.has_channel(around, summary):
+        return {"messages": [], "refine": rejected.outcome.summary()}
+    return {"messages": []}
 
 
 def _state_fields(value: Any) -> Mapping[str, Any] | None:

@@ -16,9 +16,22 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, Durability
 
-from graphs import JudgeFailed, NotAccepted, Outcome, Policy, Refinement, Unanswered, langgraph_private
+from graphs import (
+    Bounds,
+    JudgeFailed,
+    NotAccepted,
+    Outcome,
+    Overrides,
+    Policy,
+    Rejected,
+    Unanswered,
+    langgraph_private,
+)
+from graphs.admission import OnNewQuestion
+from graphs.compiled import LoopCheckpointer
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop
+from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
 from judges import ConfigurationError
 from judges.runtime.pickling import SharedByCopies, check_picklable
@@ -30,6 +43,7 @@ from refine.question import (
     StateUpdate,
     read_question,
     reply,
+    reply_without_answer,
 )
 from refine.recording import Record
 
@@ -61,17 +75,23 @@ class SelfRefine(
         judge: A judge, a function, or a list of judges (see `judges.as_judge`).
         policy: When to accept and when to stop, instead of `settings`.
         checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; the
-            config must then hold `{"configurable": {"thread_id": ...}}`. Inside a graph or an agent LangGraph uses
-            the checkpointer of the graph around, if any, and not this one; a WARNING in the log says so once.
+            config must then hold `{"configurable": {"thread_id": ...}}`. `"inherit"` says that the graph around
+            has one: `on_exhausted="interrupt"` needs this or a checkpointer. Inside a graph or an agent LangGraph
+            uses the checkpointer of the graph around, if any, and not this one; a WARNING in the log says so once.
         store: A LangGraph store, for the nodes of an agent used as generator.
         record: File of JSON lines to which every attempt is appended as a sample. Rows that cannot be written are
             a WARNING of the logger `refine` and counted in `refine.losses()`; they never cost the answer.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
-            `"exit"` writes only the final state, and is fastest.
+            `"exit"` writes only the final state, and is fastest. None is `"sync"`, or what the run of a graph
+            around says.
         name: Name of the run in a trace, in events and in the log.
         concurrent_turns: What becomes of a turn while another one runs on its thread of the checkpointer:
             `"queue"` lets it wait, at most for the policy's `deadline_s`; `"refuse"` raises `ConcurrentTurn` at
             once. What holds between processes is said at `graphs.self_refine`.
+        on_new_question: What becomes of a new question while the turn before waits for a human: `"refuse"` or
+            `"supersede"`, see `graphs.self_refine`.
+        bounds: How far a request may go with its `context`; None allows what is stricter or cheaper than the
+            policy.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
     Raises:
@@ -84,12 +104,14 @@ class SelfRefine(
         judge: object,
         *,
         policy: Policy | None = None,
-        checkpointer: Checkpointer = None,
+        checkpointer: LoopCheckpointer = None,
         store: BaseStore | None = None,
         record: str | Path | None = None,
-        durability: Durability = "sync",
+        durability: Durability | None = None,
         name: str = "SelfRefine",
         concurrent_turns: ConcurrentTurns = "queue",
+        on_new_question: OnNewQuestion = "refuse",
+        bounds: Bounds | None = None,
         **settings: Any,
     ) -> None:
         if policy is not None and settings:
@@ -97,7 +119,7 @@ class SelfRefine(
         self.name = name
         self._generator_name = _name_of(generator)
         self.policy = policy or Policy(**settings)
-        self._loop = build_loop(generator, judge, self.policy, name=name)
+        self._loop = build_loop(generator, judge, self.policy, name=name, bounds=bounds)
         single_node = durability == "exit" and not self._loop.may_interrupt
         self.graph = compile_loop(
             self._loop,
@@ -105,6 +127,7 @@ class SelfRefine(
             store=store,
             name=f"{name} loop",
             concurrent_turns=concurrent_turns,
+            on_new_question=on_new_question,
             single_node=single_node,
         )
         self._record = None if record is None else Record(record)
@@ -120,8 +143,10 @@ class SelfRefine(
             "durability": durability,
             "name": name,
             "concurrent_turns": concurrent_turns,
+            "on_new_question": on_new_question,
+            "bounds": bounds,
         }
-        self._durability: dict[str, Any] = {} if not checkpointer else {"durability": durability}
+        self._durability: dict[str, Any] = {} if durability is None else {"durability": durability}
         self._warned_of_memory = False
 
     @property
@@ -144,7 +169,7 @@ class SelfRefine(
         return f"SelfRefine({self._generator_name}, {self._loop.judge_name!r}, {settings})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._settings["checkpointer"]:
+        if self._settings["checkpointer"] not in (None, False, "inherit"):
             raise ConfigurationError("a SelfRefine with a checkpointer is not pickled; make it in each process")
         for name, part in self._parts.items():
             check_picklable(part, f"the {name} of this SelfRefine", "make it in each process")
@@ -157,6 +182,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> StateUpdate: ...
 
@@ -167,6 +193,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> AIMessage: ...
 
@@ -176,6 +203,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> RefineOutput:
         """Answer a question.
@@ -184,18 +212,26 @@ class SelfRefine(
             input: The question.
             config: Config of the run; callbacks, tags and metadata are passed on.
             evidence: Further evidence for the judge: fields of a `Sample`, for instance `retrieved_contexts`.
+            context: What this request changes, an `Overrides` or a mapping of its settings; with a resume, from
+                there on.
             unknown: Any other setting, which is refused.
 
         Raises:
             Unanswered: If no answer may be released: `GeneratorFailed`, or as the policy says `NotAccepted`
                 or `JudgeFailed`; `outcome` holds the record.
-            InputError: If there is nothing to answer, or a reviewer's decision cannot be read or is not awaited.
-            ConcurrentTurn: If another turn runs on the thread, see `concurrent_turns`.
+            InputError: If there is nothing to answer, a reviewer's decision cannot be read or is not awaited, or
+                the context cannot be read or goes beyond the bounds.
+            ConcurrentTurn: If another turn runs on the thread, see `concurrent_turns`; as `ReviewPending`, if it
+                waits for a human, see `on_new_question`.
             ConfigurationError: If there is any other setting; bind settings of a model to the generator.
         """
         _refuse(unknown)
+        config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
-        answer = self._call_with_config(self._answer, graph_input, config)  # type: ignore[arg-type]  # LangChain checks whether the function takes a config
+        try:
+            answer = self._call_with_config(self._answer, graph_input, config)  # type: ignore[arg-type]  # LangChain checks whether the function takes a config
+        except Rejected as rejected:
+            return reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
 
     @overload
@@ -205,6 +241,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> StateUpdate: ...
 
@@ -215,6 +252,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> AIMessage: ...
 
@@ -224,12 +262,17 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> RefineOutput:
         """Answer a question without blocking; otherwise as `invoke`."""
         _refuse(unknown)
+        config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
-        answer = await self._acall_with_config(self._aanswer, graph_input, config)  # type: ignore[arg-type]  # as above
+        try:
+            answer = await self._acall_with_config(self._aanswer, graph_input, config)  # type: ignore[arg-type]  # as above
+        except Rejected as rejected:
+            return reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
 
     def refine(
@@ -238,6 +281,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Answer a question and return the whole record.
 
@@ -250,6 +294,7 @@ class SelfRefine(
             InputError: If there is nothing to answer.
         """
         outcomes: list[Outcome] = []
+        config = self._with_overrides(config, context)
 
         def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
             outcomes.append(self._outcome(graph_input, config))
@@ -269,9 +314,11 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Answer a question without blocking and return the whole record; otherwise as `refine`."""
         outcomes: list[Outcome] = []
+        config = self._with_overrides(config, context)
 
         async def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
             outcomes.append(await self._aoutcome(graph_input, config))
@@ -292,6 +339,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> Iterator[StateUpdate]: ...
 
@@ -302,6 +350,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> Iterator[AIMessage]: ...
 
@@ -311,13 +360,18 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> Iterator[RefineOutput]:
         """Stream the answer, once it is accepted, as one chunk; progress is sent as custom events meanwhile."""
         _refuse(unknown)
+        config = self._with_overrides(config, context)
         inputs = iter([self._graph_input(input, evidence, config)])
-        for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
-            yield _streamed(answer, input, config)
+        try:
+            for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
+                yield _streamed(answer, input, config)
+        except Rejected as rejected:
+            yield reply_without_answer(rejected, input, config)
 
     @overload
     def astream(
@@ -326,6 +380,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> AsyncIterator[StateUpdate]: ...
 
@@ -336,6 +391,7 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> AsyncIterator[AIMessage]: ...
 
@@ -345,16 +401,21 @@ class SelfRefine(
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> AsyncIterator[RefineOutput]:
         """Stream the answer, once it is accepted; otherwise as `stream`."""
         _refuse(unknown)
+        config = self._with_overrides(config, context)
 
         async def inputs() -> AsyncIterator[Any]:
             yield self._graph_input(input, evidence, config)
 
-        async for answer in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
-            yield _streamed(answer, input, config)
+        try:
+            async for answer in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
+                yield _streamed(answer, input, config)
+        except Rejected as rejected:
+            yield reply_without_answer(rejected, input, config)
 
     def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
         return _release(self._outcome(graph_input, config))
@@ -395,6 +456,18 @@ class SelfRefine(
             raise
         await self._awrite(outcome)
         return outcome
+
+    def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:
+        """Return the config of a run that carries what its request changes.
+
+        Raises:
+            InputError: If the context cannot be read or goes beyond the bounds.
+        """
+        if context is None:
+            return config
+        overrides = Overrides.read(context)
+        self._loop.check_overrides(overrides)
+        return langgraph_private.with_overrides(config, overrides)
 
     def _needs_graph(self, graph_input: Any, config: RunnableConfig) -> bool:
         """Check whether there is anything to checkpoint or resume; if not, the steps run without the graph."""
@@ -443,7 +516,9 @@ class SelfRefine(
 
     def _final_outcome(self, state: Mapping[str, Any]) -> Outcome:
         """Return the outcome that the graph's final state holds."""
-        refinement = Refinement.read(state[langgraph_private.RECORD], self.policy)
+        refinement = self._loop.read(state[langgraph_private.RECORD])
+        if refinement.decision == "rejected":
+            raise rejection(Outcome.of(refinement, state["messages"], None, now=time.time()))
         if state.get(langgraph_private.SUMMARY) is None:
             return Outcome.waiting(refinement, state["messages"], now=time.time())
         *conversation, answer = state["messages"]

@@ -229,11 +229,12 @@ async def test_durability_exit_resumes_where_an_error_left(saver: Saver) -> None
     assert len(model.prompts) == 3
 
 
-def reviewed(saver: Saver) -> Graph:
+def reviewed(saver: Saver, **settings: Any) -> Graph:
     """Make a graph that asks a human after two attempts, of which the first is the better one."""
     policy = Policy(max_attempts=2, on_exhausted="interrupt")
     model = ScriptedModel(["the better draft", f"worse {MARK}", "next answer"])
-    return self_refine(model, ScriptedJudge([(2, "hm"), (1, "no"), 4]), policy=policy, checkpointer=saver)
+    judge = ScriptedJudge([(2, "hm"), (1, "no"), 4])
+    return self_refine(model, judge, policy=policy, checkpointer=saver, **settings)
 
 
 async def test_a_human_is_shown_the_best_draft(saver: Saver) -> None:
@@ -287,7 +288,7 @@ NONSENSE: list[Any] = [
 
 
 async def test_nonsense_of_a_human_is_refused(saver: Saver) -> None:
-    """A decision that is not exactly one of the three is refused, and can be given anew as often as need be."""
+    """A decision that is not exactly one of the four is refused, and can be given anew as often as need be."""
     graph = reviewed(saver)
     await ask(graph, ASKED)
     for decision in NONSENSE:
@@ -310,12 +311,12 @@ async def test_a_word_that_is_no_decision_is_not_sent(saver: Saver) -> None:
 
 
 async def test_a_new_message_instead_of_a_review_begins_afresh(saver: Saver) -> None:
-    """A user who does not wait for the reviewer gets an answer to the next question."""
-    graph = reviewed(saver)
+    """A user who need not wait for the reviewer gets an answer to the next question."""
+    graph = reviewed(saver, on_new_question="supersede")
     await ask(graph, ASKED)
     ended = await ask(graph, AGAIN)
     assert attempts(ended) == [4]
-    assert texts(ended["messages"]) == ["first question", "second question", "next answer"]
+    assert texts(ended["messages"]) == ["second question", "next answer"]
 
 
 async def test_waiting_repeats_no_call(saver: Saver) -> None:

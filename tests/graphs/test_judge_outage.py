@@ -210,7 +210,9 @@ def test_a_fault_is_no_rating(fault: Fault, on_judge_error: str, freed: threadin
 def test_accept_comes_before_exhaustion(on_exhausted: str) -> None:
     """A judge that fails is not a loop that is exhausted: under `accept` the draft is returned all the same."""
     judge = ScriptedJudge([RuntimeError()])
-    inner = SelfRefine(lambda _: "draft", judge, on_exhausted=on_exhausted, on_judge_error="accept")
+    inner = SelfRefine(
+        lambda _: "draft", judge, on_exhausted=on_exhausted, on_judge_error="accept", checkpointer="inherit"
+    )
     assert inner.invoke("what?").text == "draft"
 
 

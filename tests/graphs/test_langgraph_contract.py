@@ -841,6 +841,46 @@ def test_a_node_knows_whether_steps_are_stored(durability: Any, stored: bool) ->
     assert [langgraph_private.stores_steps(config) for config in seen] == [stored]
 
 
+def test_a_durability_that_was_set_holds_inside_too() -> None:
+    """A graph inside another finds it in its config, and finds none where nobody set one."""
+    for durability in (None, "sync", "async", "exit"):
+        seen: list[RunnableConfig] = []
+        outer = around(chain(configs(seen)), InMemorySaver())
+        outer.invoke(ASKED, THREAD, durability=durability)
+        lacks = [langgraph_private.lacks_durability({}, config, None) for config in seen]
+        assert lacks == [durability is None]
+    for name in langgraph_private._DURABILITY_SETTINGS:
+        assert not langgraph_private.lacks_durability({name: True}, THREAD, InMemorySaver())
+
+
+def test_a_durability_without_a_checkpointer_is_warned_of() -> None:
+    """So it is set only where a checkpointer is in the config, or else the graph has one of its own."""
+    with pytest.warns(UserWarning, match="no effect when no checkpointer is present"):
+        chain(write(MARK)).invoke(ASKED, durability="async")
+    for none in (None, False):
+        assert not langgraph_private.lacks_durability({}, {}, none)
+    assert langgraph_private.lacks_durability({}, THREAD, InMemorySaver())
+
+
+def test_a_node_knows_the_context_of_the_run() -> None:
+    """A graph inside another has the context of the one around, unless it was given one of its own."""
+    seen: list[RunnableConfig] = []
+    inner = chain(configs(seen))
+    around(inner).invoke(ASKED, context={"user": "1"})
+    inner.invoke(ASKED)
+    around(Node(lambda config: inner.invoke(ASKED, config, context="own"))).invoke(ASKED, context={"user": "1"})
+    assert [langgraph_private.context_of(config) for config in seen] == [{"user": "1"}, None, "own"]
+
+
+def test_what_we_put_into_a_config_is_not_stored() -> None:
+    """Keys that begin with two underscores reach the nodes, but not the metadata of a checkpoint."""
+    saver, seen = InMemorySaver(), list[RunnableConfig]()
+    config = langgraph_private.with_overrides(THREAD, MARK)
+    chain(configs(seen), checkpointer=saver).invoke(ASKED, config)
+    assert [langgraph_private.overrides_of(config) for config in seen] == [MARK]
+    assert MARK not in repr(list(saver.list(THREAD)))
+
+
 def test_a_graph_inside_another_has_no_checkpoint_or_thread_of_its_own() -> None:
     """A node's config shows whether its graph is part of another, whose task it then is."""
     seen: list[RunnableConfig] = []

@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from structlog.testing import capture_logs
 
-from graphs import JudgeFailed, NotAccepted, Override, Policy, Refinement, Unanswered, last_drafts
+from graphs import JudgeFailed, NotAccepted, Override, Policy, Refinement, Unanswered, last_drafts, self_refine
 from graphs.policy import Policy as SamePolicy
 from judges import ConfigurationError, Helpfulness, Price, Verdict
 from judges.messages import ToolCall
@@ -119,12 +119,18 @@ async def test_on_exhausted_raise_raises() -> None:
         await exhausted(on_exhausted="raise").arefine("what?")
 
 
-def test_on_exhausted_interrupt_without_a_checkpointer_releases_nothing() -> None:
-    """Nobody can resume it, so the outcome says that it waits, and `invoke` raises."""
-    outcome = exhausted(on_exhausted="interrupt").refine("what?")
+def test_on_exhausted_interrupt_needs_a_checkpointer() -> None:
+    """It is refused where nothing is made to wait with; `"inherit"` says that there will be a checkpointer."""
+    policy = Policy(on_exhausted="interrupt")
+    for checkpointer in (None, False):
+        with pytest.raises(ConfigurationError, match=r"give checkpointer=\.\.\., or checkpointer='inherit' where"):
+            exhausted(on_exhausted="interrupt", checkpointer=checkpointer)
+        with pytest.raises(ConfigurationError, match="needs a checkpointer"):
+            self_refine(drafting(), rating(1), policy=policy, checkpointer=checkpointer)
+    outcome = exhausted(on_exhausted="interrupt", checkpointer="inherit").refine("what?")
     assert (outcome.answer, outcome.stop_reason, outcome.detail) == (None, "interrupted", "max_attempts")
     with pytest.raises(Unanswered, match="review"):
-        exhausted(on_exhausted="interrupt").invoke("what?")
+        exhausted(on_exhausted="interrupt", checkpointer="inherit").invoke("what?")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +166,7 @@ def test_on_exhausted_interrupt_is_refused() -> None:
 def test_an_accepted_answer_asks_no_human() -> None:
     """Exhaustion settings do not matter to what passed."""
     each: list[dict[str, Any]] = [
-        {"on_exhausted": "interrupt"},
+        {"on_exhausted": "interrupt", "checkpointer": "inherit"},
         {"on_exhausted": "fallback", "fallback": "Sorry."},
     ]
     for settings in each:

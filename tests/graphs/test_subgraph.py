@@ -136,7 +136,7 @@ def test_evidence_of_the_outer_state_reaches_the_judge() -> None:
 def test_a_human_inside_a_subgraph_is_asked() -> None:
     """An exhausted loop inside another graph interrupts that one, shows the best draft, and is resumed there."""
     policy = Policy(max_attempts=1, on_exhausted="interrupt")
-    node = self_refine(ScriptedModel(["draft"]), ScriptedJudge([2]), policy=policy)
+    node = self_refine(ScriptedModel(["draft"]), ScriptedJudge([2]), policy=policy, checkpointer="inherit")
     made = parent(node, checkpointer=InMemorySaver())
     (asked,) = made.invoke(ASKED, THREAD)["__interrupt__"]
     assert asked.value["answer"] == "draft"
@@ -148,7 +148,7 @@ def test_drafts_of_a_waiting_subgraph_are_not_in_its_state() -> None:
     """While a subgraph waits for a human, its state shows the draft in question in the interrupt alone."""
     policy = Policy(max_attempts=2, on_exhausted="interrupt")
     model = ScriptedModel(["the best", f"wrong {MARK}"])
-    node = self_refine(model, ScriptedJudge([2, (1, f"not {MARK}")]), policy=policy)
+    node = self_refine(model, ScriptedJudge([2, (1, f"not {MARK}")]), policy=policy, checkpointer="inherit")
     made = parent(node, checkpointer=InMemorySaver())
     seen = list(made.stream(ASKED, THREAD, stream_mode=list(MODES), subgraphs=True))
     assert MARK not in repr((seen, made.get_state(THREAD, subgraphs=True)))

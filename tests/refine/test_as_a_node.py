@@ -151,7 +151,9 @@ def test_other_keys_are_refused_outside_of_a_graph() -> None:
 
 def test_a_human_is_asked_through_the_graph_around() -> None:
     """An exhausted refiner in a node interrupts the outer graph, and its answer reaches the state."""
-    node = SelfRefine(lambda _: "draft", ScriptedJudge([1]), max_attempts=1, on_exhausted="interrupt")
+    node = SelfRefine(
+        lambda _: "draft", ScriptedJudge([1]), max_attempts=1, on_exhausted="interrupt", checkpointer="inherit"
+    )
     graph = around(node, checkpointer=InMemorySaver())
     (review,) = graph.invoke(ASKED, THREAD)["__interrupt__"]
     assert review.value["answer"] == "draft"

@@ -23,7 +23,7 @@ from langchain_core.runnables import (
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from graphs import InputError, NotAccepted, Unanswered
+from graphs import InputError, NotAccepted
 from judges import ConfigurationError, Sample, Verdict
 from judges.messages import ToolCall
 from judges.offline import evaluate
@@ -271,16 +271,6 @@ def test_a_command_without_a_checkpointer_is_refused() -> None:
     """A reviewer's decision has nothing to resume without a checkpointer, as LangGraph says."""
     with pytest.raises((RuntimeError, ConfigurationError), match="without checkpointer"):
         refiner().invoke(Command(resume="accept"))
-
-
-def test_an_interrupt_without_a_checkpointer_is_an_outcome() -> None:
-    """Without a checkpointer an exhausted run still tells that a human is to decide, and releases nothing."""
-    strict = SelfRefine(lambda _: "bad", ScriptedJudge([1], cycle=True), max_attempts=1, on_exhausted="interrupt")
-    outcome = strict.refine("what?")
-    assert (outcome.answer, outcome.stop_reason, outcome.detail) == (None, "interrupted", "max_attempts")
-    with pytest.raises(Unanswered, match="awaits a review") as raised:
-        strict.invoke("what?")
-    assert raised.value.outcome.stop_reason == "interrupted"
 
 
 def test_the_outcome_tells_all() -> None:

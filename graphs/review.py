@@ -1,0 +1,125 @@
+"""A review by a human: what a reviewer is shown, what may be decided, and how a decision is read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import interrupt
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, ValidationError
+
+from graphs.errors import InputError, Rejected
+from graphs.outcome import Outcome
+from graphs.refinement import Attempt, Refinement
+from graphs.secrets import withhold
+from graphs.turns import aclaim_decision, aclaimed_decision, claim_decision, claimed_decision
+
+_FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"
+_ALL_FORMS = f"{_FINAL_FORMS}, or {{'feedback': 'what to change'}} for another attempt"
+
+
+class Written(BaseModel):
+    """A text that a reviewer wrote instead of the draft."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    answer: str = Field(pattern=r"\S")
+
+
+class SentBack(BaseModel):
+    """What a reviewer asks to change, in one more attempt."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    feedback: str = Field(pattern=r"\S")
+
+
+class FinalReview(RootModel[Literal["accept", "reject"] | Written]):
+    """What a reviewer may decide where no further attempt is allowed."""
+
+
+class Review(RootModel[Literal["accept", "reject"] | Written | SentBack]):
+    """What a reviewer may decide; LangGraph checks it before it is stored, so a mistyped one can be given anew."""
+
+
+Decided = Review | FinalReview
+
+
+class ReviewCall(NamedTuple):
+    """The call that waits for a reviewer, blocking or not."""
+
+    run: Callable[[], Decided]
+    arun: Callable[[], Awaitable[Decided]]
+
+
+def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) -> ReviewCall:
+    """Return the call that puts an attempt to a human, who resumes the graph with a decision."""
+    question = {
+        "stop_reason": refinement.stop_reason,
+        "attempts": len(refinement.attempts),
+        "answer": attempt.text,
+        "rating": attempt.rating,
+        "feedback": withhold(attempt.feedback, refinement.evidence),
+    }
+    schema: type[Decided] = Review if refinement.may_be_revised else FinalReview
+
+    def decide(claimed: JsonValue) -> Decided:
+        if claimed is not None:
+            return Review.model_validate(claimed)
+        try:
+            return interrupt(question, response_schema=schema)
+        except ValidationError as error:
+            raise InputError(_refusal(error, refinement)) from error
+
+    def run() -> Decided:
+        review = decide(claimed_decision(config))
+        claim_decision(config, review.model_dump())
+        return review
+
+    async def arun() -> Decided:
+        review = decide(await aclaimed_decision(config))
+        await aclaim_decision(config, review.model_dump())
+        return review
+
+    return ReviewCall(run, arun)
+
+
+def reviewed(refinement: Refinement, attempt: Attempt, review: Decided) -> Refinement:
+    """Return the record with what a reviewer decided about an attempt."""
+    match review.root:
+        case Written():
+            return refinement.reviewed("rewritten", None, "written by a reviewer")
+        case SentBack(feedback=feedback):
+            return refinement.revised(attempt.number, feedback)
+        case "accept":
+            return refinement.reviewed("accepted", attempt.number, "released by a reviewer")
+        case _:
+            return refinement.reviewed("rejected", None, "refused by a reviewer")
+
+
+def rejection(outcome: Outcome) -> Rejected:
+    """Return the error that says that a reviewer rejected the answer."""
+    attempts = len(outcome.attempts)
+    return Rejected(
+        f"no answer may be released: {outcome.stop_reason} after {attempts} attempts ({outcome.detail})", outcome
+    )
+
+
+def _refusal(error: ValidationError, refinement: Refinement) -> str:
+    """Return why a decision is refused, without its text."""
+    if refinement.may_be_revised:
+        return f"the review cannot be read; a review is {_ALL_FORMS}"
+    if _is_sent_back(error.errors(include_url=False)[0]["input"]):
+        limit = refinement.limit_reached(refinement.ended_at or refinement.started_at)
+        reason = f"it was sent back {len(refinement.sent_back)} times" if limit is None else limit[1]
+        return f"no further attempt is allowed: {reason}; the review is then {_FINAL_FORMS}"
+    return f"the review cannot be read; a review is {_FINAL_FORMS}"
+
+
+def _is_sent_back(decision: Any) -> bool:
+    try:
+        SentBack.model_validate(decision)
+    except ValidationError:
+        return False
+    return True
