@@ -48,8 +48,8 @@ class RequestGenerator:
     """Answers one raw chat-completions request, for a door that must lose nothing of it.
 
     The first attempt sends the request as it came, whatever fields it has; a retry sends it with the messages
-    that a retry adds, in the form of chat completions. Whether the reply is sent as a stream is the client's matter:
-    the request's `stream` and `stream_options` are left out.
+    that a retry adds, in the form of chat completions. Whether the reply is sent as a stream is the client's
+    matter: the request's `stream` and `stream_options` are left out.
 
     Args:
         client: The client; its own fields go after those of the request.

@@ -8,8 +8,8 @@ from typing import Any
 
 from judges.model import ModelResponse
 from judges.models.endings import reason_in
-from judges.models.providers.endpoint import Endpoint, EndpointResponse
-from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointStatusError
+from judges.models.providers.endpoint import Endpoint
+from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointResponse, EndpointStatusError
 from judges.models.providers.openai_stream import assembled, is_stream
 from judges.verdict import Usage
 
@@ -123,7 +123,7 @@ def _error_inside(error: Mapping[str, Any], response: EndpointResponse | None = 
     if type(code) is int and 400 <= code < 600:  # noqa: PLR2004 - HTTP's errors
         message = f"the endpoint told of an error {code} in a reply"
         headers = None if response is None else response.headers
-        return EndpointStatusError(message, status_code=code, headers=headers, upstream=response)
+        return EndpointStatusError(message, status_code=code, headers=headers).of(response)
     return EndpointReplyError("the endpoint told of an error in place of a reply")
 
 
