@@ -22,6 +22,7 @@ from graphs.answer_kind import (
     unfit_answer,
 )
 from graphs.policy import Policy
+from graphs.prompt import Memo, Prompt
 from graphs.secrets import withhold
 from judges.prompting.prompts import language_of
 from judges.runtime.budget import Allowance, unkept_budget
@@ -142,6 +143,7 @@ class Refinement:
         released: Number of the attempt whose answer was released; None for a fallback, or a reviewer's own text.
         id: Identifies this question in the log, in events and in its `Outcome`.
         refiner: Name of the refiner.
+        memo: What was made of the conversation; not stored in checkpoints.
     """
 
     policy: Policy
@@ -159,6 +161,7 @@ class Refinement:
     released: int | None = None
     id: str = ""
     refiner: str = ""
+    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
 
     # Events
 
@@ -309,7 +312,7 @@ class Refinement:
 
     def prompt(self, conversation: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the generator's prompt: the unchanged conversation and, on a retry, the added messages."""
-        return [*conversation, *self.added]
+        return Prompt(conversation, self.added, self.memo)
 
     def limit_reached(self, now: float) -> tuple[StopReason, str] | None:
         """Return the limit that leaves no room for another call, with a description, or None."""

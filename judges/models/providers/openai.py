@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, JsonValue
 
+from judges.errors import ConfigurationError, shortened
 from judges.model import ModelRequest, ModelResponse
 from judges.models.methods import Method, Plan, checked_methods, forced_tool, response_format
 from judges.models.providers import llm_runs
@@ -20,7 +21,7 @@ from judges.models.providers.endpoint import Connected, Endpoint
 from judges.models.providers.endpoint_errors import EndpointResponse, error_in
 from judges.models.providers.llm_run import LlmRun
 from judges.models.providers.openai_chat import PATH, ChatCalls, ChatSettings, Fields
-from judges.models.providers.openai_fields import checked_extra, checked_name, tool_fields
+from judges.models.providers.openai_fields import address_for, checked_extra, checked_name, parsed_name, tool_fields
 from judges.models.providers.openai_replies import OK, parse_completion
 from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
@@ -106,6 +107,28 @@ class OpenAICompatible(Connected):
         )
         self._identity = self._compute_identity(base_url)
         self._heads: dict[tuple[type[BaseModel], Plan], str] = {}
+
+    @classmethod
+    def named(cls, name: str, **settings: Any) -> Self:
+        """Return the client that a name means: `"openai-compatible:MODEL@BASE_URL"`.
+
+        Without the address the environment's `OPENAI_BASE_URL` is used. The key is the environment's
+        `OPENAI_API_KEY`, if there is one. Wherever a model or a generator is named, such a name may stand.
+
+        Args:
+            name: The name, for instance `"openai-compatible:qwen3:8b@http://localhost:11434/v1"`.
+            settings: Settings of this class, for instance `temperature=0.7`.
+
+        Raises:
+            ConfigurationError: If the name has another form, or there is no address.
+        """
+        parts = parsed_name(name)
+        if parts is None or not parts[0]:
+            raise ConfigurationError(
+                f"a model behind an endpoint is named 'openai-compatible:MODEL@BASE_URL', not {shortened(name)}"
+            )
+        model, address = parts
+        return cls(address_for(name, address), **{"model": model, **settings})
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._endpoint.origin!r}, model={self.name!r})"
@@ -219,6 +242,8 @@ class OpenAICompatible(Connected):
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` uses this model: at this address, or through LangChain under the same name."""
+        if isinstance(other, str) and parsed_name(other) is not None:
+            other = OpenAICompatible.named(other)
         if isinstance(other, OpenAICompatible):
             return (other.base_url, other.name) == (self.base_url, self.name)
         while (bound := getattr(other, "bound", None)) is not None:

@@ -142,6 +142,8 @@ def answer_of_response(response: ModelResponse, model: str) -> AIMessage:
         answer.usage_metadata = UsageMetadata(
             input_tokens=sent, output_tokens=received, total_tokens=sent + received
         )
+        if usage.cached_input_tokens:
+            answer.usage_metadata["input_token_details"] = InputTokenDetails(cache_read=usage.cached_input_tokens)
     return answer
 
 

@@ -91,7 +91,9 @@ def usage_in(payload: Mapping[str, Any], *, without_reply: int | None = None) ->
     """
     usage = payload.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    return Usage.of_call(usage.get("prompt_tokens"), usage.get("completion_tokens", without_reply))
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return Usage.of_call(usage.get("prompt_tokens"), usage.get("completion_tokens", without_reply), cached)
 
 
 def model_in(payload: Mapping[str, Any]) -> str | None:
