@@ -1,4 +1,4 @@
-"""Settings, tools and schemas that are bound to a generator: to a chat model or a direct client, not to an agent."""
+"""Settings, tools and schemas bound to a generator: to a chat model or a direct client, not to an agent."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def with_schema(generator: object, schema: Schema, settings: Mapping[str, Any]) 
 
 def _first_step(model: BaseChatModel, schema: Schema, settings: Mapping[str, Any]) -> Any:
     """Return a model bound to a schema by its own package, without the parser that comes after it."""
+    own = dict(schema) if isinstance(schema, Mapping) else schema
     try:
-        chain = model.with_structured_output(schema, method="json_schema", **settings)
+        chain = model.with_structured_output(own, method="json_schema", **settings)
     except (NotImplementedError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"{type(model).__name__} cannot be bound to a schema by the method 'json_schema': "

@@ -138,7 +138,9 @@ def read_conversation(messages: Sequence[AnyMessage]) -> str | Conversation:
     return Sample.read(user_input=list(messages)).user_input or ()
 
 
-def sample_of(conversation: str | Conversation, attempt: Attempt, evidence: Mapping[str, JsonValue]) -> Sample:
+def sample_of(
+    conversation: str | Sequence[AnyMessage | Message], attempt: Attempt, evidence: Mapping[str, JsonValue]
+) -> Sample:
     """Return the sample for a judge: the original conversation, read or not, this draft, and the evidence."""
     return Sample.read(
         {

@@ -21,7 +21,13 @@ from judges.models.providers.endpoint import Connected, Endpoint
 from judges.models.providers.endpoint_errors import EndpointResponse, error_in
 from judges.models.providers.llm_run import LlmRun
 from judges.models.providers.openai_chat import PATH, ChatCalls, ChatSettings, Fields
-from judges.models.providers.openai_fields import address_for, checked_extra, checked_name, parsed_name, tool_fields
+from judges.models.providers.openai_fields import (
+    address_for,
+    checked_extra,
+    checked_name,
+    parsed_name,
+    tool_fields,
+)
 from judges.models.providers.openai_replies import OK, parse_completion
 from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
