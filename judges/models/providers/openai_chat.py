@@ -11,7 +11,7 @@ from judges.errors import ConfigurationError
 from judges.models import retry
 from judges.models.providers import llm_runs
 from judges.models.providers.endpoint import Endpoint
-from judges.models.providers.endpoint_errors import EndpointResponse, EndpointStatusError, error_in
+from judges.models.providers.endpoint_errors import EndpointResponse, EndpointStatusError, EndpointTimeoutError, error_in
 from judges.models.providers.llm_run import LlmRun
 from judges.models.providers.openai_fields import GENERATING, SETTINGS, checked_bound, checked_name, encoded
 from judges.models.providers.openai_replies import model_in, read_completion, texts_in, usage_in
@@ -21,6 +21,8 @@ PATH = "/chat/completions"
 """Where chat completions are, below the address of an endpoint."""
 
 _BAD_REQUEST = (400, 422)
+_EARLY_S = 0.01
+"""How long before a deadline a timer may go off that was set to it."""
 
 Limit = Literal["max_tokens", "max_completion_tokens"]
 """The two names of the field that limits the length of a reply."""
@@ -142,8 +144,12 @@ class ChatCalls:
         budget.take()
         try:
             completion = yield from self._sending(request)
-        except Exception:
+        except Exception as error:
             budget.fail()
+            left = budget.seconds_left()
+            if isinstance(error, EndpointTimeoutError) and left is not None and left <= _EARLY_S:
+                detail = f"the deadline passed while {self._settings.model} was asked"
+                raise budget.Refused("deadline", detail) from error
             raise
         budget.add(usage_in(completion), model_in(completion) or self._settings.model)
         return completion
