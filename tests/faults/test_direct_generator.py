@@ -6,6 +6,7 @@ import pytest
 
 from judges.models.providers.openai import RETRIES
 from judges.testing import no_waiting
+from refine import SelfRefine
 from tests.faults.catalogue import CRITIC, FAULTS, WRITER, Fault, good
 from tests.faults.stage import HOWS, Stage, run
 
@@ -22,8 +23,10 @@ async def test_every_fault_ends_the_run(stage: Stage, fault: Fault) -> None:
     """Sync, async and with a stream from the endpoint: one end, in time, and nothing accepted unjudged."""
     for how in HOWS:
         deadline_s = DEADLINE_S if fault.endless else None
-        settings = {"writer": "direct", "client": "direct", "streaming": how == "stream", "deadline_s": deadline_s}
-        refiner = stage.refiner(fault, "generator", **settings)
+        streams = how == "stream"
+        refiner = stage.refiner(
+            fault, "generator", writer="direct", client="direct", streaming=streams, deadline_s=deadline_s
+        )
         with no_waiting():
             end = await run(refiner, how)
 
@@ -49,8 +52,8 @@ async def test_what_may_pass_is_repeated_and_counted_once(stage: Stage, fault: F
 async def test_the_policy_bounds_the_repeats(stage: Stage, max_retries: int) -> None:
     """`Policy.max_retries` holds for the generator's requests too."""
     busy = next(fault for fault in FAULTS if fault.name == "503")
-    refiner = stage.refiner(busy, "generator", writer="direct", client="direct", max_retries=max_retries)
-    refiner = type(refiner)(refiner.generator, refiner.judge, max_retries=max_retries)
+    refiner = stage.refiner(busy, "generator", writer="direct", client="direct")
+    refiner = SelfRefine(refiner.generator, refiner.judge, max_retries=max_retries)
 
     with no_waiting():
         end = await run(refiner, "async")

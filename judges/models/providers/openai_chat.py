@@ -11,7 +11,12 @@ from judges.errors import ConfigurationError
 from judges.models import retry
 from judges.models.providers import llm_runs
 from judges.models.providers.endpoint import Endpoint
-from judges.models.providers.endpoint_errors import EndpointResponse, EndpointStatusError, EndpointTimeoutError, error_in
+from judges.models.providers.endpoint_errors import (
+    EndpointResponse,
+    EndpointStatusError,
+    EndpointTimeoutError,
+    error_in,
+)
 from judges.models.providers.llm_run import LlmRun
 from judges.models.providers.openai_fields import GENERATING, SETTINGS, checked_bound, checked_name, encoded
 from judges.models.providers.openai_replies import model_in, read_completion, texts_in, usage_in
