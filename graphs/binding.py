@@ -63,10 +63,15 @@ def with_schema(generator: object, schema: Schema, settings: Mapping[str, Any]) 
 
 
 def _first_step(model: BaseChatModel, schema: Schema, settings: Mapping[str, Any]) -> Any:
-    """Return a model bound to a schema by its own package, without the parser that comes after it."""
-    own = dict(schema) if isinstance(schema, Mapping) else schema
+    """Return a model bound to a schema by its own package, without the parser that comes after it.
+
+    It is bound to the JSON schema, never to the class: some packages parse by a class themselves, and a reply that
+    does not fit would be an error there instead of a draft to refuse.
+    """
+    field = json_schema_of(schema, strict=settings.get("strict"))
+    plain = field["json_schema"]["schema"] if field["type"] == "json_schema" else field
     try:
-        chain = model.with_structured_output(own, method="json_schema", **settings)
+        chain = model.with_structured_output({"title": "answer", **plain}, method="json_schema", **settings)
     except (NotImplementedError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"{type(model).__name__} cannot be bound to a schema by the method 'json_schema': "
@@ -74,11 +79,16 @@ def _first_step(model: BaseChatModel, schema: Schema, settings: Mapping[str, Any
         ) from error
     first = chain.first if isinstance(chain, RunnableSequence) else None
     if isinstance(first, RunnableBinding) and "tools" not in first.kwargs:
-        return first
+        is_openais = _is_json_schema(first.kwargs.get("response_format"))
+        return first.bind(response_format=field) if is_openais else first
     raise ConfigurationError(
         f"{type(model).__name__} writes no JSON by a schema, only calls of a tool; use an agent with "
         f"response_format=... as generator"
     )
+
+
+def _is_json_schema(provider_format: object) -> bool:
+    return isinstance(provider_format, Mapping) and provider_format.get("type") == "json_schema"
 
 
 def _bound(generator: object, change: Change, what: str, remedy: str) -> object:

@@ -64,7 +64,7 @@ def test_langchains_messages_are_sent_as_chat_completions_take_them() -> None:
     theirs = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "BB=="}}
     messages: list[BaseMessage] = [
         SystemMessage("Be brief."),
-        HumanMessage(["What?", picture, older, theirs]),  # type: ignore[list-item]  # parts of several kinds
+        HumanMessage(["What?", picture, older, theirs]),
         AIMessage("", tool_calls=[{"name": "f", "args": {"a": "ä"}, "id": "1", "type": "tool_call"}]),
         ToolMessage("1", tool_call_id="1", artifact=object(), status="error"),
         ChatMessage(content="so", role="critic"),
@@ -87,7 +87,7 @@ def test_langchains_messages_are_sent_as_chat_completions_take_them() -> None:
 def test_what_another_provider_put_into_an_answer_stays_there() -> None:
     """Thoughts, calls in the content and private fields of another provider are not sent to this one."""
     answer = AIMessage(
-        [  # type: ignore[arg-type]  # parts of several kinds
+        [
             {"type": "thinking", "thinking": "hm", "signature": "s"},
             {"type": "text", "text": "Yes.", "annotations": [], "id": "t1"},
             {"type": "tool_use", "id": "1", "name": "f", "input": {}},
