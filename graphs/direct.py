@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs.drafts import Draft
+from graphs.prompt import Prompt
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_messages import MessageDict, answer_of, to_dicts, to_messages
 from judges.models.providers.openai_replies import model_in, usage_in
@@ -33,12 +34,12 @@ class DirectGenerator:
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return a draft, blocking until it is complete."""
         del config  # the call finds it in the context, as every call of LangChain's does
-        return self._draft(self.client.chat(_request(to_dicts(prompt), temperature)))
+        return self._draft(self.client.chat(_request(_dicts(prompt), temperature)))
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return a draft without blocking the event loop."""
         del config
-        return self._draft(await self.client.achat(_request(to_dicts(prompt), temperature)))
+        return self._draft(await self.client.achat(_request(_dicts(prompt), temperature)))
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
         return draft_of_completion(completion, self.client.name)
@@ -48,8 +49,8 @@ class RequestGenerator:
     """Answers one raw chat-completions request, for a door that must lose nothing of it.
 
     The first attempt sends the request as it came, whatever fields it has; a retry sends it with the messages
-    that a retry adds, in the form of chat completions. Whether the reply is sent as a stream is the client's matter:
-    the request's `stream` and `stream_options` are left out.
+    that a retry adds, in the form of chat completions. Whether the reply is sent as a stream is the client's
+    matter: the request's `stream` and `stream_options` are left out.
 
     Args:
         client: The client; its own fields go after those of the request.
@@ -96,6 +97,15 @@ class RequestGenerator:
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
         return draft_of_completion(completion, str(self._request.get("model") or self._client.name))
+
+
+def _dicts(prompt: list[BaseMessage]) -> list[MessageDict]:
+    """Return a prompt's messages; the conversation is converted once for all attempts."""
+    if not isinstance(prompt, Prompt):
+        return to_dicts(prompt)
+    conversation = prompt.conversation
+    converted = prompt.memo.get("chat completions", conversation, lambda: to_dicts(conversation))
+    return [*converted, *to_dicts(prompt.added)] if prompt.added else converted
 
 
 def _request(messages: list[MessageDict], temperature: float | None) -> dict[str, Any]:

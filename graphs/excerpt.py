@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
-from graphs.outcome import sample_of
+from graphs.outcome import read_conversation, sample_of
 from graphs.refinement import Refinement
 from judges.sample import Sample
 
@@ -18,13 +18,19 @@ _SHORTEST = 500
 
 
 def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sample:
-    """Return the sample for a judge: conversation and steps within the policy's bound, the draft, the evidence."""
+    """Return the sample for a judge: conversation and steps within the policy's bound, the draft, the evidence.
+
+    The conversation is read once for all attempts.
+    """
     limit = refinement.policy.max_conversation_chars
     attempt = refinement.attempts[-1]
     steps = steps_within(attempt.steps, limit)
     if steps is not attempt.steps:
         attempt = attempt.model_copy(update={"steps": tuple(steps)})
-    return sample_of(conversation_within(messages, limit), attempt, refinement.evidence)
+    conversation = refinement.memo.get(
+        "conversation", messages, lambda: read_conversation(conversation_within(messages, limit))
+    )
+    return sample_of(conversation, attempt, refinement.evidence)
 
 
 def conversation_within(messages: Sequence[AnyMessage], limit: int) -> Sequence[AnyMessage]:

@@ -25,6 +25,7 @@ from judges.drive import waited_for
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.providers.langchain import chat_model, usage_of
 from judges.models.providers.openai import OpenAICompatible
+from judges.models.providers.openai_fields import parsed_name
 from judges.models.providers.openai_refusals import keeping_refusals
 from judges.runtime.blocking import in_thread
 from judges.runtime.no_requests import check_allowed
@@ -60,6 +61,8 @@ def as_generator(candidate: object) -> Generator:
     Raises:
         ConfigurationError: If the candidate is none of these.
     """
+    if isinstance(candidate, str) and parsed_name(candidate) is not None:
+        return DirectGenerator(OpenAICompatible.named(candidate))
     if isinstance(candidate, str) and ":" in candidate.strip(":"):
         return _NamedGenerator(candidate)
     if isinstance(candidate, OpenAICompatible):

@@ -28,11 +28,12 @@ from graphs import langgraph_private
 from graphs.alarms import Needs, Ration, needs_of, release_alarms, unmet_alarms
 from graphs.augment import added_messages
 from graphs.deadline import DeadlinePassed
+from graphs.drafts import Draft
 from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
 from graphs.events import drafted_events, finished_events, judged_events, started_events, stopped_events
 from graphs.excerpt import judged_sample
-from graphs.generators import Draft, as_generator
 from graphs.generators import Generator as DraftGenerator
+from graphs.generators import as_generator
 from graphs.handover import hand_over, handover_alarms, handover_events
 from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides, overrides_in

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
 from graphs.reasoning import reply_without_reasoning
 from graphs.refinement import Attempt, Refinement, StopReason
 from graphs.secrets import withhold
+from judges.messages import Conversation, Message
 from judges.sample import Sample
 from judges.verdict import Usage
 
@@ -109,9 +110,14 @@ class Outcome(BaseModel):
         Each sample's metadata contains the number of the attempt, rating, stop reason, and the kind of an answer
         that is no text; of an attempt with several candidates also the candidate, and whether it was chosen.
         """
-        return [self._sample(draft, attempt) for attempt in self.attempts for draft in attempt.drafts]
+        if not self.attempts:
+            return []
+        conversation = read_conversation(self.conversation)
+        return [
+            self._sample(conversation, draft, attempt) for attempt in self.attempts for draft in attempt.drafts
+        ]
 
-    def _sample(self, draft: Attempt, attempt: Attempt) -> Sample:
+    def _sample(self, conversation: str | Conversation, draft: Attempt, attempt: Attempt) -> Sample:
         labels: dict[str, Any] = {
             "attempt": draft.number,
             "candidate": draft.candidate,
@@ -120,23 +126,32 @@ class Outcome(BaseModel):
             "kind": None if draft.kind == "text" else draft.kind,
             "stop_reason": self.stop_reason if draft is self.attempts[-1] else None,
         }
-        sample = sample_of(self.conversation, draft, self.evidence)
+        sample = sample_of(conversation, draft, self.evidence)
         metadata = {name: value for name, value in labels.items() if value is not None}
         return sample.model_copy(update={"metadata": {**sample.metadata, **metadata}})
 
 
-def sample_of(conversation: Sequence[AnyMessage], attempt: Attempt, evidence: Mapping[str, JsonValue]) -> Sample:
-    """Return the sample for a judge: the original conversation, this draft, and the evidence.
+def read_conversation(messages: Sequence[AnyMessage]) -> str | Conversation:
+    """Return a conversation as a sample has it; one of one plain question becomes a string.
 
-    A conversation of one plain question becomes a string.
+    Raises:
+        judges.BadSample: If a message cannot be read.
     """
-    first = conversation[0]
-    plain = len(conversation) == 1 and first.type == "human" and isinstance(first.content, str)
+    first = messages[0]
+    if len(messages) == 1 and first.type == "human" and isinstance(first.content, str):
+        return first.content
+    return Sample.read(user_input=list(messages)).user_input or ()
+
+
+def sample_of(
+    conversation: str | Sequence[AnyMessage | Message], attempt: Attempt, evidence: Mapping[str, JsonValue]
+) -> Sample:
+    """Return the sample for a judge: the original conversation, read or not, this draft, and the evidence."""
     return Sample.read(
         {
             **evidence,
             **attempt.evidence,
-            "user_input": first.content if plain else list(conversation),
+            "user_input": conversation if isinstance(conversation, str) else tuple(conversation),
             "response": attempt.text,
             "trajectory": attempt.steps,
         }

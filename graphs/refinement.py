@@ -22,6 +22,7 @@ from graphs.answer_kind import (
     unfit_answer,
 )
 from graphs.policy import Policy
+from graphs.prompt import Memo, Prompt
 from graphs.secrets import withhold
 from judges.prompting.prompts import language_of
 from judges.runtime.budget import Allowance, unkept_budget
@@ -171,6 +172,7 @@ class Refinement:
         overrides: What the request changed, as settings of `Overrides`: `policy` and `evidence` are those with it.
         sent_back: For each time that a reviewer sent an answer back, how many attempts there were.
         decision: How a reviewer ended the turn; None where none did.
+        memo: What was made of the conversation; not stored in checkpoints.
     """
 
     policy: Policy
@@ -191,6 +193,7 @@ class Refinement:
     overrides: Mapping[str, JsonValue] = field(default_factory=dict)
     sent_back: tuple[int, ...] = ()
     decision: Decision | None = None
+    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
 
     # Events
 
@@ -406,7 +409,7 @@ class Refinement:
 
     def prompt(self, conversation: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the generator's prompt: the unchanged conversation and, on a retry, the added messages."""
-        return [*conversation, *self.added]
+        return Prompt(conversation, self.added, self.memo)
 
     def limit_reached(self, now: float) -> tuple[StopReason, str] | None:
         """Return the limit that leaves no room for another call, with a description, or None."""

@@ -70,6 +70,8 @@ class Usage(BaseModel):
             calls.
         input_tokens: Prompt tokens as the provider reported them.
         output_tokens: Reply tokens as the provider reported them.
+        cached_input_tokens: Prompt tokens that the provider read from a cache of its own, counted in
+            `input_tokens` too; most providers charge less for them.
         cost: US dollars, or None where a price or the tokens are unknown.
         cached: Replies taken from a cache, which cost nothing and are not counted in `calls`.
         calls_known: Whether `calls` is all; False where a function may have called a model unseen.
@@ -81,18 +83,20 @@ class Usage(BaseModel):
     calls: int = Field(default=0, ge=0)
     input_tokens: int = Field(default=0, ge=0)
     output_tokens: int = Field(default=0, ge=0)
+    cached_input_tokens: int = Field(default=0, ge=0)
     cost: float | None = Field(default=0.0, ge=0)
     cached: int = Field(default=0, ge=0)
     calls_known: bool = True
     tokens_known: bool = True
 
     @classmethod
-    def of_call(cls, input_tokens: object, output_tokens: object) -> Self:
+    def of_call(cls, input_tokens: object, output_tokens: object, cached_input_tokens: object = None) -> Self:
         """Return the usage of one call as a provider reported it; numbers that cannot be are not taken."""
         sent, received = _token_count(input_tokens), _token_count(output_tokens)
         if sent is None or received is None:
             return cls(calls=1, input_tokens=sent or 0, output_tokens=received or 0, cost=None, tokens_known=False)
-        return cls(calls=1, input_tokens=sent, output_tokens=received, cost=None)
+        cached = 0 if cached_input_tokens is None else min(_token_count(cached_input_tokens) or 0, sent)
+        return cls(calls=1, input_tokens=sent, output_tokens=received, cached_input_tokens=cached, cost=None)
 
     @property
     def tokens(self) -> int:
@@ -115,6 +119,7 @@ class Usage(BaseModel):
             calls=self.calls + other.calls,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
+            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
             cost=(self.cost or 0.0) + (other.cost or 0.0) if cost_known else None,
             cached=self.cached + other.cached,
             calls_known=self.calls_known and other.calls_known,

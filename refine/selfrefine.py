@@ -8,10 +8,10 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, overload
 
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, Durability
@@ -34,7 +34,9 @@ from graphs.graph import build_loop, compile_loop
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
 from judges import ConfigurationError
+from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
+from refine.binding import BindsToGenerator
 from refine.question import (
     ModelQuestion,
     RefineInput,
@@ -54,7 +56,7 @@ _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
 class SelfRefine(
-    SharedByCopies, Runnable[Any, Any]
+    SharedByCopies, BindsToGenerator
 ):  # in chains and as a node it takes and returns several types: see the overloads
     """Refine a generator's answers until a judge accepts them.
 
@@ -70,8 +72,9 @@ class SelfRefine(
     has its own limit.
 
     Args:
-        generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
-            function of the list of messages, sync or async.
+        generator: A chat model or its `"provider:model"` name, a `judges.OpenAICompatible` or its name
+            (`"openai-compatible:MODEL@BASE_URL"`), a runnable, a compiled agent graph, or a function of the list
+            of messages, sync or async.
         judge: A judge, a function, or a list of judges (see `judges.as_judge`).
         policy: When to accept and when to stop, instead of `settings`.
         checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; the
@@ -148,6 +151,20 @@ class SelfRefine(
         }
         self._durability: dict[str, Any] = {} if durability is None else {"durability": durability}
         self._warned_of_memory = False
+
+    @property
+    def generator(self) -> object:
+        """The generator, as it was given."""
+        return self._parts["generator"]
+
+    @property
+    def judge(self) -> object:
+        """The judge, as it was given."""
+        return self._parts["judge"]
+
+    def around(self, **parts: object) -> Self:
+        """Return the same with another `generator` or `judge`."""
+        return type(self)(**{**self._parts, **parts}, **self._settings)
 
     @property
     def checkpointer(self) -> Checkpointer:
@@ -540,7 +557,8 @@ class SelfRefine(
 def _name_of(generator: object) -> str:
     """Return what a generator calls itself: a model's name, a function's, or else its class."""
     names = [getattr(generator, attribute, None) for attribute in ("model_name", "model", "name", "__name__")]
-    candidates = [generator, *names, type(generator).__name__]
+    parts = parsed_name(generator)
+    candidates = [generator if parts is None else parts[0], *names, type(generator).__name__]
     return next(repr(name) for name in candidates if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME)
 
 

@@ -61,6 +61,8 @@ DOORS: dict[str, frozenset[str]] = {
     "judges/": frozenset(),
     "judges/models/providers/bounded_http.py": frozenset({"urllib3"}),
     "judges/models/providers/langchain_calls.py": frozenset({"langchain_core"}),
+    "judges/models/providers/langchain_runs.py": frozenset({"langchain_core"}),
+    "judges/models/providers/openai_messages.py": frozenset({"langchain_core"}),
     "judges/offline/statistics/": frozenset({"numpy", "scipy"}),
     "judges/testing.py": frozenset({"langchain_core"}),
     "graphs/": frozenset({"langchain_core", "langgraph"}),

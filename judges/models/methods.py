@@ -68,16 +68,6 @@ class Plan:
         pattern = _ABOUT.get(self.method)
         return self._next_method() if pattern is not None and pattern.search(message) else None
 
-    def after_limit(self, status: int, message: str) -> Plan | None:
-        """Return a plan that names the limit of the reply as the endpoint wants it; None if that was no fault.
-
-        Args:
-            status: HTTP status of the error.
-            message: The provider's error message.
-        """
-        is_refused = status in _BAD_REQUEST and "max_completion_tokens" in message
-        return replace(self, limit="max_completion_tokens") if is_refused and self.limit == "max_tokens" else None
-
     def after_response(self, response: ModelResponse) -> Plan:
         """Return the plan after a reply: proven if the method worked, or the next one if it did not.
 

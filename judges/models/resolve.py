@@ -9,10 +9,14 @@ from judges.model import EmbeddingModel, JudgeModel
 from judges.models.providers.embeddings import LangChainEmbeddings
 from judges.models.providers.langchain import LangChainModel, NamedModel, looks_like_chat_model
 from judges.models.providers.minilm import MiniLM
+from judges.models.providers.openai import OpenAICompatible
+from judges.models.providers.openai_fields import parsed_name
 
 
 def as_model(candidate: object, *, temperature: float | None = 0.0) -> JudgeModel:
     """Return the model for a LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+
+    `"openai-compatible:MODEL@BASE_URL"` is a direct client, see `OpenAICompatible.named`.
 
     Args:
         candidate: The model.
@@ -21,6 +25,8 @@ def as_model(candidate: object, *, temperature: float | None = 0.0) -> JudgeMode
     Raises:
         ConfigurationError: If `candidate` is None, or not a model.
     """
+    if parsed_name(candidate) is not None:
+        return OpenAICompatible.named(str(candidate), temperature=temperature)
     if isinstance(candidate, str) and ":" in candidate.strip(":"):
         return NamedModel(candidate, temperature=temperature)
     if looks_like_chat_model(candidate):

@@ -21,12 +21,19 @@ _DATED = re.compile(r"(?:[-@]\d{4}-?\d{2}-?\d{2}|[-@:]latest)$")
 
 
 class Price(BaseModel):
-    """The price of a model, in US dollars per million tokens."""
+    """The price of a model, in US dollars per million tokens.
+
+    Args:
+        input: Of the prompt.
+        output: Of the reply.
+        cached_input: Of what the provider read of the prompt from its cache; None is the price of the prompt.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
+    cached_input: float | None = Field(default=None, ge=0)
 
     @property
     def is_free(self) -> bool:
@@ -35,7 +42,9 @@ class Price(BaseModel):
 
     def of(self, usage: Usage) -> float:
         """Return the cost of a usage, in US dollars."""
-        return (usage.input_tokens * self.input + usage.output_tokens * self.output) / 1_000_000
+        cached = 0 if self.cached_input is None else usage.cached_input_tokens
+        prompt = (usage.input_tokens - cached) * self.input + cached * (self.cached_input or 0.0)
+        return (prompt + usage.output_tokens * self.output) / 1_000_000
 
 
 def with_cost(usage: Usage, model: str | None, prices: Mapping[str, Price]) -> Usage:
@@ -66,8 +75,8 @@ def known_prices(own: Mapping[str, Price] | None = None) -> KnownPrices:
 
     Pass the result wherever prices are accepted. The list is part of the package: nothing is fetched, so it is as
     old as the package. A model is looked up by the name its provider reports, or as `"provider:model"`; a model
-    that is not listed, or not priced by tokens alone, stays unknown. Prices are today's, for the standard service;
-    a provider's discount on cached prompts is not included.
+    that is not listed, or not priced by tokens alone, stays unknown. Prices are today's, for the standard service,
+    with the discount on what a provider reports to have read from its cache.
 
     The lookup is by name only: a model of yours that is named like a public one gets the public price. Set its
     price yourself, or `Price(input=0, output=0)` where it is free.
@@ -161,12 +170,16 @@ def _price(listed: ModelPrice) -> Price | None:
     input_rate, output_rate = listed.input_mtok, listed.output_mtok
     if input_rate is None or output_rate is None or listed.requests_kcount is not None:
         return None
-    starts = {tier.start for rate in (input_rate, output_rate) for tier in getattr(rate, "tiers", ())}
-    tiers = tuple(
-        (start, Price(input=_rate_above(start, input_rate), output=_rate_above(start, output_rate)))
-        for start in sorted(starts)
-    )
-    return TieredPrice(input=_rate_above(-1, input_rate), output=_rate_above(-1, output_rate), tiers=tiers)
+    cached_rate = getattr(listed, "cache_read_mtok", None)
+    rates = (input_rate, output_rate, *(() if cached_rate is None else (cached_rate,)))
+    starts = {tier.start for rate in rates for tier in getattr(rate, "tiers", ())}
+
+    def above(start: int) -> dict[str, float]:
+        prices = {"input": _rate_above(start, input_rate), "output": _rate_above(start, output_rate)}
+        return prices if cached_rate is None else {**prices, "cached_input": _rate_above(start, cached_rate)}
+
+    tiers = tuple((start, Price(**above(start))) for start in sorted(starts))
+    return TieredPrice(**above(-1), tiers=tiers)
 
 
 def _rate_above(start: int, rate: Decimal | TieredPrices) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 from judges import ConfigurationError, Judge, load
 from judges.errors import shortened
 from judges.models.providers.endpoint import checked_address
+from judges.models.providers.openai_fields import parsed_name
 
 _NEXT_SETTING = re.compile(r",(?=\s*\w+=)")
 _ANY_MODEL = "any:model"
@@ -101,6 +102,8 @@ def _load(spec: str, name: str, settings: dict[str, Any]) -> Judge:
 
 def _chat_model(name: str, base_url: str | None) -> object:
     """Create the model now, so that a missing package or key is reported before a run begins."""
-    from judges import chat_model  # noqa: PLC0415 - leads to LangChain
+    from judges import OpenAICompatible, chat_model  # noqa: PLC0415 - leads to LangChain
 
+    if parsed_name(name) is not None and base_url is None:
+        return OpenAICompatible.named(name)
     return chat_model(name, base_url=base_url, max_retries=0)

@@ -76,9 +76,13 @@ class Stage:
         """Make a judge that asks the other model, through one of two clients."""
         if client == "langchain":
             return Helpfulness(self.chat(CRITIC, refused=refused))
+        return Helpfulness(self.direct(CRITIC, refused=refused))
+
+    def direct(self, name: str, *, refused: bool = False, stream: bool = False) -> OpenAICompatible:
+        """Make a client of our own for one of the two models."""
         address = self._nobody if refused else self.server.url
-        self._direct.append(OpenAICompatible(address, model=CRITIC, api_key="none", timeout_s=30.0))
-        return Helpfulness(self._direct[-1])
+        self._direct.append(OpenAICompatible(address, model=name, api_key="none", timeout_s=30.0, stream=stream))
+        return self._direct[-1]
 
     async def close(self) -> None:
         """Close the connections of our own clients."""
@@ -92,6 +96,7 @@ class Stage:
         *,
         client: Client = "langchain",
         times: int | None = None,
+        writer: Client = "langchain",
         streaming: bool = False,
         max_retries: int = 0,
         **settings: Any,
@@ -103,6 +108,7 @@ class Stage:
             role: The side.
             client: The judge's client.
             times: How often; None means always.
+            writer: The generator's client.
             streaming: Whether the generator's client asks for a stream. A judge's never does.
             max_retries: How often the generator's client repeats by itself.
             settings: Settings of the policy.
@@ -116,7 +122,12 @@ class Stage:
 
         self.server.reply = reply
         refused = role if fault is not None and fault.refused else None
-        generator = self.chat(WRITER, refused=refused == "generator", streaming=streaming, max_retries=max_retries)
+        away = refused == "generator"
+        generator = (
+            self.direct(WRITER, refused=away, stream=streaming)
+            if writer == "direct"
+            else self.chat(WRITER, refused=away, streaming=streaming, max_retries=max_retries)
+        )
         return SelfRefine(generator, self.judge(client, refused=refused == "judge"), **settings)
 
     @property

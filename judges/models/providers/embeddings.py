@@ -11,8 +11,8 @@ from typing import Any
 from judges.errors import ConfigurationError, shortened
 from judges.model import EmbeddingResponse
 from judges.models import retry
-from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
-from judges.models.providers.endpoint_errors import EndpointReplyError
+from judges.models.providers.endpoint import Connected, Endpoint
+from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointResponse
 from judges.models.providers.openai import RETRIES
 from judges.models.providers.openai_fields import checked_name
 from judges.models.providers.openai_replies import usage_in

@@ -14,7 +14,6 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +26,7 @@ from judges.models.providers.endpoint_errors import (
     EndpointConnectionError,
     EndpointError,
     EndpointReplyError,
+    EndpointResponse,
     EndpointStatusError,
     EndpointTimeoutError,
     error_in,
@@ -57,15 +57,6 @@ _OWN_HEADERS = {"content-type": "application/json", "user-agent": "selfrefine"}
 _UNCOMPRESSED = {"accept-encoding": "identity"}
 _AUTH_HEADERS = {"api-key", "authorization", "x-api-key"}
 _INSTALL = "install selfrefine[http]"
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointResponse:
-    """One HTTP response; its repr shows only the status, since a body may quote the key or the prompt."""
-
-    status: int
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
 
 
 class Endpoint(SharedByCopies):
@@ -295,9 +286,7 @@ class Endpoint(SharedByCopies):
         if 300 <= response.status < 400:  # noqa: PLR2004 - HTTP's redirects
             masked = "redirects are not followed; give the address itself"
         message = f"{self._origin} answered with status {response.status}{f': {masked}' if masked else ''}"
-        return EndpointStatusError(
-            message, status_code=response.status, headers=response.headers, upstream=response
-        )
+        return EndpointStatusError(message, status_code=response.status, headers=response.headers).of(response)
 
 
 class Connected:

@@ -1,4 +1,4 @@
-"""Errors of requests to an endpoint.
+"""Responses of an endpoint, and the errors of requests to it.
 
 EndpointError               a request to an endpoint failed
 ├── EndpointStatusError     it was refused; carries the status
@@ -12,13 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from judges.errors import JudgesError
-
-if TYPE_CHECKING:
-    from judges.models.providers.endpoint import EndpointResponse
 
 _KEPT_HEADERS = ("retry-after", "x-ratelimit-", "x-request-id", "x-should-retry")
 
@@ -40,6 +37,15 @@ class EndpointReplyError(EndpointError):
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointResponse:
+    """One HTTP response; its repr shows only the status, since a body may quote the key or the prompt."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ResponseHead:
     """Status of a response, and those of its headers that concern waiting and limits."""
 
@@ -54,24 +60,31 @@ class EndpointStatusError(EndpointError):
         message: What happened.
         status_code: The status.
         headers: Headers of the response; those about waiting and limits are kept, in lower case.
-        upstream: The whole response, for those who hand it on: its status, all headers and its body as it was
-            sent. Its repr shows only the status; the body may quote the key or the prompt.
+
+    Attributes:
+        upstream: The whole response, for those who hand it on: status, all headers, and the body as it was sent;
+            None where there was none. Its repr shows only the status, and pickles leave it out, since it may quote
+            the key or the prompt.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        status_code: int,
-        headers: Mapping[str, str] | None = None,
-        upstream: EndpointResponse | None = None,
-    ) -> None:
+    upstream: EndpointResponse | None
+
+    def __init__(self, message: str, *, status_code: int, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status_code = status_code
-        self.upstream = upstream
+        self.upstream = None
         lowered = {name.lower(): text for name, text in (headers or {}).items()}
         kept_headers = {name: text for name, text in lowered.items() if name.startswith(_KEPT_HEADERS)}
         self.response = ResponseHead(status_code, kept_headers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        *rebuilding, state = super().__reduce__()
+        return (*rebuilding, {**state, "upstream": None})
+
+    def of(self, upstream: EndpointResponse | None) -> Self:
+        """Take a response along, and return this."""
+        self.upstream = upstream
+        return self
 
 
 def error_in(body: bytes) -> str:

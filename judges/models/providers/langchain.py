@@ -20,6 +20,7 @@ from judges.models.endings import finish_reason_of
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
 from judges.models.providers.endpoint import checked_address
 from judges.models.providers.openai_arguments import drops_arguments, keep_raw_arguments, raw_arguments
+from judges.models.providers.openai_fields import address_for, parsed_name
 from judges.models.retry import status_of
 from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
@@ -267,7 +268,8 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
     Args:
         name: The string.
         base_url: Address of an OpenAI-compatible server that has the model; the provider is then OpenAI, may be
-            left out of the name, and a key is needed only if the server asks for one.
+            left out of the name, and a key is needed only if the server asks for one. A name of the form
+            `"openai-compatible:MODEL@BASE_URL"` holds it.
         settings: Arguments of the provider's class, for instance `temperature=0.7`.
 
     Raises:
@@ -275,6 +277,9 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
             address.
     """
     _check_name(name)
+    parts = parsed_name(name)
+    if parts is not None:
+        name, base_url = parts[0], base_url or address_for(name, parts[1])
     if base_url is not None:
         checked_address(base_url)
         key = os.environ.get("OPENAI_API_KEY") or "none-needed"
@@ -372,4 +377,6 @@ def usage_of(message: Any) -> Usage:
     """Return what one reply consumed, from the usage metadata of its message."""
     metadata = getattr(message, "usage_metadata", None)
     metadata = metadata if type(metadata) is dict or isinstance(metadata, Mapping) else {}
-    return Usage.of_call(metadata.get("input_tokens"), metadata.get("output_tokens"))
+    details = metadata.get("input_token_details")
+    cached = details.get("cache_read") if isinstance(details, Mapping) else None
+    return Usage.of_call(metadata.get("input_tokens"), metadata.get("output_tokens"), cached)

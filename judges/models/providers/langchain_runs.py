@@ -21,7 +21,7 @@ from langchain_core.utils.env import env_var_is_set
 from pydantic import PrivateAttr
 
 from judges.models.providers.langchain_calls import CallCounter
-from judges.models.providers.llm_runs import LlmRun
+from judges.models.providers.llm_run import LlmRun
 from judges.models.providers.openai_messages import PROVIDER
 from judges.runtime import budget
 
@@ -98,6 +98,7 @@ class ObservedModel(BaseChatModel, Generic[T]):
         return {"tags": tags} if tags else None
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        del stop, kwargs
         return {"_type": PROVIDER, "model": self.model, **self._details.fields}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from judges.model import ModelRequest, ModelResponse
+from judges.models.providers.llm_run import LlmRun
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -21,25 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LANGCHAIN = "langchain_core.runnables.config"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmRun(Generic[T]):
-    """What handlers are told of one call.
-
-    Args:
-        model: Name of the model.
-        messages: Makes the messages that are sent.
-        answer: Makes the message that came back.
-        fields: The request's other fields.
-        tags: Tags of the run.
-    """
-
-    model: str
-    messages: Callable[[], Sequence[BaseMessage]]
-    answer: Callable[[T], AIMessage]
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
 
 
 def is_observed() -> bool:

@@ -13,37 +13,29 @@ from typing import Any, Self
 
 from pydantic import BaseModel, JsonValue
 
+from judges.errors import ConfigurationError, shortened
 from judges.model import ModelRequest, ModelResponse
-from judges.models import retry
 from judges.models.methods import Method, Plan, checked_methods, forced_tool, response_format
 from judges.models.providers import llm_runs
-from judges.models.providers.endpoint import Connected, Endpoint, EndpointResponse
-from judges.models.providers.endpoint_errors import EndpointStatusError, error_in
+from judges.models.providers.endpoint import Connected, Endpoint
+from judges.models.providers.endpoint_errors import EndpointResponse, error_in
+from judges.models.providers.llm_run import LlmRun
+from judges.models.providers.openai_chat import PATH, ChatCalls, ChatSettings, Fields
 from judges.models.providers.openai_fields import (
-    GENERATING,
-    SETTINGS,
-    checked_bound,
+    address_for,
     checked_extra,
     checked_name,
-    encoded,
+    parsed_name,
     tool_fields,
 )
-from judges.models.providers.openai_replies import (
-    OK,
-    model_in,
-    parse_completion,
-    read_completion,
-    texts_in,
-    usage_in,
-)
-from judges.runtime import budget, flow
+from judges.models.providers.openai_replies import OK, parse_completion
+from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
 
 RETRIES = 2
 """How often a call whose transport failed is repeated."""
 
 _METHODS: tuple[Method, ...] = ("json_schema", "tools", "text")
-_PATH = "/chat/completions"
 _OPENAI_CLASSES = {"BaseChatOpenAI", "ChatOpenAI"}
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
@@ -54,9 +46,9 @@ class OpenAICompatible(Connected):
     It judges, as the model of a judge, and generates, as the generator of `refine.SelfRefine`; `chat` and `achat`
     send a request of your own. `bind` and `bind_tools` add fields to each request for an answer.
 
-    A judge's reply is requested by the strongest method that the endpoint supports: a JSON schema that it enforces, else
-    one forced tool call, else text. If it refuses or ignores a method, the next one is used from then on; likewise
-    a temperature that it refuses is left out.
+    A judge's reply is requested by the strongest method that the endpoint supports: a JSON schema that it
+    enforces, else one forced tool call, else text. If it refuses or ignores a method, the next one is used from
+    then on; likewise a temperature that it refuses is left out.
 
     Connections stay open between calls, and one object serves any number of threads and event loops. They are
     closed with the event loop, by `close` and `aclose`, or by using the object in a `with` or `async with` block.
@@ -103,28 +95,57 @@ class OpenAICompatible(Connected):
         extra: Mapping[str, JsonValue] | None = None,
         stream: bool = False,
     ) -> None:
-        self.name = checked_name(model)
+        temperature, judging_at = (None, 0.0) if isinstance(temperature, EllipsisType) else (temperature,) * 2
+        self._chat = ChatSettings(
+            model=checked_name(model),
+            temperature=temperature,
+            max_tokens=max_tokens,
+            stream=stream,
+            extra=checked_extra(extra or {}),
+        )
         self.retries = retries
-        self._extra = checked_extra(extra or {})
-        self._generating: dict[str, JsonValue] = {}
-        self._max_tokens = max_tokens
-        self._stream = stream
         self._endings = frozenset((endings,) if isinstance(endings, str) else endings)
         self._endpoint = Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)
         self._plan = Plan(
             _METHODS if method is None else checked_methods(method),
-            0.0 if isinstance(temperature, EllipsisType) else temperature,
+            judging_at,
             None if max_tokens is None else "max_tokens",
         )
-        self._temperature = None if isinstance(temperature, EllipsisType) else temperature
         self._identity = self._compute_identity(base_url)
         self._heads: dict[tuple[type[BaseModel], Plan], str] = {}
+
+    @classmethod
+    def named(cls, name: str, **settings: Any) -> Self:
+        """Return the client that a name means: `"openai-compatible:MODEL@BASE_URL"`.
+
+        Without the address the environment's `OPENAI_BASE_URL` is used. The key is the environment's
+        `OPENAI_API_KEY`, if there is one. Wherever a model or a generator is named, such a name may stand.
+
+        Args:
+            name: The name, for instance `"openai-compatible:qwen3:8b@http://localhost:11434/v1"`.
+            settings: Settings of this class, for instance `temperature=0.7`.
+
+        Raises:
+            ConfigurationError: If the name has another form, or there is no address.
+        """
+        parts = parsed_name(name)
+        if parts is None or not parts[0]:
+            raise ConfigurationError(
+                f"a model behind an endpoint is named 'openai-compatible:MODEL@BASE_URL', not {shortened(name)}"
+            )
+        model, address = parts
+        return cls(address_for(name, address), **{"model": model, **settings})
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._endpoint.origin!r}, model={self.name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_heads": {}}  # rebuilt by the copy; not all schemas can be pickled
+
+    @property
+    def name(self) -> str:
+        """Name of the model at the endpoint."""
+        return self._chat.model
 
     @property
     def base_url(self) -> str:
@@ -142,7 +163,8 @@ class OpenAICompatible(Connected):
         return self._identity
 
     def _compute_identity(self, address: str) -> str:
-        settings = [address, self._plan.methods, self._plan.temperature, self._max_tokens, self._extra]
+        chat = self._chat
+        settings = [address, self._plan.methods, self._plan.temperature, chat.max_tokens, chat.extra]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return f"{type(self).__name__}:{self.name}:{self.base_url}:{digest}"
 
@@ -153,15 +175,15 @@ class OpenAICompatible(Connected):
             judges.models.providers.endpoint_errors.EndpointError: If the request fails.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
-        call = partial(flow.run, self._exchange(request), partial(self._endpoint.post, _PATH))
+        call = partial(flow.run, self._exchange(request), partial(self._endpoint.post, PATH))
         return llm_runs.observed(self._judging(request), call) if llm_runs.is_observed() else call()
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking; otherwise as `send`, with aiohttp."""
-        call = partial(flow.arun, self._exchange(request), partial(self._endpoint.apost, _PATH))
+        call = partial(flow.arun, self._exchange(request), partial(self._endpoint.apost, PATH))
         return await (llm_runs.aobserved(self._judging(request), call) if llm_runs.is_observed() else call())
 
-    def chat(self, request: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def chat(self, request: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Fields:
         """Send a chat-completions request, and return the completion as the endpoint sent it.
 
         The call is claimed from the budget of the loop around it, if there is one, and repeated where its
@@ -177,25 +199,19 @@ class OpenAICompatible(Connected):
             judges.runtime.budget.Refused: If the budget is spent.
             ConfigurationError: If the request cannot be sent.
         """
+        calls = self._calls(headers)
+        try:
+            return calls.send(request)
+        finally:
+            self._remember_limit(calls)
 
-        def deliver(fields: dict[str, Any]) -> dict[str, Any]:
-            call = partial(self._deliver, fields, headers)
-            run = self._generating_run(fields)
-            return call() if run is None else llm_runs.observed(run, call)
-
-        return flow.run(self._claimed(request), deliver)
-
-    async def achat(
-        self, request: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
+    async def achat(self, request: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Fields:
         """Send a chat-completions request without blocking; otherwise as `chat`."""
-
-        async def deliver(fields: dict[str, Any]) -> dict[str, Any]:
-            call = partial(self._adeliver, fields, headers)
-            run = self._generating_run(fields)
-            return await (call() if run is None else llm_runs.aobserved(run, call))
-
-        return await flow.arun(self._claimed(request), deliver)
+        calls = self._calls(headers)
+        try:
+            return await calls.asend(request)
+        finally:
+            self._remember_limit(calls)
 
     def bind(self, **fields: Any) -> Self:
         """Return the same client with further fields in each request, and the same connections.
@@ -207,21 +223,7 @@ class OpenAICompatible(Connected):
         Raises:
             ConfigurationError: If a field cannot be bound.
         """
-        bound = checked_bound(fields)
-        twin = copy(self)
-        twin.name = checked_name(bound.get("model", self.name))
-        twin._stream = bool(bound.get("stream", self._stream))
-        if "temperature" in bound:
-            twin._temperature = bound["temperature"]
-            twin._plan = replace(twin._plan, temperature=bound["temperature"])
-        if "max_tokens" in bound:
-            twin._max_tokens = bound["max_tokens"]
-            twin._plan = replace(twin._plan, limit=None if bound["max_tokens"] is None else "max_tokens")
-        generating = {name: value for name, value in bound.items() if name in GENERATING}
-        extra = {name: value for name, value in bound.items() if name not in GENERATING | SETTINGS}
-        twin._generating, twin._extra = {**self._generating, **generating}, {**self._extra, **extra}
-        twin._identity = twin._compute_identity(self._identity)
-        return twin
+        return copy(self)._with(self._chat.bound(fields), fields)  # noqa: SLF001 - of its own class
 
     def bind_tools(
         self,
@@ -246,6 +248,8 @@ class OpenAICompatible(Connected):
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` uses this model: at this address, or through LangChain under the same name."""
+        if isinstance(other, str) and parsed_name(other) is not None:
+            other = OpenAICompatible.named(other)
         if isinstance(other, OpenAICompatible):
             return (other.base_url, other.name) == (self.base_url, self.name)
         while (bound := getattr(other, "bound", None)) is not None:
@@ -268,78 +272,27 @@ class OpenAICompatible(Connected):
                 raise self._endpoint.status_error(http, (text for _, text in request.messages))
             plan = lesser
 
-    def _judging(self, request: ModelRequest) -> llm_runs.LlmRun[ModelResponse]:
+    def _with(self, chat: ChatSettings, fields: Mapping[str, Any]) -> Self:
+        """Take settings in which `fields` are new; of a fresh copy alone."""
+        self._chat = chat
+        if "temperature" in fields:
+            self._plan = replace(self._plan, temperature=chat.temperature)
+        if "max_tokens" in fields:
+            self._plan = replace(self._plan, limit=None if chat.max_tokens is None else "max_tokens")
+        self._identity = self._compute_identity(self._identity)
+        return self
+
+    def _judging(self, request: ModelRequest) -> LlmRun[ModelResponse]:
         return llm_runs.run_of_judging(self.name, request)
 
-    def _generating_run(self, fields: dict[str, Any]) -> llm_runs.LlmRun[dict[str, Any]] | None:
-        return llm_runs.run_of_chat(self.name, fields) if llm_runs.is_observed() else None
-
-    def _claimed(self, request: Mapping[str, Any]) -> Generator[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Yield requests to deliver until there is a completion; claim it from the budget, and charge it."""
+    def _calls(self, headers: Mapping[str, str] | None) -> ChatCalls:
         check_allowed(self.name, self)
-        is_counted = budget.is_counted()
-        if not is_counted:
-            budget.take()
-        try:
-            completion = yield from self._delivered(request)
-        except Exception:
-            if not is_counted:
-                budget.fail()
-            raise
-        if not is_counted:
-            budget.add(usage_in(completion), model_in(completion) or self.name)
-        return completion
+        limit = self._plan.limit or "max_tokens"
+        return ChatCalls(self._endpoint, self._chat, retries=self.retries, limit=limit, headers=headers)
 
-    def _delivered(self, request: Mapping[str, Any]) -> Generator[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        try:
-            return (yield self._fields(request))
-        except EndpointStatusError as error:
-            lesser = self._plan.after_limit(
-                error.status_code, error_in(error.upstream.body if error.upstream else b"")
-            )
-            if lesser is None or lesser.limit in request:
-                raise
-            self._plan = lesser
-        return (yield self._fields(request))
-
-    def _fields(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a whole request: this client's fields, and before them those of the request."""
-        fields: dict[str, Any] = {"model": self.name, **self._extra, **self._generating}
-        if self._temperature is not None:
-            fields["temperature"] = self._temperature
-        if self._plan.limit is not None:
-            fields[self._plan.limit] = self._max_tokens
-        if self._stream:
-            fields |= {"stream": True, "stream_options": {"include_usage": True}}
-        return fields | request  # type: ignore[operator]  # a mapping
-
-    def _deliver(self, fields: Mapping[str, Any], headers: Mapping[str, str] | None) -> dict[str, Any]:
-        body = encoded(fields)
-
-        def post() -> dict[str, Any]:
-            return self._read(self._endpoint.post(_PATH, body, headers), fields, headers)
-
-        try:
-            return post()
-        except Exception as first:  # noqa: BLE001 - raised again unless transient
-            return retry.persist(post, first, self.retries)
-
-    async def _adeliver(self, fields: Mapping[str, Any], headers: Mapping[str, str] | None) -> dict[str, Any]:
-        body = encoded(fields)
-
-        async def post() -> dict[str, Any]:
-            return self._read(await self._endpoint.apost(_PATH, body, headers), fields, headers)
-
-        try:
-            return await post()
-        except Exception as first:  # noqa: BLE001 - raised again unless transient
-            return await retry.apersist(post, first, self.retries)
-
-    def _read(
-        self, response: EndpointResponse, fields: Mapping[str, Any], headers: Mapping[str, str] | None
-    ) -> dict[str, Any]:
-        hidden = texts_in([fields.get("messages"), *(headers or {}).values()])
-        return read_completion(self._endpoint, response, hidden)
+    def _remember_limit(self, calls: ChatCalls) -> None:
+        if self._plan.limit not in (None, calls.limit):
+            self._plan = replace(self._plan, limit=calls.limit)
 
     def _with_known_ending(self, response: ModelResponse) -> ModelResponse:
         known = response.finish_reason in self._endings
@@ -355,11 +308,11 @@ class OpenAICompatible(Connected):
 
     def _head(self, schema: type[BaseModel], plan: Plan) -> str:
         """Return the start of the body, up to the messages, which is the same in all requests for a schema."""
-        fields: dict[str, Any] = {"model": self.name, **self._extra}
+        fields: dict[str, Any] = {"model": self.name, **self._chat.extra}
         if plan.temperature is not None:
             fields["temperature"] = plan.temperature
         if plan.limit is not None:
-            fields[plan.limit] = self._max_tokens
+            fields[plan.limit] = self._chat.max_tokens
         if plan.method == "json_schema":
             fields["response_format"] = response_format(schema)
         elif plan.method == "tools":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +18,43 @@ GENERATING = frozenset({"response_format", "tool_choice", "tools"})
 SETTINGS = frozenset({"max_tokens", "model", "stream", "temperature"})
 """Fields that have a setting of their own."""
 
+ADDRESS_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+"""Environment variables for the address of an endpoint, as OpenAI's and LangChain's clients read them."""
+
+_PREFIX = "openai-compatible"
+_ADDRESS = re.compile("@(https?://)", re.IGNORECASE)
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
+def parsed_name(name: object) -> tuple[str, str | None] | None:
+    """Return model and address in a name such as `"openai-compatible:qwen3:8b@http://localhost:11434/v1"`.
+
+    The address is None where the name has none; a name of any other form, or no text, gives None.
+    """
+    prefix, colon, rest = name.strip().partition(":") if isinstance(name, str) else ("", "", "")
+    if not colon or prefix.lower().replace("_", "-") != _PREFIX:
+        return None
+    model, _, address = _ADDRESS.sub(r"\n\1", rest.strip(), count=1).partition("\n")
+    return model.strip(), address or None
+
+
+def address_for(name: str, address: str | None) -> str:
+    """Return the address of the endpoint that a name means.
+
+    Args:
+        name: The whole name, for the error.
+        address: The address in it, or None; then the environment has it.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    known = address or next(filter(None, map(os.environ.get, ADDRESS_VARIABLES)), None)
+    if known is None:
+        raise ConfigurationError(
+            f"{shortened(name)} has no address; write 'openai-compatible:MODEL@http://localhost:11434/v1', or set "
+            f"the environment variable {ADDRESS_VARIABLES[0]}"
+        )
+    return known
 
 
 def encoded(fields: Mapping[str, Any]) -> bytes:

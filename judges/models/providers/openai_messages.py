@@ -45,6 +45,8 @@ _UNSENT = frozenset({"refine", "tool_calls", "parsed"})
 _FOREIGN_FIELDS = frozenset({"audio", "function_call", "refusal"})
 """All that is taken from the `additional_kwargs` of another provider's answer."""
 
+_MOST_TOKENS = 10**9
+
 _CALL_PARTS = ("tool_use", "tool_call", "invalid_tool_call", "server_tool", "function_call", "input_json_delta")
 _THOUGHT_PARTS = ("reasoning", "thinking", "redacted_thinking", "thought")
 _NOT_SAID = (*_CALL_PARTS, *_THOUGHT_PARTS)
@@ -91,7 +93,7 @@ def to_message(fields: Mapping[str, Any]) -> BaseMessage:
     Raises:
         ConfigurationError: If it is no such message.
     """
-    role = fields.get("role") if isinstance(fields, Mapping) else None
+    role = fields.get("role") if isinstance(fields, Mapping) else None  # type: ignore[redundant-expr]  # of a raw request
     if not isinstance(role, str) or not role:
         raise ConfigurationError("a message of chat completions is a mapping with a 'role', for instance 'user'")
     read = _READERS.get(role)
@@ -140,6 +142,8 @@ def answer_of_response(response: ModelResponse, model: str) -> AIMessage:
         answer.usage_metadata = UsageMetadata(
             input_tokens=sent, output_tokens=received, total_tokens=sent + received
         )
+        if usage.cached_input_tokens:
+            answer.usage_metadata["input_token_details"] = InputTokenDetails(cache_read=usage.cached_input_tokens)
     return answer
 
 
@@ -162,7 +166,7 @@ def usage_metadata(usage: object) -> UsageMetadata | None:
 
 
 def _count(value: object) -> int | None:
-    return int(value) if type(value) in (int, float) and 0 <= value < 1e12 else None  # type: ignore[operator,call-overload,no-any-return]  # a number
+    return int(value) if type(value) in (int, float) and 0 <= value < _MOST_TOKENS else None  # type: ignore[operator,call-overload]  # a number
 
 
 def _counts(values: Mapping[str, object]) -> dict[str, int]:
@@ -328,12 +332,12 @@ def _read_tool(fields: Mapping[str, Any]) -> BaseMessage:
 
 def _read_function(fields: Mapping[str, Any]) -> BaseMessage:
     name = _name(fields) or ""
-    return FunctionMessage(_text(fields.get("content")), name=name, additional_kwargs=_others(fields))
+    return FunctionMessage(content=_text(fields.get("content")), name=name, additional_kwargs=_others(fields))
 
 
 def _read_other(fields: Mapping[str, Any], role: str) -> BaseMessage:
     content = _text(fields.get("content"))
-    return ChatMessage(content, role=role, name=_name(fields), additional_kwargs=_others(fields))
+    return ChatMessage(content=content, role=role, name=_name(fields), additional_kwargs=_others(fields))
 
 
 def _read_assistant(fields: Mapping[str, Any]) -> AIMessage:

@@ -8,8 +8,8 @@ from typing import Any
 
 from judges.model import ModelResponse
 from judges.models.endings import reason_in
-from judges.models.providers.endpoint import Endpoint, EndpointResponse
-from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointStatusError
+from judges.models.providers.endpoint import Endpoint
+from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointResponse, EndpointStatusError
 from judges.models.providers.openai_stream import assembled, is_stream
 from judges.verdict import Usage
 
@@ -91,7 +91,9 @@ def usage_in(payload: Mapping[str, Any], *, without_reply: int | None = None) ->
     """
     usage = payload.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    return Usage.of_call(usage.get("prompt_tokens"), usage.get("completion_tokens", without_reply))
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return Usage.of_call(usage.get("prompt_tokens"), usage.get("completion_tokens", without_reply), cached)
 
 
 def model_in(payload: Mapping[str, Any]) -> str | None:
@@ -123,7 +125,7 @@ def _error_inside(error: Mapping[str, Any], response: EndpointResponse | None = 
     if type(code) is int and 400 <= code < 600:  # noqa: PLR2004 - HTTP's errors
         message = f"the endpoint told of an error {code} in a reply"
         headers = None if response is None else response.headers
-        return EndpointStatusError(message, status_code=code, headers=headers, upstream=response)
+        return EndpointStatusError(message, status_code=code, headers=headers).of(response)
     return EndpointReplyError("the endpoint told of an error in place of a reply")
 
 

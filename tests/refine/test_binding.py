@@ -1,0 +1,172 @@
+"""What is bound to a `SelfRefine` goes to its generator."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.exceptions import OutputParserException
+from langchain_core.runnables import Runnable
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from judges import ConfigurationError, OpenAICompatible
+from judges.testing import ScriptedModel
+from refine import SelfRefine
+from tests.model_server import Asked, ModelServer, Reply, serving, tools_of
+
+KINDS = ("client", "chat model", "name", "binding")
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    people: int
+
+
+class Town(TypedDict):
+    """A town."""
+
+    name: str
+
+
+def look(q: str) -> str:
+    """Look something up."""
+    return q
+
+
+def good(response: str) -> bool:
+    """Check nothing."""
+    return True
+
+
+def reply(asked: Asked) -> Reply:
+    """Answer with a call, or with JSON that lacks a field until it is told so."""
+    if tools_of(asked):
+        return Reply(calls=(("look", {"q": "x"}),))
+    return Reply(
+        '{"name": "Paris", "people": 2}' if "people" in asked["messages"][-1]["content"] else '{"name": "Paris"}'
+    )
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    """Serve the model."""
+    with serving(reply) as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+def generator(request: pytest.FixtureRequest, server: ModelServer) -> Iterator[Any]:
+    """Make each kind of generator to which anything can be bound."""
+    chat = ChatOpenAI(model="m", base_url=server.url, api_key="k")  # type: ignore[arg-type]  # a text is taken
+    with OpenAICompatible(server.url, model="m", api_key="k") as client:
+        yield {
+            "client": client,
+            "chat model": chat,
+            "name": f"openai-compatible:m@{server.url}",
+            "binding": chat.bind(top_p=0.5).with_retry(stop_after_attempt=1).with_config(tags=["t"]),
+        }[request.param]
+
+
+def test_settings_and_tools_reach_the_model(server: ModelServer, generator: Any) -> None:
+    """They add up, whatever was bound before stays, and the first refiner is as it was."""
+    refiner = SelfRefine(generator, good, max_attempts=2)
+    bound = refiner.bind_tools([look], tool_choice="look").bind(temperature=0.3)
+
+    answer = bound.invoke("where?")
+
+    asked = server.requests[-1]
+    assert (tools_of(asked), asked["temperature"]) == ({"look"}, 0.3)
+    assert asked.get("top_p") == (
+        0.5 if isinstance(generator, Runnable) and not isinstance(generator, ChatOpenAI) else None
+    )
+    assert answer.tool_calls[0]["name"] == "look"
+    assert isinstance(bound, SelfRefine)
+    assert bound.policy.max_attempts == 2
+    refiner.invoke("people?")
+    assert "tools" not in server.requests[-1]
+
+
+def test_objects_of_a_schema_are_judged_as_json(server: ModelServer, generator: Any) -> None:
+    """An answer that lacks a field is refused without the judge and asked for again; then it is an object."""
+    judged: list[str] = []
+
+    def judge(response: str) -> bool:
+        judged.append(response)
+        return True
+
+    structured = SelfRefine(generator, judge).with_structured_output(City)
+
+    assert structured.invoke("where?") == City(name="Paris", people=2)
+    assert judged == ['{"name": "Paris", "people": 2}']
+    assert [asked["response_format"]["type"] for asked in server.requests] == ["json_schema"] * 2
+    note = server.requests[-1]["messages"][-1]["content"]
+    assert "fits the schema City" in note
+
+
+def test_schemas_in_other_forms_and_answers_that_never_fit(server: ModelServer) -> None:
+    """A TypedDict and a JSON schema give dicts; without an object there is an error, or the raw answer."""
+    with OpenAICompatible(server.url, model="m", api_key="k") as client:
+        refiner = SelfRefine(client, good, max_attempts=1)
+        assert refiner.with_structured_output(Town).invoke("where?") == {"name": "Paris"}
+        schema = {"title": "Town", "type": "object", "properties": {"name": {"type": "string"}}}
+        assert refiner.with_structured_output(schema).invoke("where?") == {"name": "Paris"}
+        assert server.requests[-1]["response_format"]["json_schema"]["name"] == "Town"
+        with pytest.raises(
+            OutputParserException, match="no JSON that fits the schema City: people: Field required"
+        ):
+            refiner.with_structured_output(City).invoke("where?")
+        told = refiner.with_structured_output(City, include_raw=True).invoke("where?")
+        assert (told["parsed"], json.loads(told["raw"].text)) == (None, {"name": "Paris"})
+        assert isinstance(told["parsing_error"], OutputParserException)
+        with pytest.raises(ConfigurationError, match="leave it at 'json_schema'"):
+            refiner.with_structured_output(City, method="function_calling")
+        with pytest.raises(ConfigurationError, match="a schema is a pydantic class"):
+            refiner.with_structured_output(7)  # type: ignore[arg-type]  # the mistake
+
+
+@pytest.mark.parametrize("kind", ["agent", "function", "chain"])
+def test_an_agent_has_its_own_tools_and_settings(kind: str) -> None:
+    """Where the generator is no model, one line says where tools, settings and schemas go."""
+    agent = create_agent(ScriptedModel(["x"]), tools=[look])
+    inner = {
+        "agent": agent,
+        "function": lambda messages: "x",
+        "chain": ScriptedModel(["x"]) | (lambda message: message),
+    }
+    refiner = SelfRefine(inner[kind], good)
+    with pytest.raises(ConfigurationError, match=r"tools cannot be bound to .*; give them to the agent inside"):
+        refiner.bind_tools([look])
+    with pytest.raises(ConfigurationError, match=r"settings cannot be bound to .*; bind them to the model inside"):
+        refiner.bind(temperature=1)
+    with pytest.raises(ConfigurationError, match=r"a schema cannot be bound to .*response_format"):
+        refiner.with_structured_output(City)
+
+
+def test_evidence_is_bound_to_the_call() -> None:
+    """What `invoke` itself takes stays with LangChain's own `bind`, beside what goes to the model."""
+    seen: list[Any] = []
+
+    def judge(response: str, reference: str) -> bool:
+        seen.append(reference)
+        return True
+
+    refiner = SelfRefine(ScriptedModel(["x"]), judge)
+    assert refiner.bind(evidence={"reference": "r"}, stop=["."]).invoke("q").text == "x"
+    assert seen == ["r"]
+
+
+def test_a_bound_refiner_is_pickled() -> None:
+    """Schema, judge and generator go to another process."""
+    refiner = SelfRefine(ScriptedModel(['{"name": "Paris", "people": 2}']), good)
+    with pytest.raises(ConfigurationError, match="ScriptedModel"):
+        refiner.with_structured_output(City)
+    twin = pickle.loads(pickle.dumps(refiner.bind(stop=["."])))  # noqa: S301 - our own
+    assert twin.invoke("q").text
