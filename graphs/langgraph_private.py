@@ -315,12 +315,14 @@ def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
 def unsaved_config(config: RunnableConfig) -> RunnableConfig:
     """Return the config for one of several calls side by side: a part of the graph that no checkpointer saves.
 
-    LangGraph tells the calls inside a node apart by their order, which is another one in each run.
+    LangGraph tells the calls inside a node apart by their order, which is another one in each run. How soon to save is
+    left out: a graph inside, with nothing to save to, would fail.
     """
     configurable = config.get("configurable") or {}
     if _CHECKPOINTER not in configurable:
         return config
-    return {**config, "configurable": {**configurable, _CHECKPOINTER: None}}
+    remaining = {name: value for name, value in configurable.items() if name != _DURABILITY}
+    return {**config, "configurable": {**remaining, _CHECKPOINTER: None}}
 
 
 def fresh_thread_config(config: RunnableConfig) -> RunnableConfig:

@@ -229,7 +229,7 @@ INNER: tuple[tuple[str, ...], ...] = (
     ("catalogue", "testing"),
     ("offline",),
     ("rag",),
-    ("authoring",),
+    ("authoring", "fingerprint"),
 )
 """The floors inside `judges`, lowest first. A room imports itself and what stands below, never beside or above."""
 
