@@ -315,8 +315,8 @@ def unanswerable_interrupt(error: Exception) -> ConfigurationError | None:
 def unsaved_config(config: RunnableConfig) -> RunnableConfig:
     """Return the config for one of several calls side by side: a part of the graph that no checkpointer saves.
 
-    LangGraph tells the calls inside a node apart by their order, which is another one in each run. How soon to save is
-    left out: a graph inside, with nothing to save to, would fail.
+    LangGraph tells the calls inside a node apart by their order, which is another one in each run. How soon to
+    save is left out: a graph inside, with nothing to save to, would fail.
     """
     configurable = config.get("configurable") or {}
     if _CHECKPOINTER not in configurable:
