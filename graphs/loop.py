@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -144,8 +143,8 @@ class Loop:
 
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
-        other = copy(self)
-        other.__dict__.update(_generator=as_generator(generator), _needs=self._needs)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _generator=as_generator(generator), _needs=self._needs)
         return other
 
     @property
@@ -307,8 +306,8 @@ class Loop:
     def _generators_allowance(
         self, generator: DraftGenerator, refinement: Refinement, now: float
     ) -> Allowance | None:
-        """Return what counts the generator's calls; a chat model without a limit tells by its message alone."""
-        if not refinement.policy.has_limits and not generator.may_interrupt:
+        """Return what counts the generator's calls; without a limit, a chat model tells by its message alone."""
+        if not refinement.policy.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
             return None
         allowance = refinement.allowance(now, purpose="the generator had answered")
         return Allowance() if allowance is None else allowance
