@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
@@ -69,7 +69,7 @@ def as_generator(candidate: object) -> Generator:
         return DirectGenerator(candidate)
     if isinstance(candidate, Runnable):
         return _RunnableGenerator(candidate)
-    if isinstance(candidate, Generator):
+    if _is_generator(candidate):
         return candidate
     if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
         return _RunnableGenerator(RunnableLambda(candidate))  # which adds up what is yielded
@@ -79,6 +79,11 @@ def as_generator(candidate: object) -> Generator:
         f"cannot generate with {shortened(candidate)}; give a chat model, a 'provider:model' name, an "
         f"OpenAICompatible, a LangChain runnable, an agent graph, or a function that takes the list of messages"
     )
+
+
+def _is_generator(candidate: object) -> TypeGuard[Generator]:
+    """Check for a generator; `isinstance` takes longer, where one is made for each request."""
+    return hasattr(candidate, "may_interrupt") and hasattr(candidate, "draft") and hasattr(candidate, "adraft")
 
 
 class _RunnableGenerator:

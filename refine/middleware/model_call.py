@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs.errors import DraftError
-from graphs.generators import Draft
+from graphs.drafts import Draft
 from graphs.isolation import copy_messages
 from judges.models.providers.langchain import usage_of
 from refine.middleware.structured import is_structured, misfit, structured_draft

@@ -10,7 +10,7 @@ from typing import Any
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
-from graphs.generators import Draft
+from graphs.drafts import Draft
 
 _PLAIN_TEXT = "The answer was plain text. Answer with the structured output that is asked for."
 
