@@ -92,6 +92,9 @@ _OBSERVERS = frozenset(
 _IDLE_CLOCK = "langgraph.pregel._retry._IdleProgressCallbackHandler"
 """Another one, in a private module: it restarts the clock of a node's idle timeout."""
 
+_PREGEL = "langgraph.pregel.main"
+"""The module of the functions by which a run writes to its custom stream."""
+
 
 def hide_record(graph: Pregel[Any, Any, Any, Any]) -> None:
     """Leave the record out of everything that a compiled graph streams, returns or shows of its state."""
@@ -420,11 +423,17 @@ def progress_configs(config: RunnableConfig) -> list[RunnableConfig]:
 
 
 def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
-    """Return the writer of the custom stream of the graph or the surrounding graph; None outside of graphs."""
+    """Return the writer of the custom stream of the graph or the surrounding graph; None where nobody reads it."""
     configurable = config.get("configurable", {})
     if _PROGRESS in configurable:
         return writer(configurable[_PROGRESS])
-    return configurable[_RUNTIME].stream_writer if _RUNTIME in configurable else None
+    own = configurable[_RUNTIME].stream_writer if _RUNTIME in configurable else None
+    return None if own is None or _writes_nothing(own) else own
+
+
+def _writes_nothing(own: Callable[[Any], None]) -> bool:
+    """Check for the writer that LangGraph gives a run without a custom stream: it holds nothing to write to."""
+    return getattr(own, "__module__", "") == _PREGEL and getattr(own, "__closure__", own) is None
 
 
 def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:

@@ -472,6 +472,26 @@ def test_a_nested_graph_without_stream_keys_writes_to_nobody() -> None:
     assert list(chain(work).stream(ASKED, stream_mode="custom", subgraphs=True)) == []
 
 
+async def test_a_run_without_a_custom_stream_has_a_writer_that_holds_nothing() -> None:
+    """So it is known that nobody reads; with a custom stream, here or around, the writer is known as one."""
+    known: list[bool] = []
+
+    def work(config: RunnableConfig) -> None:
+        known.append(langgraph_private.writer(config) is None)
+
+    graph = chain(work)
+    graph.invoke(ASKED)
+    await graph.ainvoke(ASKED)
+    list(graph.stream(ASKED, stream_mode=["updates", "messages", "values"]))
+    around(graph).invoke(ASKED)
+    assert known == [True] * 4
+    known.clear()
+    list(graph.stream(ASKED, stream_mode=["custom"]))
+    assert [part async for part in graph.astream(ASKED, stream_mode="custom")] == []
+    list(around(graph).stream(ASKED, stream_mode="custom", subgraphs=True))
+    assert known == [False] * 3
+
+
 # Callbacks
 
 
