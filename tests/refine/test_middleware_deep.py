@@ -1,0 +1,59 @@
+"""The middleware inside `create_deep_agent`; runs where `deepagents` is installed, which is no part of the tests' group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from judges.testing import ScriptedModel
+from refine.middleware import SelfRefineMiddleware
+from tests.graphs.test_streams import ASKED, DOORS, GOOD, MARK, older, opened, strict
+from tests.laws import for_every
+from tests.refine.agent_models import ATTEMPTS, drafts, lookup, tool_script
+from tests.refine.test_middleware_streams import FEEDBACK, WAYS
+
+deepagents = pytest.importorskip("deepagents")
+pytestmark = older
+
+
+def deep_agent() -> Any:
+    """Make a deep agent that refuses marked drafts, with a subagent that does so too."""
+    call = {
+        "name": "task",
+        "args": {"description": "look", "subagent_type": "scout"},
+        "id": "1",
+        "type": "tool_call",
+    }
+    refining = SelfRefineMiddleware(strict(), max_attempts=ATTEMPTS)
+    scout = {
+        "name": "scout",
+        "description": "looks",
+        "system_prompt": "Look.",
+        "model": ScriptedModel(drafts()),
+        "tools": [lookup],
+        "middleware": [SelfRefineMiddleware(strict(), max_attempts=ATTEMPTS)],
+    }
+    model = ScriptedModel([AIMessage("", tool_calls=[call]), *tool_script()])
+    return deepagents.create_deep_agent(model, [lookup], middleware=[refining], subagents=[scout])
+
+
+@for_every("door", WAYS)
+async def test_nothing_of_a_rejected_draft_is_seen(door: str) -> None:
+    """Neither the agent's drafts nor its subagent's are seen, through any door."""
+    seen = repr(await opened(door, deep_agent()))
+    assert MARK not in seen
+    assert FEEDBACK not in seen
+    assert GOOD in seen
+
+
+def test_the_record_is_at_hand() -> None:
+    """The outcome of the outer agent's turn has all of its drafts."""
+    refining = SelfRefineMiddleware(strict(), max_attempts=ATTEMPTS)
+    result = deepagents.create_deep_agent(ScriptedModel(tool_script()), [lookup], middleware=[refining]).invoke(
+        ASKED
+    )
+    assert result["messages"][-1].text == GOOD
+    assert len(refining.outcome(result).attempts) == ATTEMPTS
+    assert len(WAYS) < len(DOORS)
