@@ -16,7 +16,7 @@ from langchain.agents.middleware import (
     ModelRequest,
     ModelResponse,
 )
-from langchain.agents.middleware.types import ContextT, PrivateStateAttr, ResponseT
+from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
@@ -53,13 +53,13 @@ def _merged(turns: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
     return {**turns, **update}
 
 
-class RefineState(AgentState[ResponseT]):
+class RefineState(AgentState[Any]):
     """What the middleware adds to an agent's state: the turn's token and figures, by the middleware's name."""
 
     refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merged]]
 
 
-class SelfRefineMiddleware(AgentMiddleware[RefineState[ResponseT], ContextT, ResponseT]):
+class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list with those of any state and context
     """Judge the answers of an agent, and have them written again until one is accepted.
 
     A reply of the model that calls a tool goes to the agent, and the refinement goes on at the next model call, so
@@ -89,7 +89,7 @@ class SelfRefineMiddleware(AgentMiddleware[RefineState[ResponseT], ContextT, Res
         ConfigurationError: If a setting is unknown, out of range or not for an agent, or `judge` is unusable.
     """
 
-    state_schema = RefineState  # type: ignore[assignment]  # generic, as LangChain's own
+    state_schema: type[Any] = RefineState
 
     def __init__(
         self,
@@ -152,22 +152,22 @@ class SelfRefineMiddleware(AgentMiddleware[RefineState[ResponseT], ContextT, Res
         own = last if isinstance(last, AIMessage) else None
         return Outcome(answer=own, passed=False, stop_reason="skipped", detail=reason, conversation=messages)
 
-    def before_agent(self, state: RefineState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, Any]:
+    def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Begin a turn, while the question stands in the state as it was asked."""
         del runtime
         self._turns.close(self._figures(state).get("token"))
         turn = self._turns.open(Turn.of(state["messages"]))
         return {_CHANNEL: {self._name: {"token": turn.token}}}
 
-    async def abefore_agent(self, state: RefineState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, Any]:
+    async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Begin a turn; as `before_agent`."""
         return self.before_agent(state, runtime)
 
     def wrap_model_call(
         self,
-        request: ModelRequest[ContextT],
-        handler: Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT]],
-    ) -> ModelResponse[ResponseT] | ExtendedModelResponse[ResponseT]:
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the answer that may be released, or a reply that calls a tool."""
         turn, config = self._open_turn(request), get_config()
         call = self._model_call(turn, request, handler)
@@ -187,9 +187,9 @@ class SelfRefineMiddleware(AgentMiddleware[RefineState[ResponseT], ContextT, Res
 
     async def awrap_model_call(
         self,
-        request: ModelRequest[ContextT],
-        handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT]]],
-    ) -> ModelResponse[ResponseT] | ExtendedModelResponse[ResponseT]:
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the answer that may be released, or a reply that calls a tool, without blocking."""
         turn, config = self._open_turn(request), get_config()
         call = self._model_call(turn, request, handler)

@@ -13,8 +13,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from graphs.errors import DraftError
 from graphs.drafts import Draft
+from graphs.errors import DraftError
 from graphs.isolation import copy_messages
 from judges.models.providers.langchain import usage_of
 from refine.middleware.structured import is_structured, misfit, structured_draft

@@ -15,7 +15,7 @@ REFUSED_FIRST, ACCEPTED_AT_ONCE = 1, 9
 
 
 def test_the_agent_measures_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """An impossible temperature is refused for what the grader's tool says, and the weather tool is called again."""
+    """What is impossible by the tool of the grader is refused, and the weather tool is called again."""
     assert main(["--seed", str(REFUSED_FIRST)]) == 0
     shown = capsys.readouterr().out
     assert "-125 °C is impossible: from -89.2 to 56.7 °C" in shown

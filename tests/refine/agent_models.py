@@ -77,7 +77,7 @@ def report_script(*, as_json: bool) -> list[object]:
     """Give reports; every other one that is rejected does not fit the schema."""
     script: list[object] = []
     for number, draft in enumerate(drafts()):
-        fields = {"wrong field": draft} if number % 2 and draft != GOOD else {"text": draft}
+        fields: Any = {"wrong field": draft} if number % 2 and draft != GOOD else {"text": draft}
         script.append(AIMessage(Report(text=draft).model_dump_json() if "text" in fields else f"{{{draft}"))
         if not as_json:
             script[-1] = ToolCall(name="Report", args=fields, id=f"call_{number}")

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -75,11 +75,12 @@ def test_tools_run_again_between_attempts(ask: Callable[..., Any]) -> None:
 @both
 def test_attempts_count_over_the_turn(ask: Callable[..., Any]) -> None:
     """A model that goes on drafting and calling tools for ever makes no more drafts than are allowed."""
-    for limits, drafts, calls in [
+    cases: list[tuple[dict[str, Any], int, int]] = [
         ({"max_attempts": 3}, 3, 5),
         ({"max_attempts": 50}, 50, 99),
         ({"max_attempts": 50, "max_calls": 9}, 5, 9),
-    ]:
+    ]
+    for limits, drafts, calls in cases:
         model = ScriptedModel([line for number in range(60) for line in ("wrong", calling(number))])
         refining = SelfRefineMiddleware(ScriptedJudge(lambda _: Verdict.rated(1)), **limits)
         outcome = refining.outcome(ask(agent_of(model, refining)))
@@ -195,7 +196,7 @@ def test_failures_are_those_of_the_loop() -> None:
 def test_outcomes_are_handed_over(
     ask: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`on_outcome` and the record get every turn, also one without an answer; a callback that raises costs nothing."""
+    """`on_outcome` and the record get every turn, also without an answer; a callback that raises is a warning."""
     outcomes: list[Outcome] = []
     path = tmp_path / "attempts.jsonl"
 

@@ -1,4 +1,8 @@
-"""The middleware inside `create_deep_agent`; runs where `deepagents` is installed, which is no part of the tests' group."""
+"""The middleware inside `create_deep_agent`.
+
+`deepagents` is in no group, since it holds back versions of others; with it the tests run by
+`uv run --with deepagents pytest tests/refine/test_middleware_deep.py`.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from refine.middleware import SelfRefineMiddleware
 from tests.refine.agent_models import calling, lookup
 from tests.refine.test_middleware import QUESTION, THREAD, both
 
-SECRET = "secret-host:5432"
+ERROR = "secret-host:5432"
 NO_WAIT: dict[str, Any] = {"max_retries": 1, "initial_delay": 0.0, "jitter": False}
 
 
@@ -42,29 +42,29 @@ def texts(result: dict[str, Any]) -> list[str]:
 def failing(*lines: object) -> ScriptedModel:
     """Make a model that answers as told, and then fails for ever."""
     script = iter(lines)
-    return ScriptedModel(lambda _: next(script, None) or RuntimeError(SECRET))
+    return ScriptedModel(lambda _: next(script, None) or RuntimeError(ERROR))
 
 
 @both
 def test_retries_inside(ask: Callable[..., Any]) -> None:
-    """Each attempt is repeated where the model fails; with the default no text of an error is judged or released."""
+    """Each attempt is repeated where the model fails; by default, too, no error's text is judged or released."""
     model, judge = (
-        ScriptedModel([RuntimeError(SECRET), "wrong", RuntimeError(SECRET), "right"]),
+        ScriptedModel([RuntimeError(ERROR), "wrong", RuntimeError(ERROR), "right"]),
         ScriptedJudge([1, 4]),
     )
     retry = ModelRetryMiddleware(**NO_WAIT, on_failure="error")
     agent = create_agent(model, middleware=[SelfRefineMiddleware(judge), retry])
     assert texts(ask(agent)) == ["what is it?", "right"]
     for on_failure in ("error", "continue"):
-        retry = ModelRetryMiddleware(**NO_WAIT, on_failure=on_failure)  # type: ignore[arg-type]  # both are allowed
+        retry = ModelRetryMiddleware(**NO_WAIT, on_failure=on_failure)
         judge = ScriptedJudge([2])
         refining = SelfRefineMiddleware(judge)
         with pytest.raises(GeneratorFailed) as caught:
             ask(create_agent(failing(), middleware=[refining, retry]))
-        assert SECRET not in str(caught.value)
+        assert ERROR not in str(caught.value)
         result = ask(create_agent(failing("first"), middleware=[refining, retry]))
         assert texts(result) == ["what is it?", "first"]
-        assert SECRET not in repr((result, judge.samples, refining.outcome(result)))
+        assert ERROR not in repr((result, judge.samples, refining.outcome(result)))
 
 
 def test_retries_outside() -> None:
@@ -98,10 +98,11 @@ def test_fallback_inside_and_outside(ask: Callable[..., Any]) -> None:
 
 @both
 def test_a_limit_of_model_calls(ask: Callable[..., Any]) -> None:
-    """It counts a turn's replies, not its attempts; its own message is no answer of the model, and is not judged."""
+    """It counts a turn's replies, not its attempts; its own message is not the model's, and is not judged."""
     model = ScriptedModel(["wrong", calling(1), "wrong", calling(2), "right"])
     refining = SelfRefineMiddleware(judge := ScriptedJudge([1, 1, 4]))
-    agent = create_agent(model, [lookup], middleware=[refining, ModelCallLimitMiddleware(run_limit=2)])
+    limit = ModelCallLimitMiddleware(run_limit=2)
+    agent = create_agent(model, [lookup], middleware=[refining, limit])
     result = ask(agent)
     assert (len(model.prompts), len(judge.samples)) == (4, 2)
     assert "limits exceeded" in texts(result)[-1]
@@ -204,7 +205,7 @@ def test_what_the_judge_is_shown_of_a_conversation() -> None:
 
     judge = ScriptedJudge(rate)
     before = [HumanMessage("hi"), AIMessage("hello")]
-    agent = create_agent(ScriptedModel(["wrong", "right"]), middleware=[SelfRefineMiddleware(judge)])
+    agent: Any = create_agent(ScriptedModel(["wrong", "right"]), middleware=[SelfRefineMiddleware(judge)])
     agent.invoke({"messages": [*before, HumanMessage("what is it?")]})
     assert [[message.content for message in sample.conversation] for sample in judge.samples] == [
         ["hi", "hello", "what is it?"]

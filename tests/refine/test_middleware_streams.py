@@ -67,7 +67,7 @@ def _blobs(connection: sqlite3.Connection) -> bytes:
 @pytest.mark.parametrize("kind", AGENTS)
 async def test_the_answer_is_streamed_once_and_whole(kind: str) -> None:
     """In mode `messages` the answer comes once, in one piece, with the id it has in the history."""
-    agent = AGENTS[kind]()
+    agent: Any = AGENTS[kind]()
     streamed = [
         message
         async for _, (message, _) in agent.astream(ASKED, stream_mode="messages", subgraphs=True)
@@ -80,7 +80,7 @@ async def test_the_answer_is_streamed_once_and_whole(kind: str) -> None:
 async def test_drafts_are_shown_on_request_as_progress() -> None:
     """With `show_drafts` each draft is a progress event; the messages stay free of it."""
     refining = SelfRefineMiddleware(strict(), max_attempts=ATTEMPTS, show_drafts=True)
-    agent = create_agent(ScriptedModel(drafts()), middleware=[refining])
+    agent: Any = create_agent(ScriptedModel(drafts()), middleware=[refining])
     seen: dict[str, list[Any]] = {"custom": [], "messages": []}
     async for mode, part in agent.astream(ASKED, stream_mode=["custom", "messages"]):
         seen[mode].append(part)
