@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
-from langgraph.types import Command
+from langgraph.types import Command, GraphOutput
 
 from graphs import Outcome, Policy, Unanswered, langgraph_private
 from graphs.drivers import arun_step, run_step
@@ -33,7 +33,7 @@ from judges.drive import waited_for
 from judges.runtime import flow, losses
 from judges.runtime.blocking import in_thread
 from refine.middleware.model_call import ModelCall
-from refine.middleware.replies import RETURN_DIRECT, handed_on, released
+from refine.middleware.replies import handed_on, outcome_id_in, released, unjudged_outcome
 from refine.middleware.settings import at_least_one, loop_of, models_of, policy_of
 from refine.middleware.structured import is_structured
 from refine.middleware.turn import Turn, Turns
@@ -42,7 +42,6 @@ from refine.recording import Record
 _log = logging.getLogger("refine")
 
 _CHANNEL = "refine_turns"
-_NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
 
 
 _RecordedStep = tuple[Step, Refinement]
@@ -124,7 +123,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         settings = f"success_rating={self.policy.success_rating}, max_attempts={self.policy.max_attempts}"
         return f"SelfRefineMiddleware({self._loop.judge_name!r}, {settings})"
 
-    def outcome(self, result: Mapping[str, Any]) -> Outcome:
+    def outcome(self, result: Mapping[str, Any] | GraphOutput[Any]) -> Outcome:
         """Return the record of the turn that led to an agent's result.
 
         Of a result that was not judged, since a tool or another middleware gave it, the outcome says so: its
@@ -134,29 +133,24 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             result: What the agent returned, a mapping with `messages`.
 
         Raises:
-            InputError: If the record is not held here any more, or never was.
+            InputError: If the record is not held here any more, or never was, or the turn has not ended.
         """
-        messages = result["messages"]
-        answer = next((message for message in reversed(messages) if message.type != "tool"), None)
-        summary = {} if answer is None else answer.response_metadata.get(langgraph_private.SUMMARY) or {}
-        if isinstance(answer, AIMessage) and "attempts" in summary:
-            outcome = self._turns.outcome(summary["outcome_id"])
-            if outcome is not None:
-                return outcome
+        state = result.value if isinstance(result, GraphOutput) else result
+        outcome_id = outcome_id_in(state)
+        outcome = unjudged_outcome(state) if outcome_id is None else self._turns.outcome(outcome_id)
+        if outcome is None:
             raise InputError(
                 f"the record of this result is not held: {self._name} holds the last max_outcomes of its own in "
                 f"this process; on_outcome=... gets each as it ends"
             )
-        last = messages[-1] if messages else None
-        reason = RETURN_DIRECT if last is not None and last.type == "tool" else _NOT_THE_MODEL
-        own = last if isinstance(last, AIMessage) else None
-        return Outcome(answer=own, passed=False, stop_reason="skipped", detail=reason, conversation=messages)
+        return outcome
 
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Begin a turn, while the question stands in the state as it was asked."""
         del runtime
-        self._turns.close(self._figures(state).get("token"))
-        turn = self._turns.open(Turn.of(state["messages"]))
+        self._turns.take(self._figures(state).get("token"))  # one that was left unfinished on this thread
+        turn = Turn.of(state["messages"])
+        self._turns.put(turn)
         return {_CHANNEL: {self._name: {"token": turn.token}}}
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
@@ -213,9 +207,9 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         return figures
 
     def _open_turn(self, request: ModelRequest[Any]) -> Turn:
-        """Return the turn of a model call, brought up to date."""
+        """Return the turn of a model call, brought up to date; it belongs to this call until the call ends."""
         messages, figures = request.state["messages"], self._figures(request.state)
-        turn = self._turns.get(figures.get("token")) or self._turns.open(Turn.of(messages, figures))
+        turn = self._turns.take(figures.get("token")) or Turn.of(messages, figures)
         turn.update(messages)
         return turn
 
@@ -241,13 +235,11 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
                 refinement = transition.refinement
                 if transition.goto is None:
                     break
-        except GraphBubbleUp:
+        except GraphBubbleUp:  # a judge asks a human
+            self._turns.put(turn)
             raise
-        except BaseException:
-            self._turns.close(turn.token)
-            raise
-        if transition.outcome is not None:
-            self._turns.close(turn.token)
+        if transition.outcome is None:
+            self._turns.put(turn)
         return transition
 
     def _with_figures(self, turn: Turn, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:

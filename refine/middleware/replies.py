@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.structured_output import StructuredOutputError
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.tools import BaseTool
 
 from graphs import Outcome, langgraph_private
+from graphs.errors import InputError
 from graphs.reasoning import without_reasoning
 from refine.middleware.model_call import answer_in
 from refine.middleware.turn import Response, Turn
 
 TOOL_CALL = "tool_call: the agent calls a tool, and is judged when it answers"
 RETURN_DIRECT = "return_direct: the result of a tool is the answer"
+NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
 
 
 def handed_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) -> ModelResponse[Any]:
@@ -56,6 +59,37 @@ def released(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
         final = original.model_copy(update=fields)
     result = [final if reply is original else reply for reply in response.result]
     return ModelResponse(result, structured_response=response.structured_response)
+
+
+def outcome_id_in(state: Mapping[str, Any]) -> str | None:
+    """Return the id of the outcome that a released answer at the end of an agent's state bears; None without one."""
+    answer = _last_reply(state["messages"])
+    summary = {} if answer is None else answer.response_metadata.get(langgraph_private.SUMMARY) or {}
+    outcome_id: str | None = summary.get("outcome_id") if "attempts" in summary else None
+    return outcome_id
+
+
+def unjudged_outcome(state: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of an agent's result that the model did not give.
+
+    Raises:
+        InputError: If the turn has not ended.
+    """
+    *conversation, last = state["messages"] or (None,)
+    waits = isinstance(last, AIMessage) and bool(last.tool_calls)
+    if waits or last is None or last.type == "human" or state.get("__interrupt__"):
+        raise InputError("the agent's turn has not ended, so there is no outcome yet; go on with it first")
+    answer = last if isinstance(last, AIMessage) else None
+    detail = NOT_THE_MODEL if answer is not None else RETURN_DIRECT
+    return Outcome(
+        answer=answer, passed=False, stop_reason="skipped", detail=detail, conversation=tuple(conversation)
+    )
+
+
+def _last_reply(messages: Sequence[AnyMessage]) -> AIMessage | None:
+    """Return the last message, or the one before the results of its tool calls, if the assistant's."""
+    last = next((message for message in reversed(messages) if message.type != "tool"), None)
+    return last if isinstance(last, AIMessage) else None
 
 
 def _returns_directly(message: AIMessage, request: ModelRequest[Any]) -> bool:

@@ -161,7 +161,7 @@ def _index_after_question(messages: Sequence[AnyMessage]) -> int:
 
 
 class Turns:
-    """The turns that run, by token, and the last outcomes, by id: bounded, and safe between threads.
+    """The turns between two model calls, by token, and the last outcomes, by id: bounded, safe between threads.
 
     Args:
         max_turns: Most turns held at once; of more the oldest are forgotten.
@@ -177,8 +177,8 @@ class Turns:
     def __len__(self) -> int:
         return len(self._turns)
 
-    def open(self, turn: Turn) -> Turn:
-        """Hold a turn, and return it; forget the oldest where there are too many."""
+    def put(self, turn: Turn) -> None:
+        """Hold a turn until its next call; forget the oldest where there are too many."""
         with self._lock:
             self._turns[turn.token] = turn
             oldest = self._turns.popitem(last=False)[1] if len(self._turns) > self._max_turns else None
@@ -186,17 +186,14 @@ class Turns:
             _log.warning(
                 "more than max_turns=%d turns are open: the oldest has lost its rejected drafts", self._max_turns
             )
-        return turn
 
-    def get(self, token: str | None) -> Turn | None:
-        """Return a turn; None where it is not held: it ended, began in another process, or was forgotten."""
-        return None if token is None else self._turns.get(token)
+    def take(self, token: str | None) -> Turn | None:
+        """Return a turn, which belongs to the caller from now on, so that two runs never share one.
 
-    def close(self, token: str | None) -> None:
-        """Forget a turn, with its drafts."""
+        None means that it is not held: it ended, began in another process, or was forgotten.
+        """
         with self._lock:
-            if token is not None:
-                self._turns.pop(token, None)
+            return None if token is None else self._turns.pop(token, None)
 
     def add_outcome(self, outcome: Outcome) -> None:
         """Hold an outcome; forget the oldest where there are too many."""

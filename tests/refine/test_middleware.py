@@ -248,6 +248,7 @@ def test_an_outcome_that_is_not_held_is_an_error() -> None:
     assert refining.outcome(second).passed
     with pytest.raises(InputError, match="on_outcome"):
         refining.outcome(first)
+    assert refining.outcome(agent.invoke(QUESTION, version="v2")).passed
 
 
 def test_a_forgotten_turn_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -307,9 +308,12 @@ def test_a_judge_may_ask_a_human() -> None:
         return Verdict.rated(int(interrupt(f"rate {sample.response}")))
 
     model = ScriptedModel(["first", "second"])
-    agent = agent_of(model, SelfRefineMiddleware(rate), checkpointer=InMemorySaver())
+    refining = SelfRefineMiddleware(rate)
+    agent = agent_of(model, refining, checkpointer=InMemorySaver())
     waiting = agent.invoke(QUESTION, THREAD)
     assert waiting["__interrupt__"][0].value == "rate first"
+    with pytest.raises(InputError, match="not ended"):
+        refining.outcome(waiting)
     result = agent.invoke(Command(resume=4), THREAD)
     assert result["messages"][-1].text == "first"
     assert len(model.prompts) == 1

@@ -109,9 +109,10 @@ def test_plain_text_instead_of_an_object_is_rejected() -> None:
         assert "just text" not in repr(result)
 
 
-def test_in_shadow_nothing_changes() -> None:
+@pytest.mark.parametrize("settings", [{"shadow": True}, {"sample_rate": 0}])
+def test_where_nothing_is_decided_nothing_changes(settings: Any) -> None:
     """What does not fit is what it would be without the middleware: an error, or asked for again by the agent."""
-    refining = SelfRefineMiddleware(ScriptedJudge([1], cycle=True), shadow=True)
+    refining = SelfRefineMiddleware(ScriptedJudge([1], cycle=True), **settings)
     with pytest.raises(StructuredOutputValidationError):
         agent_of([misfit("provider")], refining, "provider").invoke(QUESTION)
     result = agent_of([misfit("tool"), report("tool", "fits")], refining, "tool").invoke(QUESTION)
@@ -126,3 +127,15 @@ def test_a_fallback_text_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="response_format"):
         create_agent(model, middleware=[refining], response_format=ToolStrategy(Report)).invoke(QUESTION)
     assert model.prompts == []
+
+
+@each
+def test_a_refusal_is_not_pressed(strategy: str) -> None:
+    """A model that declines instead of giving an object is not asked again, and nothing is released."""
+    refusal = AIMessage("I cannot do that.", additional_kwargs={"refusal": "I cannot do that."})
+    model = ScriptedModel([refusal, report(strategy, "x")])
+    refining = SelfRefineMiddleware(ScriptedJudge([]))
+    agent = create_agent(model, middleware=[refining], response_format=STRATEGIES[strategy])
+    with pytest.raises(Unanswered, match="refusal"):
+        agent.invoke(QUESTION)
+    assert len(model.prompts) == 1
