@@ -17,13 +17,12 @@ from langchain.agents.middleware import (
     ModelResponse,
 )
 from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.types import Command, GraphOutput
 
-from graphs import Outcome, Policy, Unanswered, langgraph_private
+from graphs import Outcome, Policy, Unanswered
 from graphs.drivers import arun_step, run_step
 from graphs.errors import InputError
 from graphs.loop import Step, Transition

@@ -62,7 +62,7 @@ def released(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
 
 
 def outcome_id_in(state: Mapping[str, Any]) -> str | None:
-    """Return the id of the outcome that a released answer at the end of an agent's state bears; None without one."""
+    """Return the id of the outcome that the released answer in an agent's state bears; None without one."""
     answer = _last_reply(state["messages"])
     summary = {} if answer is None else answer.response_metadata.get(langgraph_private.SUMMARY) or {}
     outcome_id: str | None = summary.get("outcome_id") if "attempts" in summary else None
