@@ -35,6 +35,11 @@ def policy_of(policy: Policy | None, settings: Mapping[str, Any]) -> Policy:
             "on_exhausted='interrupt' is not for a middleware, where resuming would repeat every model call; put "
             "the agent inside instead: SelfRefine(agent, judge, on_exhausted='interrupt', checkpointer=...)"
         )
+    if policy.candidates > 1:
+        raise ConfigurationError(
+            f"candidates={policy.candidates} is not for a middleware, where each draft may call the agent's tools "
+            f"first; put the agent inside instead: SelfRefine(agent, judge, candidates={policy.candidates})"
+        )
     return policy
 
 
@@ -45,8 +50,10 @@ def models_of(policy: Policy) -> dict[int, BaseChatModel]:
         ConfigurationError: If an override has something else, which could not use the agent's tools.
     """
     models: dict[int, BaseChatModel] = {}
-    for number, override in policy.overrides.items():
-        model = chat_model(override.model) if isinstance(override.model, str) else override.model
+    for number in policy.overrides:
+        model = policy.override(number).model
+        if isinstance(model, str):
+            model = chat_model(model)
         if isinstance(model, BaseChatModel):
             models[number] = model
         elif model is not None:
@@ -59,7 +66,7 @@ def models_of(policy: Policy) -> dict[int, BaseChatModel]:
 
 def loop_of(judge: object, policy: Policy, name: str) -> Loop:
     """Return the loop of a middleware, to which each model call of the agent gives its own generator."""
-    overrides = {number: Override(temperature=each.temperature) for number, each in policy.overrides.items()}
+    overrides = {number: Override(temperature=policy.override(number).temperature) for number in policy.overrides}
     return build_loop(_no_generator, judge, policy.model_copy(update={"overrides": overrides}), name=name)
 
 

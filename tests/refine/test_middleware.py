@@ -349,6 +349,7 @@ def test_later_attempts_may_use_other_settings() -> None:
     ("settings", "message"),
     [
         ({"on_exhausted": "interrupt"}, r"SelfRefine\(agent, judge, on_exhausted='interrupt', checkpointer"),
+        ({"candidates": 2}, r"SelfRefine\(agent, judge, candidates=2\)"),
         ({"checkpointer": InMemorySaver()}, "the agent has checkpointer"),
         ({"max_attempt": 2}, "did you mean 'max_attempts'"),
         ({"max_turns": 0}, "max_turns is a whole number from 1"),
