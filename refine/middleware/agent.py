@@ -17,12 +17,13 @@ from langchain.agents.middleware import (
     ModelResponse,
 )
 from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.types import Command, GraphOutput
 
-from graphs import Outcome, Policy, Unanswered
+from graphs import Bounds, Outcome, Policy, Unanswered
 from graphs.drivers import arun_step, run_step
 from graphs.errors import InputError
 from graphs.loop import Step, Transition
@@ -74,6 +75,8 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             the user's message and, as the trajectory, the tool calls and results since.
         policy: When to accept and when to stop, instead of `settings`. `on_exhausted="interrupt"` is for
             `SelfRefine(agent, judge)`; a model in `overrides` is a chat model or its name.
+        bounds: How far a call of the agent may go with the `graphs.Overrides` in its `context`; None allows what
+            is stricter or cheaper than the policy.
         on_outcome: Called with the `Outcome` of every turn that ended with an answer of the model or without
             any, sync or async. What it raises is a WARNING of the logger `refine`.
         record: File of JSON lines to which every attempt is appended as a sample.
@@ -94,6 +97,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         judge: object,
         *,
         policy: Policy | None = None,
+        bounds: Bounds | None = None,
         on_outcome: Callable[[Outcome], object] | None = None,
         record: str | Path | None = None,
         name: str = "SelfRefineMiddleware",
@@ -104,7 +108,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         super().__init__()
         self.policy = policy_of(policy, settings)
         self._name = name
-        self._loop = loop_of(judge, self.policy, name)
+        self._loop = loop_of(judge, self.policy, name, bounds)
         self._models = models_of(self.policy)
         self._record = None if record is None else Record(record)
         self._on_outcome = on_outcome
@@ -169,7 +173,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             return run_step(*step, turn.conversation, config)
 
         try:
-            transition = flow.run(self._steps(turn, call, request), perform)
+            transition = flow.run(self._steps(turn, call, request, config), perform)
         except Unanswered as unanswered:
             self._tell(unanswered.outcome)
             raise
@@ -191,7 +195,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             return await arun_step(*step, turn.conversation, config)
 
         try:
-            transition = await flow.arun(self._steps(turn, call, request), perform)
+            transition = await flow.arun(self._steps(turn, call, request, config), perform)
         except Unanswered as unanswered:
             await self._atell(unanswered.outcome)
             raise
@@ -221,13 +225,14 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         return ModelCall(turn, request, handler, models=self._models, silent=not self.policy.show_drafts)
 
     def _steps(
-        self, turn: Turn, call: ModelCall, request: ModelRequest[Any]
+        self, turn: Turn, call: ModelCall, request: ModelRequest[Any], config: RunnableConfig
     ) -> Generator[_RecordedStep, Transition, Transition]:
         """Go through the steps of the loop, until there is an answer or a tool is called."""
         loop = self._loop.with_generator(call)
         turn.resume(request.runtime.control)
         try:
-            refinement = turn.refinement or turn.begin(loop.begin({"messages": turn.conversation}))
+            begun = turn.refinement or loop.begin({"messages": turn.conversation})
+            refinement = turn.begin(loop.overridden(begun, config))
             while True:
                 transition = yield loop.steps[turn.next_step], refinement
                 turn.record(transition, call.response)

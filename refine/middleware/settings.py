@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from graphs import Policy
+from graphs import Bounds, Policy
 from graphs.graph import build_loop
 from graphs.loop import Loop
 from graphs.policy import Override
@@ -64,10 +64,11 @@ def models_of(policy: Policy) -> dict[int, BaseChatModel]:
     return models
 
 
-def loop_of(judge: object, policy: Policy, name: str) -> Loop:
+def loop_of(judge: object, policy: Policy, name: str, bounds: Bounds | None) -> Loop:
     """Return the loop of a middleware, to which each model call of the agent gives its own generator."""
     overrides = {number: Override(temperature=policy.override(number).temperature) for number in policy.overrides}
-    return build_loop(_no_generator, judge, policy.model_copy(update={"overrides": overrides}), name=name)
+    own = policy.model_copy(update={"overrides": overrides})
+    return build_loop(_no_generator, judge, own, name=name, bounds=bounds)
 
 
 def at_least_one(name: str, value: object) -> int:

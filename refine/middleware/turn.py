@@ -104,12 +104,12 @@ class Turn:
         return [*own[:place], *added, *own[place:]]
 
     def begin(self, refinement: Refinement) -> Refinement:
-        """Start the record of the turn, and return it; attempts that another process made count."""
-        if self.attempts_before or self.usage_before.calls:
+        """Go on from a record, and return it; attempts that another process made count."""
+        if self.refinement is None and self.usage_before.calls:
             policy = refinement.policy
             left = max(1, policy.max_attempts - self.attempts_before)
-            refinement = replace(refinement, policy=policy.model_copy(update={"max_attempts": left}))
-            refinement = replace(refinement, unfinished=self.usage_before)
+            policy = policy.model_copy(update={"max_attempts": left})
+            refinement = replace(refinement, policy=policy, unfinished=self.usage_before)
         self.refinement = refinement
         return refinement
 

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from graphs import GeneratorFailed, JudgeFailed, NotAccepted, Outcome, Unanswered
+from graphs import Bounds, GeneratorFailed, JudgeFailed, NotAccepted, Outcome, Overrides, Unanswered
 from graphs.errors import InputError
 from judges import ConfigurationError, Sample, Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -360,6 +361,67 @@ def test_a_wrong_setting_is_refused(settings: dict[str, Any], message: str) -> N
     """The error says what to do instead."""
     with pytest.raises(ConfigurationError, match=message):
         SelfRefineMiddleware(ScriptedJudge([4]), **settings)
+
+
+@dataclass
+class Context:
+    """The context of an application, with what this call changes of the refinement."""
+
+    user: str
+    refine: Overrides | dict[str, Any] | None = None
+
+
+CONTEXTS: dict[str, tuple[type, Callable[..., Any]]] = {
+    "overrides": (Overrides, Overrides),
+    "settings": (Overrides, dict),
+    "part of a context": (Context, lambda **settings: Context("me", Overrides(**settings))),
+    "settings in a context": (Context, lambda **settings: Context("me", settings)),
+}
+
+
+@pytest.mark.parametrize("kind", CONTEXTS)
+@both
+def test_a_call_may_change_its_policy_within_bounds(ask: Callable[..., Any], kind: str) -> None:
+    """Stricter and cheaper is always allowed; what goes further is an error before anything is asked."""
+    schema, context_of = CONTEXTS[kind]
+
+    def asked(bounds: Bounds | None = None, **settings: Any) -> tuple[int, str]:
+        read: list[str] = []
+
+        def rate(response: str, guidelines: Any) -> int:
+            read.append(str(guidelines))
+            return 2
+
+        model = ScriptedModel(["x"], cycle=True)
+        refining = SelfRefineMiddleware(rate, bounds=bounds, success_rating=3)
+        agent = agent_of(model, refining, context_schema=schema)
+        ask(WithContext(agent, context_of(**settings) if settings else None))
+        return len(model.prompts), read[0]
+
+    assert asked()[0] == 3
+    assert asked(max_attempts=1)[0] == 1
+    assert asked(Bounds(max_attempts=5), max_attempts=4)[0] == 4
+    assert asked(Bounds(success_rating=2), success_rating=2)[0] == 1
+    assert "Be brief." in asked(Bounds(max_criteria_chars=50), guidelines=["Be brief."])[1]
+    beyond: tuple[dict[str, Any], ...] = ({"max_attempts": 4}, {"success_rating": 2}, {"guidelines": ["x"]})
+    for settings in beyond:
+        with pytest.raises(InputError, match="a request may"):
+            asked(**settings)
+
+
+class WithContext:
+    """An agent that is asked with a context."""
+
+    def __init__(self, agent: Any, context: Any) -> None:
+        self._agent, self._context = agent, context
+
+    def invoke(self, question: Any, config: Any) -> Any:
+        """Ask."""
+        return self._agent.invoke(question, config, context=self._context)
+
+    async def ainvoke(self, question: Any, config: Any) -> Any:
+        """Ask without blocking."""
+        return await self._agent.ainvoke(question, config, context=self._context)
 
 
 def test_two_of_them_wrap_each_other() -> None:

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage
 
 from judges.testing import ScriptedModel
 from refine.middleware import SelfRefineMiddleware
-from tests.graphs.test_streams import ASKED, DOORS, GOOD, MARK, older, opened, strict
+from tests.graphs.test_streams import ASKED, GOOD, MARK, older, opened, strict
 from tests.laws import for_every
 from tests.refine.agent_models import ATTEMPTS, drafts, lookup, tool_script
 from tests.refine.test_middleware_streams import FEEDBACK, WAYS
@@ -22,8 +22,8 @@ deepagents = pytest.importorskip("deepagents")
 pytestmark = older
 
 
-def deep_agent() -> Any:
-    """Make a deep agent that refuses marked drafts, with a subagent that does so too."""
+def deep_agent(scouting: ScriptedModel | None = None) -> Any:
+    """Make a deep agent that refuses marked drafts, with a subagent that does so too, of a model of its own."""
     call = {
         "name": "task",
         "args": {"description": "look", "subagent_type": "scout"},
@@ -35,7 +35,7 @@ def deep_agent() -> Any:
         "name": "scout",
         "description": "looks",
         "system_prompt": "Look.",
-        "model": ScriptedModel(drafts()),
+        "model": scouting or ScriptedModel(drafts()),
         "tools": [lookup],
         "middleware": [SelfRefineMiddleware(strict(), max_attempts=ATTEMPTS)],
     }
@@ -52,12 +52,11 @@ async def test_nothing_of_a_rejected_draft_is_seen(door: str) -> None:
     assert GOOD in seen
 
 
-def test_the_record_is_at_hand() -> None:
-    """The outcome of the outer agent's turn has all of its drafts."""
+def test_both_agents_refine() -> None:
+    """The subagent's model is asked until its answer is good; the outer agent's record has its own drafts."""
+    scouting = ScriptedModel(drafts())
+    deep_agent(scouting).invoke(ASKED)
+    assert len(scouting.prompts) == ATTEMPTS
     refining = SelfRefineMiddleware(strict(), max_attempts=ATTEMPTS)
-    result = deepagents.create_deep_agent(ScriptedModel(tool_script()), [lookup], middleware=[refining]).invoke(
-        ASKED
-    )
-    assert result["messages"][-1].text == GOOD
-    assert len(refining.outcome(result).attempts) == ATTEMPTS
-    assert len(WAYS) < len(DOORS)
+    agent = deepagents.create_deep_agent(ScriptedModel(tool_script()), [lookup], middleware=[refining])
+    assert len(refining.outcome(agent.invoke(ASKED)).attempts) == ATTEMPTS
