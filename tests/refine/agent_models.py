@@ -18,7 +18,7 @@ from judges.testing import ScriptedModel
 from refine.middleware import SelfRefineMiddleware
 from tests.graphs.test_streams import GOOD, MARK, Graph, strict
 
-REJECTED = 7
+REJECTED = 9
 ATTEMPTS = REJECTED + 1
 
 
@@ -117,15 +117,13 @@ def as_a_node(**settings: Any) -> Graph:
 
 
 AGENTS: dict[str, Callable[..., Graph]] = {
-    "plain": lambda **settings: refining_agent(drafts(), **settings),
-    "thinking model": lambda **settings: refining_agent(thinking_script(), **settings),
+    "thinking model": lambda **settings: refining_agent(thinking_script(), middleware=[Telling()], **settings),
     "tool strategy": lambda **settings: refining_agent(
         report_script(as_json=False), response_format=ToolStrategy(Report), **settings
     ),
     "provider strategy": lambda **settings: refining_agent(
         report_script(as_json=True), response_format=ProviderStrategy(Report), **settings
     ),
-    "telling middleware": lambda **settings: refining_agent(tool_script(), middleware=[Telling()], **settings),
     "as a node": as_a_node,
 }
 """Every way in which an agent answers; each refuses `REJECTED` marked drafts."""
