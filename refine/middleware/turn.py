@@ -95,13 +95,21 @@ class Turn:
 
     def with_added(self, messages: Sequence[AnyMessage], added: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return an agent's messages with those that the loop added, in the order in which they came about."""
-        own = [self.originals.get(message.id or "", message) for message in messages]
+        own = [self._with_reasoning(message) for message in messages]
         place = len(own)
         if self.continued_by is not None:
             ids = [message.id for message in messages]
             known = self.continued_by in ids
             place = ids.index(self.continued_by) if known else _index_after_question(messages)
         return [*own[:place], *added, *own[place:]]
+
+    def _with_reasoning(self, message: AnyMessage) -> AnyMessage:
+        """Return a message as the model made it, unless somebody changed its calls since."""
+        original = self.originals.get(message.id or "")
+        changed = (
+            original is None or not isinstance(message, AIMessage) or message.tool_calls != original.tool_calls
+        )
+        return message if changed or original is None else original
 
     def begin(self, refinement: Refinement) -> Refinement:
         """Go on from a record, and return it; attempts that another process made count."""

@@ -50,9 +50,9 @@ def calling(number: int) -> ToolCall:
     return ToolCall(name="lookup", args={"subject": f"it {number}"}, id=f"call_{number}")
 
 
-def tool_script() -> list[object]:
+def tool_script(texts: Sequence[str]) -> list[object]:
     """Give a tool call before every draft."""
-    return [line for number, draft in enumerate(drafts()) for line in (calling(number), draft)]
+    return [line for number, draft in enumerate(texts) for line in (calling(number), draft)]
 
 
 def thinking_script() -> list[object]:
@@ -110,7 +110,7 @@ def refining_agent(script: Sequence[object], *, middleware: Sequence[Any] = (), 
 def as_a_node(**settings: Any) -> Graph:
     """Make a graph with the agent as a node."""
     builder = StateGraph(MessagesState)
-    builder.add_node("agent", refining_agent(tool_script()))
+    builder.add_node("agent", refining_agent(tool_script(drafts())))
     builder.add_edge(START, "agent")
     graph: Graph = builder.compile(**settings)
     return graph

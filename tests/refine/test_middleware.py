@@ -148,6 +148,16 @@ def test_the_released_message_is_the_models_own(ask: Callable[..., Any]) -> None
     assert [each["rating"] for each in released.response_metadata["refine"]["attempts"]] == [1, 4]
 
 
+def test_reasoning_after_a_rejection_is_for_the_model_alone() -> None:
+    """The history has the tool call without it; the model, whose provider may insist on it, sees it again."""
+    thought: Any = {"type": "thinking", "thinking": "They did not like it.", "signature": "s"}
+    call = {"name": "lookup", "args": {"subject": "it"}, "id": "1", "type": "tool_call"}
+    model = ScriptedModel(["wrong", AIMessage([thought], tool_calls=[call]), "right"])
+    result = agent_of(model, SelfRefineMiddleware(ScriptedJudge([1, 4]))).invoke(QUESTION)
+    assert "did not like" not in repr(result)
+    assert [thought] in [message.content for message in model.prompts[-1]]
+
+
 def test_what_is_counted_where() -> None:
     """Handlers and the outcome count every call, the history only the calls whose messages it holds."""
     counter = UsageMetadataCallbackHandler()
