@@ -96,8 +96,8 @@ class Policy(FrozenSettings):
             whose tokens the provider does not report ends the loop, since the budget cannot be enforced.
         max_cost: The same in US dollars. Needs `prices`; an unknown price or number of tokens ends the loop.
         max_retries: Maximum number of repeats of requests whose transport failed, in judging one draft by all
-            judges together; None leaves it to each model's own `retries`. What a client repeats by itself
-            (`max_retries` of LangChain's models) is not seen.
+            judges together, and in generating one by a direct client; None leaves it to each model's own
+            `retries`. What a client repeats by itself (`max_retries` of LangChain's models) is not seen.
         deadline_s: Seconds from the question after which the loop stops waiting for anything, and no model or
             tool is called any more. Only time in which the loop runs counts, not that of a human who reviews.
         max_conversation_chars: Most characters of the conversation that a judge is shown, and as many again of

@@ -164,7 +164,8 @@ class OpenAICompatible(Connected):
 
     def _compute_identity(self, address: str) -> str:
         chat = self._chat
-        settings = [address, self._plan.methods, self._plan.temperature, chat.max_tokens, chat.extra]
+        settings: list[Any] = [address, self._plan.methods, self._plan.temperature, chat.max_tokens, chat.extra]
+        settings += [chat.generating] if chat.generating else []
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return f"{type(self).__name__}:{self.name}:{self.base_url}:{digest}"
 
