@@ -94,6 +94,7 @@ class _RunnableGenerator:
         self._is_graph = _graph_in(runnable) is not None
         self._is_chat_model = _chat_model_in(runnable) is not None
         self.may_interrupt = not self._is_chat_model
+        self._is_saved = _is_saved(runnable)
         self._step_limit = _bound_step_limit(runnable)
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
         self._is_trusted = _only_reads(runnable)
@@ -130,6 +131,8 @@ class _RunnableGenerator:
         """
         if not self._is_chat_model and _has_own_memory(self._runnable):
             config = langgraph_private.fresh_thread_config(config)
+        if self._is_saved:
+            config = langgraph_private.durable_config(config)
         return langgraph_private.with_own_limit(config, self._step_limit)
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
@@ -383,6 +386,20 @@ def _prompt_variable(runnable: object) -> str | None:
         f"the chain's prompt takes {sorted(names)}, so the loop cannot hand it the messages; use one "
         f"MessagesPlaceholder('messages') as its only variable, or wrap the chain in a function of the messages"
     )
+
+
+def _is_saved(runnable: Runnable[Any, Any]) -> bool:
+    """Check whether a runnable is a graph of which every part may be saved by the checkpointer around it."""
+    graph = _graph_in(runnable)
+    return graph is not None and not _declines(graph)
+
+
+def _declines(runnable: object) -> bool:
+    """Check whether a graph, or one that is a node in it, declines every checkpointer."""
+    graph = _graph_in(runnable)
+    if graph is None:
+        return False
+    return graph.checkpointer is False or any(_declines(node.bound) for node in graph.nodes.values())
 
 
 def _has_own_memory(runnable: object) -> bool:

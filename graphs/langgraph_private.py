@@ -68,7 +68,8 @@ _DURABILITY_SETTINGS = ("durability", "checkpoint_during")
 """Arguments of a run that say how soon it saves; the second one is deprecated."""
 
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES)
+_OUTER_DURABILITY = "__refine_durability"
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES, _OUTER_DURABILITY)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 _DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
@@ -283,7 +284,9 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
     """Return the config for a generator that may be a graph itself: muted, but part of the surrounding graph.
 
     An agent can thus interrupt and resume, with the checkpointer and the store of the graph. What a function
-    pushes into the graph (`push_message`) is dropped, and its tasks run where they are called.
+    pushes into the graph (`push_message`) is dropped, and its tasks run where they are called. The durability of
+    the graph is set aside, since LangGraph fails in a graph without a checkpointer that inherits `"sync"`; see
+    `durable_config`.
 
     Args:
         config: The config of the node.
@@ -297,8 +300,19 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         remaining[_SILENCED] = True
         if _RUNTIME in remaining:
             remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+    if _DURABILITY in remaining:
+        remaining[_OUTER_DURABILITY] = remaining.pop(_DURABILITY)
     remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
     return _traced_config(config, remaining)
+
+
+def durable_config(config: RunnableConfig) -> RunnableConfig:
+    """Return a muted config for a graph that is saved as the surrounding graph is, and as soon."""
+    configurable = config.get("configurable") or {}
+    if _OUTER_DURABILITY not in configurable:
+        return config
+    remaining = {key: value for key, value in configurable.items() if key != _OUTER_DURABILITY}
+    return {**config, "configurable": {**remaining, _DURABILITY: configurable[_OUTER_DURABILITY]}}
 
 
 def judging_config(config: RunnableConfig) -> RunnableConfig:
@@ -399,7 +413,7 @@ def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
 
     A step limit bounds what is called inside, not the loop.
     """
-    muted = with_overrides(muted_config(config, silent=False), overrides_of(config))
+    muted = with_overrides(durable_config(muted_config(config, silent=False)), overrides_of(config))
     limit = _requested_limit(config)
     muted["recursion_limit"] = _UNLIMITED_STEPS
     if limit is not None:

@@ -882,6 +882,14 @@ def test_a_durability_without_a_checkpointer_is_warned_of() -> None:
     assert langgraph_private.lacks_durability({}, THREAD, InMemorySaver())
 
 
+def test_a_graph_that_is_not_saved_fails_if_it_inherits_a_durability() -> None:
+    """So what runs inside the loop does not inherit the loop's; an upgrade that mends this is noticed."""
+    outer = around(chain(write(MARK), checkpointer=False), InMemorySaver())
+    with pytest.raises(AttributeError, match="_put_checkpoint_fut"):
+        outer.invoke(ASKED, THREAD, durability="sync")
+    assert outer.invoke(ASKED, THREAD)["shown"] == "answer"
+
+
 def test_a_node_knows_the_context_of_the_run() -> None:
     """A graph inside another has the context of the one around, unless it was given one of its own."""
     seen: list[RunnableConfig] = []
