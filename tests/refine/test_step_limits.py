@@ -89,9 +89,10 @@ async def doors(refiner: SelfRefine, config: Any) -> list[str]:
 @pytest.mark.parametrize("kind", GENERATORS)
 async def test_an_agent_inside_takes_as_many_steps_as_alone(kind: str) -> None:
     """LangChain's default of 25 is no limit for it, with a checkpointer or without, traced or not."""
-    for settings in SETTINGS:
+    for number, settings in enumerate(SETTINGS):
         refiner = SelfRefine(GENERATORS[kind](), ScriptedJudge([4], cycle=True), **settings)
-        for callbacks in ([], [BaseCallbackHandler()]):
+        traced = (False, True) if kind == "agent" else (number % 2 == 1,)
+        for callbacks in ([BaseCallbackHandler()] if one else [] for one in traced):
             assert await doors(refiner, {**THREAD, "callbacks": callbacks}) == ["counted"] * 5
 
 

@@ -29,7 +29,7 @@ Seen = list[Any]
 
 MARK = "Xq7Zdraft"
 GOOD = "a good answer"
-REFUSALS = 5
+REFUSALS = 2
 MODES: tuple[Any, ...] = get_args(StreamMode)
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
