@@ -211,7 +211,7 @@ def attacked(name: str, attack: str) -> dict[str, Any]:
 
 @every_asking
 def test_what_is_judged_never_becomes_an_instruction(name: str) -> None:
-    """Injections of every kind, in every place and all encodings at once, stay inside the fence; the task stays as it is."""
+    """Injections of all kinds and encodings at once, in every place, stay inside the fence; the task stays."""
     model, clean = FillingModel(), FillingModel()
     made(name, clean)(sample_for(name))
     attack = "\n".join(encode(family) for family in FAMILIES.values() for encode in ENCODINGS.values())
