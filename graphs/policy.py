@@ -102,8 +102,10 @@ class Policy(FrozenSettings):
         deadline_s: Seconds from the question after which the loop stops waiting for anything, and no model or
             tool is called any more. Only time in which the loop runs counts, not that of a human who reviews.
         max_conversation_chars: Most characters of the conversation that a judge is shown, and as many again of
-            the tool calls and results of an attempt. Of a longer conversation the middle is left out, of long
-            tool results their middle; a note in its place says so.
+            the tool calls and results of an attempt. A judge that asks a model shows it as many of the draft, of
+            the retrieved contexts, of the reference and of the reference contexts; a check without a model reads
+            these whole. Of a longer conversation the middle is left out, of long texts their middle; a note in
+            its place says so, and a WARNING in the log where it is in the draft or its evidence.
         prices: Price of each model by name, or `judges.known_prices()`.
         patience: Stop after this many consecutive attempts that were no better than the best before them.
         augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
