@@ -87,8 +87,9 @@ class SelfRefine(
         record: File of JSON lines to which every attempt is appended as a sample. Rows that cannot be written are
             a WARNING of the logger `refine` and counted in `refine.losses()`; they never cost the answer.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
-            `"exit"` writes only the final state, and is fastest. None is `"sync"`, or what the run of a graph
-            around says.
+            `"exit"` writes only the final state, and is fastest: after a crash, or where a judge stops to ask a
+            human, the attempts of the turn are made again. None is `"sync"`, or what the run of a graph around
+            says.
         name: Name of the run in a trace, in events and in the log.
         concurrent_turns: What becomes of a turn while another one runs on its thread of the checkpointer:
             `"queue"` lets it wait, at most for the policy's `deadline_s`; `"refuse"` raises `ConcurrentTurn` at
