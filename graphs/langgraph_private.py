@@ -371,6 +371,20 @@ def _requested_limit(config: RunnableConfig) -> int | None:
     return None if limit is None or limit in _DEFAULT_STEP_LIMITS or limit >= _UNLIMITED_STEPS else limit
 
 
+def with_unlimited_loop(config: RunnableConfig | None, inherited: RunnableConfig) -> RunnableConfig:
+    """Return the config for the loop's own graph: a step limit bounds what is called inside, not the loop.
+
+    Args:
+        config: The config that the graph is called with.
+        inherited: The same with what it inherits, from the graph itself and from a run around it.
+    """
+    unlimited: RunnableConfig = {**(config or {}), "recursion_limit": _UNLIMITED_STEPS}
+    limit = _requested_limit(inherited)
+    if limit is not None:
+        unlimited["configurable"] = {**inherited.get("configurable", {}), _STEP_LIMIT: limit}
+    return unlimited
+
+
 def with_own_limit(config: RunnableConfig, own_limit: int | None) -> RunnableConfig:
     """Return the config for a runnable that was bound to a step limit, which holds unless a caller set another."""
     if own_limit is None or _requested_limit(config) is not None:

@@ -24,7 +24,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import langgraph_private
-from graphs.alarms import Needs, Ration, needs_of, release_alarms, unmet_alarms
+from graphs.alarms import Needs, Ration, excerpt_alarms, needs_of, release_alarms, unmet_alarms
 from graphs.augment import added_messages
 from graphs.deadline import DeadlinePassed
 from graphs.drafts import Draft
@@ -44,6 +44,7 @@ from graphs.review import Decided, Written, rejection, review_of, reviewed
 from graphs.running_clock import RunningClock
 from graphs.tracing import trace_judges
 from judges.errors import ConfigurationError
+from judges.excerpt import shown_within
 from judges.judge import Judge
 from judges.models.metering import metered
 from judges.models.retry import kind_of
@@ -350,7 +351,10 @@ class Loop:
         except DeadlinePassed:
             verdict = Verdict.without_score("deadline", "the judge took too long")
             verdict = verdict.model_copy(update={"usage": effect.spent})
-        alarms = unmet_alarms(self._needs, sample, self._ration)
+        alarms = (
+            *unmet_alarms(self._needs, sample, self._ration),
+            *excerpt_alarms(self._judge, sample, self.policy.max_conversation_chars, self._ration),
+        )
         return self._judged(refinement, verdict, clock(), alarms=alarms)
 
     @cached_property
@@ -372,14 +376,15 @@ class Loop:
         inherited = langgraph_private.judging_config(config)
         tracing = trace_judges(inherited)
         asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
-        logging = faults.logging_texts(log_texts=self.policy.log_texts)
+        logging = faults.logging_texts(log_texts=self.policy.log_texts, outcome_id=refinement.id)
+        bounded = shown_within(self.policy.max_conversation_chars)
 
         def run() -> Verdict:
-            with also_within(allowance), tracing, asking, logging:
+            with also_within(allowance), tracing, asking, logging, bounded:
                 return self._judge(sample)
 
         async def arun() -> Verdict:
-            with also_within(allowance), tracing, asking, logging:
+            with also_within(allowance), tracing, asking, logging, bounded:
                 return await self._judge.acall(sample)
 
         seconds = refinement.seconds_left(now)

@@ -222,7 +222,7 @@ INNER: tuple[tuple[str, ...], ...] = (
     ("verdict", "messages", "entry"),
     ("errors", "model"),
     ("sample", "runtime"),
-    ("requests",),
+    ("excerpt", "requests"),
     ("models",),
     ("drive", "prompting"),
     ("judge",),
