@@ -181,9 +181,16 @@ async def test_a_loop_on_random_weights_ends_as_it_should(direct: OpenAICompatib
     for outcome in outcomes:
         verdicts = [one.verdict for one in outcome.attempts if one.verdict is not None]
         for verdict in verdicts:
-            assert_typed(verdict)
+            if verdict.judge == "refine":
+                assert verdict.rationale in UNASKED
+            else:
+                assert_typed(verdict)
         assert outcome.passed == (outcome.stop_reason == "accepted") == verdicts[-1].reaches(3)
     assert {"accepted", "max_attempts"} <= {one.stop_reason for one in outcomes}
+
+
+UNASKED = {"The answer was cut off.", "There is no text."}
+"""What the loop says of an answer itself: by chance it ends at its limit, or holds only blanks."""
 
 
 def assert_typed(verdict: Verdict) -> None:
