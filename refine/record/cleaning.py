@@ -1,4 +1,4 @@
-"""Values as every database takes them: text without NUL or half a surrogate pair, finite numbers, bounded lengths."""
+"""Values as every database takes them: no NUL, no half of a surrogate pair, no NaN, nothing without an end."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ class DatabaseRecord(SharedByCopies):
     """Every outcome in a database, with its attempts, verdicts, usage and timing; and what is read from there.
 
     `add` only puts an outcome into a queue; a thread of its own writes batches. Nothing that happens to the
-    database costs or delays an answer: outcomes wait while it is away, and those that do not fit into the queue, or
-    that it refuses, are counted in `stats()` and in `refine.losses()`. An outcome that is handed over twice is
-    written once. What is queued is written when the record is closed or the process ends, within 5 seconds.
+    database costs or delays an answer: outcomes wait while it is away, and whatever does not fit into the queue, or
+    is refused, is counted in `stats()` and in `refine.losses()`. An outcome that is handed over twice is written
+    once. What is queued is written when the record is closed or the process ends, within 5 seconds.
 
     The methods that read block; from async code call them by `asyncio.to_thread`.
 
@@ -54,6 +54,9 @@ class DatabaseRecord(SharedByCopies):
         ConfigurationError: If the URL cannot be used, or the extra `record` is not installed.
     """
 
+    blocks = False
+    """Whether `add` may wait for anything."""
+
     def __init__(
         self,
         url: str,
@@ -69,7 +72,9 @@ class DatabaseRecord(SharedByCopies):
         if self._url.get_backend_name() == "postgresql" and find_spec("psycopg") is None:
             raise ConfigurationError("a record in PostgreSQL needs psycopg; install the extra: selfrefine[record]")
         if keep_days is not None and not keep_days > 0:
-            raise ConfigurationError(f"keep_days is a number of days above 0, or None to keep all, not {keep_days!r}")
+            raise ConfigurationError(
+                f"keep_days is a number of days above 0, or None to keep all, not {keep_days!r}"
+            )
         if max_queue < 1 or max_queue_characters < 1:
             raise ConfigurationError(f"max_queue is at least 1, not {min(max_queue, max_queue_characters)!r}")
         self.texts = texts

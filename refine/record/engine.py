@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool
 
 from judges import ConfigurationError
 
@@ -44,8 +45,8 @@ def read_url(given: str) -> URL:
             return url.set(drivername="postgresql+psycopg")
         case other:
             raise ConfigurationError(
-                f"a record in {other!r} is not supported; give sqlite:///file.db, postgresql://user@host/database, "
-                f"or the path of a .jsonl file"
+                f"a record in {other!r} is not supported; give sqlite:///file.db, "
+                f"postgresql://user@host/database, or the path of a .jsonl file"
             )
 
 
@@ -68,12 +69,14 @@ def make_engine(url: URL) -> Engine:
     """Return the connections to a database; a new file of SQLite can be read by its owner alone."""
     if url.get_backend_name() == "sqlite":
         _make_private(Path(url.database or ""))
-        engine = create_engine(url, pool_pre_ping=True, connect_args={"check_same_thread": False})
+        engine = create_engine(url, poolclass=NullPool)  # no descriptor outlives a fork, or the file itself
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     settings = {name: value for name, value in _POSTGRESQL.items() if name not in url.query}
-    return create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=0, pool_timeout=5, connect_args=settings)
+    return create_engine(
+        url, pool_pre_ping=True, pool_size=5, max_overflow=0, pool_timeout=5, connect_args=settings
+    )
 
 
 def _make_private(path: Path) -> None:
@@ -90,6 +93,6 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
 
 
 def _begin_sqlite(connection: Any) -> None:
-    """Begin a transaction; one that is going to write says so at once, as SQLite lets no reader become a writer."""
+    """Begin a transaction; one that is going to write says so at once: SQLite lets no reader become a writer."""
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

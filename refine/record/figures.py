@@ -95,7 +95,8 @@ def _series(connection: Connection, chosen: ColumnElement[bool], where: OutcomeF
     width = next((width for width in _WIDTHS if (end - start) / width <= buckets), _WIDTHS[-1])
     bucket = (OUTCOME.c.at - OUTCOME.c.at % width).label("bucket")
     series: dict[int, Row] = {
-        at: {"at": at, "outcomes": 0, "passed_at": {}} for at in range(start - start % width, end + 1, width)[-2 * buckets :]
+        at: {"at": at, "outcomes": 0, "passed_at": {}}
+        for at in range(start - start % width, end + 1, width)[-2 * buckets :]
     }
     passing = select(bucket, OUTCOME.c.passed, OUTCOME.c.attempts, func.count()).where(chosen)
     for at, passed, attempts, count in connection.execute(
@@ -117,4 +118,6 @@ def _series(connection: Connection, chosen: ColumnElement[bool], where: OutcomeF
 
 def _plain(value: Any) -> Any:
     """Return a sum as a number: PostgreSQL sums whole numbers as decimals."""
-    return value if value is None or isinstance(value, int | float) else float(value)
+    if value is None or isinstance(value, int | float):
+        return value
+    return int(value) if value == int(value) else float(value)

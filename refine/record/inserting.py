@@ -1,4 +1,4 @@
-"""Writing a batch of rows: in one piece, once more where some are there already, halved down to what is refused."""
+"""Writing a batch of rows: in one piece; one by one if some are there already; halved if some are refused."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def _copy(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         raise _as_sqlalchemy(connection, error) from error
 
 
-def _as_sqlalchemy(connection: Connection, error: Exception) -> Exception:
+def _as_sqlalchemy(connection: Connection, error: Exception) -> BaseException:
     """Return a driver's error in the form in which SQLAlchemy raises those of statements."""
     base = connection.dialect.loaded_dbapi.Error
     lost = bool(getattr(connection.connection.driver_connection, "closed", False))
     if lost:
         connection.invalidate(error)
-    wrapped = DBAPIError.instance("COPY", None, error, base, connection_invalidated=lost, dialect=connection.dialect)
-    return wrapped if isinstance(wrapped, Exception) else error
+    dialect = connection.dialect
+    return DBAPIError.instance("COPY", None, error, base, connection_invalidated=lost, dialect=dialect)
 
 
 def _merge(connection: Connection, batch: Sequence[Rows]) -> None:

@@ -31,10 +31,8 @@ class Label:
             raise ConfigurationError(f"a label's rating is 1, 2, 3 or 4, not {shortened(self.rating)}")
         if self.up is not None and type(self.up) is not bool:
             raise ConfigurationError(f"a label's up is true or false, not {shortened(self.up)}")
-        if not isinstance(self.by, str) or not self.by.strip():
+        if not self.by.strip():
             raise ConfigurationError(f"a label says by whom it is, not {shortened(self.by)}")
-        if self.note is not None and not isinstance(self.note, str):
-            raise ConfigurationError(f"a label's note is text, not {shortened(self.note)}")
 
     @property
     def is_empty(self) -> bool:

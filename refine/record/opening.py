@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import logging
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -10,20 +10,42 @@ from typing import Protocol, runtime_checkable
 from graphs import Outcome
 from judges import ConfigurationError
 from judges.errors import shortened
+from judges.runtime import losses
 from refine.record.origin import Origin
 from refine.recording import Record
 
-_URL = re.compile(r"[a-z][a-z0-9+]*:", re.IGNORECASE)
+_NO_ORIGIN = Origin()
+_log = logging.getLogger("refine")
 _SQLITE_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
 
 @runtime_checkable
 class Recorder(Protocol):
-    """Takes outcomes: a database, a file of JSON lines, or anything of your own with this method."""
+    """Takes outcomes: a database, a file of JSON lines, or anything of your own with this method.
+
+    Async code calls it in a thread, unless it has an attribute `blocks` that is False.
+    """
 
     def add(self, outcome: Outcome, origin: Origin = ..., /) -> None:
-        """Record an outcome; it may be called by several threads at once, and an error is only logged."""
+        """Record an outcome; may be called by several threads at once. What it raises costs no answer."""
         ...
+
+
+class _Careful:
+    """A record of the user's own, whose errors are counted and logged instead of raised."""
+
+    def __init__(self, record: Recorder) -> None:
+        self._record = record
+        self.blocks = getattr(record, "blocks", True)
+
+    def add(self, outcome: Outcome, origin: Origin = _NO_ORIGIN, /) -> None:
+        try:
+            self._record.add(outcome, origin)
+        except Exception as error:  # noqa: BLE001 - an answer is worth more than its record
+            losses.count("outcomes")
+            with losses.logging_safely():
+                name, kind = type(self._record).__name__, type(error).__name__
+                _log.warning("an outcome could not be written to the record %s: %s", name, kind)
 
 
 def open_record(record: object) -> Recorder:
@@ -31,22 +53,22 @@ def open_record(record: object) -> Recorder:
 
     Args:
         record: `"sqlite:///file.db"`, or just the path of a file that ends in `.db`, `.sqlite` or `.sqlite3`;
-            `"postgresql://user@host/database"`; the path of a file of JSON lines; or a record that is there already.
+            `"postgresql://user@host/database"`; the path of a file of JSON lines; or a record that is open.
 
     Raises:
         ConfigurationError: If it is none of these, or cannot be used.
     """
-    if isinstance(record, str) and len(_URL.match(record + " ") and record.split(":")[0] or "") > 1:
+    if isinstance(record, str) and "://" in record:
         return _database(record)
     if isinstance(record, str | Path):
         if Path(record).suffix.lower() in _SQLITE_SUFFIXES:
             return _database(f"sqlite:///{record}")
         return Record(record)
     if isinstance(record, Recorder) and not isinstance(record, type):
-        return record
+        return _Careful(record) if getattr(record, "blocks", True) and not isinstance(record, Record) else record
     raise ConfigurationError(
-        f"record is a path, a URL such as 'sqlite:///record.db' or 'postgresql://user@host/database', or an object "
-        f"with add(outcome, origin), not {shortened(record)}"
+        f"record is a path, a URL such as 'sqlite:///record.db' or 'postgresql://user@host/database', or an "
+        f"object with add(outcome, origin), not {shortened(record)}"
     )
 
 

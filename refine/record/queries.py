@@ -7,17 +7,35 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, func, or_, select, true, tuple_
 
 from judges import ConfigurationError
 from refine.record.filters import OutcomeFilter
 from refine.record.rows import Row
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME
 
-_LISTED = (
-    "id at refiner request_id model judge passed stop_reason detail rating attempts released latency_s calls "
-    "input_tokens output_tokens cost success_rating max_attempts"
-).split()
+_LISTED = [
+    "id",
+    "at",
+    "refiner",
+    "request_id",
+    "model",
+    "judge",
+    "passed",
+    "stop_reason",
+    "detail",
+    "rating",
+    "attempts",
+    "released",
+    "latency_s",
+    "calls",
+    "input_tokens",
+    "output_tokens",
+    "cost",
+    "success_rating",
+    "max_attempts",
+]
+_ATTEMPT, _LABEL = ATTEMPT.alias("filtered_attempt"), LABEL.alias("filtered_label")
 _EXCERPT = 300
 _MOST_LISTED = 1_000
 _RECENT = 5_000
@@ -27,31 +45,37 @@ _FAR = 2
 
 def conditions(where: OutcomeFilter) -> ColumnElement[bool]:
     """Return a filter as a condition on the table `outcome`."""
-    same = {name: getattr(where, name) for name in ("passed", "rating", "stop_reason", "refiner", "model", "judge")}
-    parts = [OUTCOME.c[name] == value for name, value in same.items() if value is not None]
+    names = ("passed", "rating", "stop_reason", "refiner", "model", "judge")
+    same = {name: getattr(where, name) for name in names}
+    parts: list[ColumnElement[bool]] = [true()]
+    parts += [OUTCOME.c[name] == value for name, value in same.items() if value is not None]
     if where.since is not None:
         parts.append(OUTCOME.c.at >= where.since)
     if where.until is not None:
         parts.append(OUTCOME.c.at < where.until)
     if where.text is not None:
-        draft = exists().where(ATTEMPT.c.outcome == OUTCOME.c.id, ATTEMPT.c.draft.icontains(where.text, autoescape=True))
-        parts.append(or_(OUTCOME.c.question.icontains(where.text, autoescape=True), draft))
+        in_draft = exists().where(
+            _ATTEMPT.c.outcome == OUTCOME.c.id, _ATTEMPT.c.draft.icontains(where.text, autoescape=True)
+        )
+        parts.append(or_(OUTCOME.c.question.icontains(where.text, autoescape=True), in_draft))
     if where.labelled is not None:
         parts.append(_labelled(where.labelled))
-    return and_(True, *parts)
+    return and_(*parts)
 
 
 def _labelled(which: str) -> ColumnElement[bool]:
-    labelled = exists().where(LABEL.c.outcome == OUTCOME.c.id)
+    labelled = exists().where(_LABEL.c.outcome == OUTCOME.c.id)
     if which != "disagree":
         return labelled if which == "yes" else ~labelled
     success = func.coalesce(OUTCOME.c.success_rating, _DEFAULT_SUCCESS)
-    passed = ATTEMPT.c.rating >= success
+    passed = _ATTEMPT.c.rating >= success
     differ = or_(
-        func.abs(LABEL.c.rating - ATTEMPT.c.rating) >= _FAR, (LABEL.c.rating >= success) != passed, LABEL.c.up != passed
+        func.abs(_LABEL.c.rating - _ATTEMPT.c.rating) >= _FAR,
+        (_LABEL.c.rating >= success) != passed,
+        _LABEL.c.up != passed,
     )
-    same_attempt = and_(ATTEMPT.c.outcome == LABEL.c.outcome, ATTEMPT.c.number == LABEL.c.number)
-    return exists().where(LABEL.c.outcome == OUTCOME.c.id, same_attempt, differ)
+    same_attempt = and_(_ATTEMPT.c.outcome == _LABEL.c.outcome, _ATTEMPT.c.number == _LABEL.c.number)
+    return exists().where(_LABEL.c.outcome == OUTCOME.c.id, same_attempt, differ)
 
 
 def outcomes(
@@ -115,13 +139,17 @@ def dataset_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
             "the outcomes were recorded without texts, so there is nothing to judge; record with texts=True"
         )
     labels = defaultdict(list)
-    for label in connection.execute(select(LABEL).join(OUTCOME, OUTCOME.c.id == LABEL.c.outcome).where(chosen)).mappings():
+    for label in connection.execute(
+        select(LABEL).join(OUTCOME, OUTCOME.c.id == LABEL.c.outcome).where(chosen)
+    ).mappings():
         opinion = {name: label[name] for name in ("by", "rating", "up", "note") if label[name] is not None}
         labels[label["outcome"], label["number"]].append(opinion)
     joined = select(OUTCOME, *(column.label(f"attempt_{column.name}") for column in ATTEMPT.c)).join(
         ATTEMPT, ATTEMPT.c.outcome == OUTCOME.c.id
     )
-    ordered = joined.where(chosen, ATTEMPT.c.draft.is_not(None)).order_by(OUTCOME.c.at, OUTCOME.c.id, ATTEMPT.c.number)
+    ordered = joined.where(chosen, ATTEMPT.c.draft.is_not(None)).order_by(
+        OUTCOME.c.at, OUTCOME.c.id, ATTEMPT.c.number
+    )
     for row in connection.execution_options(yield_per=100).execute(ordered).mappings():
         yield _dataset_row(row, labels.get((row["id"], row["attempt_number"]), []))
 

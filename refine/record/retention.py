@@ -29,10 +29,10 @@ class Retention:
         """Check whether it is time to look for what is too old."""
         return self._days is not None and time.monotonic() >= self._due_at
 
-    def delete(self, connection: Connection) -> int:
-        """Delete the oldest outcomes of those that are too old, 1,000 at most, and return how many.
+    def delete(self, connection: Connection) -> bool:
+        """Delete the oldest outcomes of those that are too old, 1,000 at most, and return whether there are more.
 
-        The next time is at once while there are more, else in a minute.
+        The next time is at once while there are, else in a minute.
         """
         before = now_ms() - int((self._days or 0) * _DAY_MS)
         oldest = select(OUTCOME.c.id).where(OUTCOME.c.at < before).order_by(OUTCOME.c.at).limit(_SLICE)
@@ -40,5 +40,6 @@ class Retention:
         if identifiers:
             for table, column in ((ATTEMPT, ATTEMPT.c.outcome), (LABEL, LABEL.c.outcome), (OUTCOME, OUTCOME.c.id)):
                 connection.execute(delete(table).where(column.in_(identifiers)))
-        self._due_at = 0.0 if len(identifiers) == _SLICE else time.monotonic() + _PAUSE_S
-        return len(identifiers)
+        more = len(identifiers) == _SLICE
+        self._due_at = 0.0 if more else time.monotonic() + _PAUSE_S
+        return more

@@ -100,9 +100,7 @@ def rows_of(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Rows
     return Rows(row, tuple(attempts))
 
 
-def _attempt_row(
-    outcome: str, attempt: Attempt, *, released: bool, texts: bool, redact: Sequence[Redact]
-) -> Row:
+def _attempt_row(outcome: str, attempt: Attempt, *, released: bool, texts: bool, redact: Sequence[Redact]) -> Row:
     verdict = attempt.verdict
     return {
         "outcome": outcome,
@@ -152,7 +150,9 @@ def _question_id(outcome: Outcome) -> str | None:
     if own is not None:
         return name_of(own)
     question = _question(outcome.conversation)
-    return hashlib.blake2b(question.encode(errors="surrogatepass"), digest_size=8).hexdigest() if question else None
+    return (
+        hashlib.blake2b(question.encode(errors="surrogatepass"), digest_size=8).hexdigest() if question else None
+    )
 
 
 def _question(conversation: Sequence[AnyMessage]) -> str:

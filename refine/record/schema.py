@@ -131,14 +131,17 @@ def migrate(connection: Connection) -> None:
 
 def _version(connection: Connection) -> int:
     """Return the version of the tables; 0 if there are none."""
-    present = set(inspect(connection).get_table_names())
+    own = inspect(connection)
+    present = set(own.get_table_names())
     foreign = ConfigurationError(
         f"the database holds tables of another program, with the names of the record's own "
         f"({', '.join(sorted(TABLES.tables))}); give the record a database, or a schema, of its own"
     )
     if not present & TABLES.tables.keys():
         return 0
-    if not present >= TABLES.tables.keys() or {column["name"] for column in inspect(connection).get_columns("meta")} != {"version"}:
+    if not present >= TABLES.tables.keys() or [column["name"] for column in own.get_columns("meta")] != [
+        "version"
+    ]:
         raise foreign
     versions = connection.execute(select(META.c.version)).scalars().all()
     if len(versions) != 1:
@@ -148,4 +151,4 @@ def _version(connection: Connection) -> int:
             f"the record was written by a newer version of selfrefine (its tables have version {versions[0]}, "
             f"this one knows {len(MIGRATIONS)}); update selfrefine, or give another record"
         )
-    return versions[0]
+    return int(versions[0])

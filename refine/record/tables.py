@@ -52,11 +52,12 @@ class Tables:
             self._ready = False  # whatever happened to the database, its tables are looked for again
             raise
 
-    def sweep(self) -> None:
-        """Delete some of what is too old, if it is time."""
-        if self._retention.is_due():
-            with self.writing() as connection:
-                self._retention.delete(connection)
+    def sweep(self) -> bool:
+        """Delete some of what is too old, if it is time; return whether there is more."""
+        if not self._retention.is_due():
+            return False
+        with self.writing() as connection:
+            return self._retention.delete(connection)
 
     def check(self) -> None:
         """Connect; raise a `ConfigurationError` that says why it cannot be done."""
@@ -80,7 +81,7 @@ class Tables:
     def writing(self) -> Iterator[Connection]:
         """Connect for a transaction that writes."""
         self.check()
-        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+        with self._transaction() as connection:
             yield connection
 
     def dispose(self) -> None:
@@ -89,10 +90,15 @@ class Tables:
 
     def _connected(self) -> Engine:
         if not self._ready:
-            with self._lock, self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            with self._lock, self._transaction() as connection:
                 migrate(connection)
             self._ready = True
         return self._engine
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            yield connection
 
     @cached_property
     def _engine(self) -> Engine:

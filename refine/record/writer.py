@@ -28,6 +28,8 @@ _SWEEP_S = 60.0
 """Longest time between two looks for outcomes that are too old."""
 _AT_EXIT_S = 5.0
 """Seconds that the end of the process waits for outcomes to be written."""
+_LAST_STEPS_S = 1.0
+"""Seconds that closing waits for the thread to close its connections."""
 _RETRY_S = (0.1, 0.2, 0.5, 1.0)
 """Seconds before each retry of a batch that the database did not take; the last one holds for all that follow."""
 _log = logging.getLogger("refine")
@@ -71,11 +73,11 @@ class Store(Protocol):
         ...
 
     def insert(self, batch: Sequence[Rows]) -> list[Exception]:
-        """Write outcomes, and return why some were refused; raise if the database failed and may be tried again."""
+        """Write outcomes, and return why some were refused; raise if the database failed."""
         ...
 
-    def sweep(self) -> None:
-        """Delete some of what is too old."""
+    def sweep(self) -> bool:
+        """Delete some of what is too old; return whether there is more."""
         ...
 
     def dispose(self) -> None:
@@ -151,13 +153,22 @@ class Writer:
         """Let the thread write what is queued, for at most `timeout_s` seconds, and end; does not wait for it."""
         with self._changed:
             self._deadline = time.monotonic() + timeout_s
+            idle = self._thread is None
         self._wake.set()
+        if idle:
+            self._store.dispose()
 
     def close(self, timeout_s: float) -> None:
         """Write what is queued, for at most `timeout_s` seconds; what is left then is lost, and counted."""
         self.stop(timeout_s)
         self.flush(timeout_s)
         self._abandon()
+        if self._thread is not None:
+            self._thread.join(_LAST_STEPS_S)
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._deadline is not None
 
     def _loss(self, size: int) -> Loss | None:
         if self._deadline is not None:
@@ -181,14 +192,15 @@ class Writer:
             self.close(_AT_EXIT_S)
 
     def _run(self) -> None:
-        while self._deadline is None:
-            self._wake.wait(_SWEEP_S)
-            if self._deadline is None and 0 < len(self._queue) < _LARGEST_BATCH:
+        more = True
+        while not self._is_closing:
+            self._wake.wait(0 if more else _SWEEP_S)
+            if 0 < len(self._queue) < _LARGEST_BATCH and not self._is_closing:
                 time.sleep(_LINGER_S)
             self._wake.clear()
             while batch := self._take():
                 self._write(batch)
-            self._try(self._store.sweep)
+            more = bool(self._try(self._store.sweep))
         while batch := self._take():
             self._write(batch)
         self._store.dispose()
@@ -277,7 +289,9 @@ class Writer:
         with self._changed:
             self._stripped += 1
         if self._stripped == 1:
-            self._warn("outcomes are written without texts where reading or redacting these fails: %s", _kind(fault))
+            self._warn(
+                "an outcome is written without texts, since reading or redacting these fails: %s", _kind(fault)
+            )
 
     def _report_state(self, failing: str) -> None:
         """Say once that the database fails, and once that it works again."""
@@ -289,7 +303,7 @@ class Writer:
 
     def _warn(self, message: str, *values: object) -> None:
         with losses.logging_safely():
-            _log.warning("record %s: " + message, self._name, *values)  # noqa: G003 - the message is a constant
+            _log.warning("record %s: " + message, self._name, *values)
 
 
 def _kind(error: Exception) -> str:
