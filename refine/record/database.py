@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -33,9 +34,9 @@ class DatabaseRecord(SharedByCopies):
     """Every outcome in a database, with its attempts, verdicts, usage and timing; and what is read from there.
 
     `add` only puts an outcome into a queue; a thread of its own writes batches. Nothing that happens to the
-    database costs or delays an answer: outcomes wait while it is away, and whatever does not fit into the queue, or
-    is refused, is counted in `stats()` and in `refine.losses()`. An outcome that is handed over twice is written
-    once. What is queued is written when the record is closed or the process ends, within 5 seconds.
+    database costs or delays an answer: outcomes wait while it is away, and what does not fit into the queue, or is
+    refused, is counted in `stats()` and in `refine.losses()`. An outcome handed over twice is written once. What
+    is queued is written when the record is closed or the process ends, within 5 seconds.
 
     The methods that read block; from async code call them by `asyncio.to_thread`.
 
@@ -97,6 +98,11 @@ class DatabaseRecord(SharedByCopies):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a record in SQLite."""
+        return Path(self._url.database or "") if self._url.get_backend_name() == "sqlite" else None
 
     # Writing
 

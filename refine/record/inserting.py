@@ -65,19 +65,24 @@ def _append(connection: Connection, batch: Sequence[Rows]) -> None:
         if rows and connection.dialect.name == "postgresql":
             _copy(connection, table, rows)
         elif rows:
-            connection.execute(table.insert(), _filled(table, rows))
+            names, marks = _columns(table), ", ".join("?" * len(table.columns))
+            values = [tuple(row.get(name) for name in table.columns.keys()) for row in rows]  # noqa: SIM118 - not a dict
+            connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({marks})", values)  # noqa: S608 - our own names
 
 
 def _copy(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     names = table.columns.keys()
-    columns = ", ".join(f'"{name}"' for name in names)
     driver: Any = connection.connection.driver_connection
     try:
-        with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({columns}) FROM STDIN") as copy:
+        with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({_columns(table)}) FROM STDIN") as copy:
             for row in rows:
                 copy.write_row([row.get(name) for name in names])
     except Exception as error:
         raise _as_sqlalchemy(connection, error) from error
+
+
+def _columns(table: Table) -> str:
+    return ", ".join(f'"{name}"' for name in table.columns.keys())  # noqa: SIM118 - not a dict
 
 
 def _as_sqlalchemy(connection: Connection, error: Exception) -> BaseException:
