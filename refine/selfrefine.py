@@ -49,6 +49,7 @@ from refine.question import (
 )
 from refine.record.opening import Recorder, open_record
 from refine.record.origin import Origin
+from refine.telemetry import trace_question
 
 _log = logging.getLogger("refine")
 
@@ -445,6 +446,18 @@ class SelfRefine(
         return _release(await self._aoutcome(graph_input, config))
 
     def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
+            outcome = self._run(graph_input, config)
+            on_outcome(outcome)
+        return outcome
+
+    async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
+            outcome = await self._arun(graph_input, config)
+            on_outcome(outcome)
+        return outcome
+
+    def _run(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
                 graph_config = langgraph_private.muted_config_with_progress(config)
@@ -461,7 +474,7 @@ class SelfRefine(
         self._write(outcome)
         return outcome
 
-    async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+    async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
                 graph_config = langgraph_private.muted_config_with_progress(config)

@@ -459,7 +459,10 @@ def test_figures_and_filters(url: str) -> None:
         assert sum(bucket["outcomes"] for bucket in figures["series"]["buckets"]) == 4
         assert figures["latency_p50"] <= figures["latency_p95"]
         assert record.choices()["stop_reason"] == ["accepted", "judge_failed", "max_attempts"]
-        count = lambda **where: len(record.outcomes(OutcomeFilter(**where)))  # noqa: E731 - short
+
+        def count(**where: Any) -> int:
+            return len(record.outcomes(OutcomeFilter(**where)))
+
         assert [count(passed=True), count(passed=False), count(rating=2), count(stop_reason="judge_failed")] == [
             2,
             2,
@@ -597,7 +600,7 @@ def test_the_command_exports_rows_that_evaluate_reads(tmp_path: Path, capfd: pyt
     def refine(*words: str | Path) -> tuple[int, str]:
         with pytest.raises(SystemExit) as ended:
             app([str(word) for word in words], prog_name="refine")
-        return int(ended.value.code or 0), capfd.readouterr().err.strip()  # type: ignore[arg-type]
+        return int(ended.value.code or 0), capfd.readouterr().err.strip()
 
     assert refine("export", url, "--out", rows, "--where", "since=1h") == (0, f"3 rows in {rows}")
     assert stat.S_IMODE(rows.stat().st_mode) == 0o600
