@@ -40,7 +40,7 @@ def log_json_lines(stream: TextIO | None = None, *, level: int = logging.INFO) -
         wrapper_class=structlog.stdlib.BoundLogger,
     )
     handler = logging.StreamHandler(stream or sys.stderr)
-    render = [
+    render: list[Any] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.ExceptionRenderer(),
         structlog.processors.JSONRenderer(),

@@ -19,8 +19,9 @@ from graphs import Outcome, Unanswered
 from graphs.drafts import Draft
 from graphs.secrets import withhold
 from graphs.watching import Watcher, watcher
-from judges import Judge, Sample, Verdict
+from judges import Sample, Verdict
 from judges.drive import Observer, observer
+from judges.requests import Deliberates
 from judges.runtime.context import setting
 from judges.verdict import Usage
 
@@ -132,7 +133,7 @@ class _Question:
             yield on_draft
 
     @contextmanager
-    def judge(self, judge: Judge, sample: Sample) -> Iterator[Callable[[Verdict], None]]:
+    def judge(self, judge: Deliberates, sample: Sample) -> Iterator[Callable[[Verdict], None]]:
         """Trace one judge, members of a panel included, and report its evaluation of the draft."""
         with _span(self._tracer, f"judge {judge.name}") as span:
 

@@ -100,6 +100,11 @@ class DatabaseRecord(SharedByCopies):
         self.close()
 
     @property
+    def name(self) -> str:
+        """What it is called for people: its URL without password and settings."""
+        return shown(self._url)
+
+    @property
     def file(self) -> Path | None:
         """The file of a record in SQLite."""
         return Path(self._url.database or "") if self._url.get_backend_name() == "sqlite" else None

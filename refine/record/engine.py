@@ -69,7 +69,11 @@ def make_engine(url: URL) -> Engine:
     """Return the connections to a database; a new file of SQLite can be read by its owner alone."""
     if url.get_backend_name() == "sqlite":
         _make_private(Path(url.database or ""))
-        engine = create_engine(url, poolclass=NullPool)  # no descriptor outlives a fork, or the file itself
+        engine = create_engine(
+            url,
+            poolclass=NullPool,  # no descriptor outlives a fork, or the file itself
+            connect_args={"check_same_thread": False},  # a stream of rows is read by several threads in turn
+        )
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine

@@ -41,6 +41,7 @@ class OutcomeFilter(BaseModel):
     """Which outcomes; every setting narrows the choice, and without any all are chosen.
 
     Args:
+        id: The one with this id.
         passed: Whether the judge accepted the answer.
         rating: Rating of the released answer, 1 to 4.
         stop_reason: Why the loop stopped, for instance `"max_attempts"`.
@@ -60,6 +61,7 @@ class OutcomeFilter(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    id: str | None = None
     passed: bool | None = None
     rating: int | None = Field(default=None, ge=1, le=4)
     stop_reason: str | None = None

@@ -45,7 +45,7 @@ _FAR = 2
 
 def conditions(where: OutcomeFilter) -> ColumnElement[bool]:
     """Return a filter as a condition on the table `outcome`."""
-    names = ("passed", "rating", "stop_reason", "refiner", "model", "judge")
+    names = ("id", "passed", "rating", "stop_reason", "refiner", "model", "judge")
     same = {name: getattr(where, name) for name in names}
     parts: list[ColumnElement[bool]] = [true()]
     parts += [OUTCOME.c[name] == value for name, value in same.items() if value is not None]

@@ -480,7 +480,7 @@ def test_figures_and_filters(url: str) -> None:
     )
     for wrong, remedy in (
         ({"rating": "5"}, "rating"),
-        ({"pased": "1"}, "there are passed"),
+        ({"pased": "1"}, "there are id, passed"),
         ({"since": "x"}, "since"),
     ):
         with pytest.raises(ConfigurationError, match=remedy):
