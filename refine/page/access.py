@@ -34,7 +34,7 @@ class Access:
     """Decides who may use the page.
 
     Args:
-        key: The page's own key, at least 8 characters; None lets in whoever asks from this machine, and nobody else.
+        key: The page's own key, at least 8 characters; None lets in only those who ask from this machine.
 
     Raises:
         ConfigurationError: If the key is too short.

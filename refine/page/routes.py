@@ -57,7 +57,7 @@ def page_routes(
     guarded: dict[str, tuple[str, Endpoint]] = {
         "/status": ("GET", page.status),
         "/outcomes": ("GET", page.outcomes),
-        "/outcomes/{id}": ("GET", page.outcome),
+        "/outcomes/{id:path}": ("GET", page.outcome),
         "/figures": ("GET", page.figures),
         "/live": ("GET", page.live),
         "/export": ("GET", page.export),
@@ -170,7 +170,7 @@ async def _told(events: AsyncIterator[Event]) -> AsyncIterator[str]:
             yield _line(event)
     except ConfigurationError as error:
         yield _line({"event": "error", "error": str(error)})
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the log says which
         _log.exception("a question from the page failed")
         yield _line({"event": "error", "error": f"the question failed ({type(error).__name__}); the log says why"})
 

@@ -87,6 +87,8 @@ export class Detail {
       const attempt = event.target.closest?.("[data-number]");
       if (attempt && !event.target.closest("button, summary")) this.choose(Number(attempt.dataset.number));
     });
+    this.saving = Promise.resolve();
+    this.fillBar();
     this.draw();
   }
 
@@ -109,47 +111,62 @@ export class Detail {
     this.draw();
   }
 
+  // The label bar is made once and then only changed, so that nobody's typing is interrupted.
+  fillBar() {
+    const button = (name, title, press, rating) => h("button", { type: "button", class: rating ? `rate r${rating}` : undefined, "aria-label": title, title, onclick: press }, name);
+    this.title = h("span");
+    this.rates = [1, 2, 3, 4].map((rating) => button(String(rating), `rate ${rating} of 4`, () => this.rate(rating), rating));
+    this.up = button("▲", "thumb up (u)", () => this.thumb(true));
+    this.down = button("▼", "thumb down (d)", () => this.thumb(false));
+    this.note = h("input", { type: "text", "aria-label": "Note", placeholder: "note (n)", maxlength: 2000, onchange: () => this.save({ note: this.note.value.trim() || null }) });
+    const by = h("input", { type: "text", class: "by", "aria-label": "Your name", value: me(), maxlength: 60,
+      onchange: () => { localStorage.setItem("refine-labeller", by.value.trim() || "me"); this.draw(); } });
+    this.others = h("small");
+    this.bar.append(this.title, ...this.rates, this.up, this.down, this.note, h("span", { class: "as" }, "as"), by, this.others);
+  }
+
   draw() {
     const own = this.own;
     for (const article of this.element.querySelectorAll("[data-number]")) article.classList.toggle("chosen", this.outcome.attempts.length > 1 && Number(article.dataset.number) === this.number);
-    const others = this.outcome.labels.filter((label) => label !== own);
-    const note = h("input", { type: "text", "aria-label": "Note", placeholder: "note (n)", value: own.note ?? "", maxlength: 2000,
-      onchange: (event) => this.save({ note: event.target.value || null }) });
-    const by = h("input", { type: "text", class: "by", "aria-label": "Your name", value: me(), maxlength: 60,
-      onchange: (event) => { localStorage.setItem("refine-labeller", event.target.value.trim() || "me"); this.draw(); } });
-    this.bar.replaceChildren(h("span", {}, `Your label of attempt ${this.number}`),
-      ...[1, 2, 3, 4].map((rating) => h("button", { type: "button", class: `rate r${rating}`, "aria-pressed": String(own.rating === rating), title: `rate ${rating} (${rating})`, onclick: () => this.save({ rating: own.rating === rating ? null : rating }) }, String(rating))),
-      h("button", { type: "button", "aria-pressed": String(own.up === true), "aria-label": "thumb up", title: "thumb up (u)", onclick: () => this.save({ up: own.up === true ? null : true }) }, "▲"),
-      h("button", { type: "button", "aria-pressed": String(own.up === false), "aria-label": "thumb down", title: "thumb down (d)", onclick: () => this.save({ up: own.up === false ? null : false }) }, "▼"),
-      note, h("span", { class: "as" }, "as"), by,
-      others.length > 0 && h("small", {}, others.map((label) => `${label.by}: ${[label.rating && `${label.rating} of 4`, label.up === true && "thumb up", label.up === false && "thumb down", label.note].filter(Boolean).join(" ")} (attempt ${label.number})`).join("; ")) || "");
-    this.note = note;
+    this.title.textContent = `Your label of attempt ${this.number}`;
+    this.rates.forEach((button, index) => button.setAttribute("aria-pressed", String(own.rating === index + 1)));
+    this.up.setAttribute("aria-pressed", String(own.up === true));
+    this.down.setAttribute("aria-pressed", String(own.up === false));
+    if (document.activeElement !== this.note) this.note.value = own.note ?? "";
+    this.others.textContent = this.outcome.labels.filter((label) => label !== own).map((label) =>
+      `${label.by}: ${[label.rating && `${label.rating} of 4`, label.up === true && "thumb up", label.up === false && "thumb down", label.note].filter(Boolean).join(", ")} (attempt ${label.number})`).join("; ");
+  }
+
+  rate(rating) {
+    return this.save({ rating: this.own.rating === rating ? null : rating });
+  }
+
+  thumb(up) {
+    return this.save({ up: this.own.up === up ? null : up });
   }
 
   async save(change) {
     const { rating = null, up = null, note = null } = { ...this.own, ...change };
     const label = { outcome: this.outcome.id, number: this.number, by: me(), rating, up, note };
-    const focused = this.bar.contains(document.activeElement);
+    const before = this.outcome.labels;
+    this.outcome.labels = before.filter((other) => other.by !== label.by || other.number !== label.number);
+    if (rating || up !== null || note) this.outcome.labels.push(label);
+    this.draw();
     try {
-      await post("/label", label);
-      problem(null);
+      await (this.saving = this.saving.catch(() => {}).then(() => post("/label", label)));
     } catch (error) {
+      this.outcome.labels = before;
+      this.draw();
       problem(error);
       return;
     }
-    this.outcome.labels = this.outcome.labels.filter((other) => other.by !== label.by || other.number !== label.number);
-    if (rating || up !== null || note) this.outcome.labels.push(label);
-    this.draw();
-    if (focused) this.bar.querySelector("button")?.focus();
     say(rating ? `labelled ${rating} of 4` : up === null ? "label changed" : up ? "thumb up" : "thumb down");
     this.onLabelled(this.outcome, change);
   }
 
   press(key) {
-    const own = this.own;
-    if (/^[1-4]$/.test(key)) this.save({ rating: own.rating === Number(key) ? null : Number(key) });
-    else if (key === "u") this.save({ up: own.up === true ? null : true });
-    else if (key === "d") this.save({ up: own.up === false ? null : false });
+    if (/^[1-4]$/.test(key)) this.rate(Number(key));
+    else if (key === "u" || key === "d") this.thumb(key === "u");
     else if (key === "n") this.note.focus();
     else if (key === "[" || key === "]") this.choose(this.number + (key === "]" ? 1 : -1));
     else return false;

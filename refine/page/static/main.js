@@ -71,7 +71,7 @@ function drawList() {
   document.body.classList.toggle("in-review", Boolean(state.review));
   const review = state.review && h("div", { class: "card reviewing" }, h("strong", {}, "Review"),
     h("select", { "aria-label": "What to review", onchange: (event) => change({ review: event.target.value }) }, REVIEWS.map(([value, text]) => h("option", { value, selected: value === state.review }, text))),
-    h("span", {}, `${reviewed} labelled; rate with 1–4 or u and d, Enter for the next, Esc to end`));
+    h("strong", { id: "reviewed" }, `${reviewed} labelled`), h("span", {}, `rate with 1–4 or u and d, Enter for the next, Esc to end`));
   list().replaceChildren(...[review,
     h("ol", { class: "rows" }, state.rows.map(rowView)),
     state.rows.length === 0 && h("p", { class: "nothing" }, state.review ? "Nothing left to review." : "No answers yet. They appear here as they are given."),
@@ -128,6 +128,7 @@ function labelled(outcome, changed) {
   const before = row?.labels;
   if (row) row.labels = outcome.labels.length;
   if (!before && outcome.labels.length) reviewed += 1;
+  if (state.review) byId("reviewed").textContent = `${reviewed} labelled`;
   if (state.review && (changed.rating || changed.up !== undefined)) setTimeout(() => next(1), 250);
 }
 
@@ -187,7 +188,8 @@ async function look() {
 
 function receive(rows) {
   const known = new Set(state.rows.map((row) => row.id));
-  const fresh = rows.filter((row) => !known.has(row.id));
+  const oldest = state.more ? state.rows.at(-1).at : 0;
+  const fresh = rows.filter((row) => !known.has(row.id) && row.at >= oldest);
   if (!fresh.length) return;
   if (Date.now() - figuresAt > FIGURES_EVERY_MS) attempt(drawFigures);
   if (state.review) return;
@@ -196,11 +198,19 @@ function receive(rows) {
     drawHeld();
     return;
   }
-  state.rows.unshift(...fresh);
-  state.at += state.at >= 0 ? fresh.length : 0;
-  const ol = list().querySelector("ol");
-  ol.prepend(...fresh.map((row) => { const view = rowView(row); view.classList.add("fresh"); return view; }));
-  list().querySelector(".nothing:not(.detail *)")?.remove();
+  for (const row of fresh) insert(row);
+  list().querySelector(":scope > .nothing")?.remove();
+}
+
+// Put a new answer where its time belongs; one may be written later than one that was given after it.
+function insert(row) {
+  const at = state.rows.findIndex((other) => other.at < row.at);
+  const view = rowView(row);
+  view.classList.add("fresh");
+  if (at < 0) list().querySelector("ol").append(view);
+  else element(state.rows[at].id).before(view);
+  state.rows.splice(at < 0 ? state.rows.length : at, 0, row);
+  if (at >= 0 && at <= state.at) state.at += 1;
 }
 
 function drawHeld() {
