@@ -18,11 +18,11 @@ from starlette.routing import BaseRoute, Route
 from judges import ConfigurationError
 from refine.page.access import HEADERS, Access, Endpoint
 from refine.page.live import Status, status_of, updates
-from refine.page.tryout import Event
+from refine.page.tryout import Event, TryQuestion
 from refine.record import DatabaseRecord, OutcomeFilter
 
-TryOut = Callable[[str, str], AsyncIterator[Event]]
-"""Answers a question, the second argument, with the guard that the first one names; see `tryout.attempts_of`."""
+TryOut = Callable[[TryQuestion], AsyncIterator[Event]]
+"""Answers a question, and yields what happens; see `refine.page.tryout.attempts_of`."""
 
 API = "/page/api"
 _log = logging.getLogger("refine")
@@ -154,12 +154,12 @@ class _Page:
     async def try_out(self, request: Request) -> Response:
         """Answer a question, and tell of its attempts as they happen, one JSON object a line."""
         fields = await _body(request)
-        question, guard = fields.get("question"), fields.get("guard", "")
+        texts = {name: fields.get(name, "") for name in ("question", "guard", "model")}
         if self._try_out is None:
             raise HTTPException(404, "questions cannot be tried here")
-        if not isinstance(question, str) or not question.strip() or not isinstance(guard, str):
-            raise ConfigurationError("question is a text that is not empty, and guard the name of one")
-        lines = _told(self._try_out(guard, question))
+        if not all(isinstance(text, str) for text in texts.values()) or not texts["question"].strip():
+            raise ConfigurationError("question is a text that is not empty; guard and model are names")
+        lines = _told(self._try_out(TryQuestion(**texts)))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -11,7 +12,23 @@ from langchain_core.runnables.config import ensure_config
 
 from graphs import Outcome, Refinement, Unanswered
 from graphs.drivers import arun_step
-from graphs.loop import Loop
+from graphs.loop import Loop, Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryQuestion:
+    """What the page asks.
+
+    Args:
+        question: The question.
+        guard: Name of the guard; empty where there is but one.
+        model: Name of the model; empty where nobody chose one.
+    """
+
+    question: str
+    guard: str = ""
+    model: str = ""
+
 
 Event = Mapping[str, Any]
 """What the page is told: `event` is `start`, `draft`, `verdict` or `end`, with figures and texts."""
@@ -27,7 +44,7 @@ async def attempts_of(loop: Loop, question: str, *, config: RunnableConfig | Non
     """
     conversation: list[AnyMessage] = [HumanMessage(question)]
     own, refinement = ensure_config(config), loop.begin({"messages": conversation})
-    goto: str | None = "generate"
+    goto: Node | None = "generate"
     try:
         while goto == "generate" or goto == "judge":  # noqa: PLR1714 - narrows the type
             if goto == "generate":

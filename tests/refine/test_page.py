@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.page.access import HEADERS
 from refine.page.routes import page_routes
-from refine.page.tryout import attempts_of
+from refine.page.tryout import Event, TryQuestion, attempts_of
 from refine.record import DatabaseRecord, Origin
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -61,8 +61,9 @@ def ask(record: DatabaseRecord, question: str, *, attempts: int = 2) -> Outcome:
     return outcome
 
 
-async def try_out(guard: str, question: str) -> AsyncIterator[Mapping[str, Any]]:
+async def try_out(asked: TryQuestion) -> AsyncIterator[Event]:
     """Answer a question from the page."""
+    guard, question = asked.guard, asked.question
     if guard != "helpdesk":
         raise ConfigurationError(f"there is no guard {guard!r}")
     loop = build_loop(ScriptedModel(DRAFTS, delay_s=0.05), ScriptedJudge(VERDICTS), Policy(), name=guard)
@@ -116,7 +117,7 @@ def opened(browser: Browser, address: str, **settings: Any) -> Iterator[Page]:
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
     page.set_default_timeout(15_000)
     page.goto(address)
     try:

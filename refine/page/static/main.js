@@ -151,6 +151,7 @@ async function drawFigures() {
 
 // Draw each chart as wide as its column is, so that its text has the size of other text.
 function drawCharts() {
+  if (!byId("charts").checkVisibility()) return;
   const columns = getComputedStyle(byId("charts")).gridTemplateColumns.split(" ").map((width) => Math.floor(parseFloat(width)) - 32);
   const inColumn = (index) => Math.max(columns[index % columns.length], 160);
   const { figures } = state;
@@ -277,7 +278,7 @@ async function start() {
     drawStatus(status);
     filters.draw(byId("filter"), state.filter, state.choices, status.record.texts, (filter) => change({ filter }));
     byId("try").hidden = !status.can_try;
-    if (status.can_try) tryOut = new TryOut(byId("tryout"), status.guards ?? []);
+    if (status.can_try) tryOut = new TryOut(byId("tryout"), status.guards ?? [], status.choices.model);
     byId("review").setAttribute("aria-pressed", String(Boolean(state.review)));
     drawExport();
     await reload();

@@ -6,14 +6,16 @@ import { h, problem, say } from "./dom.js";
 import { dollars, reason, seconds } from "./format.js";
 
 export class TryOut {
-  constructor(section, guards) {
+  constructor(section, guards, models) {
     this.section = section;
     this.results = h("div", { class: "tried", "aria-live": "polite" });
     this.question = h("textarea", { rows: 2, "aria-label": "Question", placeholder: "Ask something; the answer is judged as your users' answers are, and is not recorded", maxlength: 20000,
       onkeydown: (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.ask(); } });
     this.guard = h("select", { "aria-label": "Guard" }, guards.map((guard) => h("option", { value: guard.name }, guard.name)));
+    this.model = h("input", { type: "text", class: "model", "aria-label": "Model", placeholder: "model", list: "models", value: models[0] ?? "", maxlength: 200 });
+    const known = h("datalist", { id: "models" }, models.map((model) => h("option", { value: model })));
     this.button = h("button", { type: "button", class: "primary", onclick: () => (this.stop ? this.stop.abort() : this.ask()) }, "Ask");
-    section.replaceChildren(h("div", { class: "ask" }, this.question, h("div", { class: "ask-buttons" }, guards.length > 1 && this.guard, this.button)), this.results);
+    section.replaceChildren(h("div", { class: "ask" }, this.question, h("div", { class: "ask-buttons" }, guards.length > 1 && this.guard, this.model, known, this.button)), this.results);
   }
 
   toggle() {
@@ -29,7 +31,7 @@ export class TryOut {
     this.attempts = [];
     this.results.replaceChildren();
     try {
-      for await (const event of lines("/try", { body: { question, guard: this.guard.value ?? "" }, signal: this.stop.signal })) this.show(event);
+      for await (const event of lines("/try", { body: { question, guard: this.guard.value ?? "", model: this.model.value.trim() }, signal: this.stop.signal })) this.show(event);
       problem(null);
     } catch (error) {
       if (error.name === "AbortError") this.results.append(h("p", { class: "end" }, "stopped"));
