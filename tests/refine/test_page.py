@@ -38,6 +38,8 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+expect.set_options(timeout=15_000)
+
 KEY = "a key of the page alone"
 DRAFTS = ("Use git reset.", "Use git reset --soft HEAD~1.")
 VERDICTS = (
