@@ -49,9 +49,7 @@ def main() -> None:
     judge = ScriptedJudge([(2, text), 4], cycle=True)
     outcome = SelfRefine(lambda _: text, judge).refine(text)
     with cluster() as server, tempfile.TemporaryDirectory() as folder:
-        urls = {"SQLite": f"sqlite:///{Path(folder)}/record.db"}
-        if server is not None:
-            urls["PostgreSQL"] = server.make_database("bench")
+        urls = {"SQLite": f"sqlite:///{Path(folder)}/record.db", "PostgreSQL": server.make_database("bench")}
         print(f"{'':24}{'in add, us':>12}{'in all, us':>12}   ({OUTCOMES} outcomes, {PER_SECOND}/s offered)")
         for name, url in urls.items():
             for texts in (False, True):

@@ -40,8 +40,6 @@ OUTAGE_S = float(os.environ.get("REFINE_OUTAGE_S", "1.5"))
 def postgres() -> Iterator[Cluster]:
     """Start a PostgreSQL server for the tests of this module."""
     with cluster() as server:
-        if server is None:
-            pytest.skip("PostgreSQL is not installed")
         yield server
 
 
@@ -223,7 +221,7 @@ def test_a_row_that_the_database_refuses_goes_alone(url: str, caplog: pytest.Log
 
 
 def test_an_outcome_is_written_once(url: str) -> None:
-    """Handed over twice, in one batch or in two processes, it is there once; a reviewed turn replaces its draft."""
+    """Handed over twice, in one batch or in two records, it is there once; a reviewed turn replaces its draft."""
     good = refiner(None, 1, 4).refine("what?")
     waiting = good.model_copy(
         update={"stop_reason": "interrupted", "passed": False, "id": "reviewed", "released": None}
@@ -259,7 +257,7 @@ async def test_every_entrance_records(url: str) -> None:
 
 
 def test_the_database_stops_under_load(postgres: Cluster) -> None:
-    """While it is stopped answers go on as fast; what the queue holds is written later, the rest counted exactly."""
+    """While it is stopped answers go on; what the queue holds is written later, the rest is counted exactly."""
     name = postgres.make_database("outage")
     good = refiner(None).refine("what?")
     slowest = 0.0
@@ -330,7 +328,7 @@ def test_a_full_disk_and_a_locked_file_only_delay(tmp_path: Path) -> None:
 
 
 def test_the_end_of_the_process_writes_what_is_queued(tmp_path: Path) -> None:
-    """A script that just ends, without closing anything, leaves all its outcomes; a forked child writes its own."""
+    """A script that just ends, without closing anything, leaves all its outcomes, as does a forked child."""
     script = f"""
 import os
 from judges.testing import ScriptedJudge
