@@ -32,7 +32,14 @@ class Cluster:
         self._programs, self._user = _programs(), _user()
         if self._user is not None:
             shutil.chown(folder, self._user)
-        initdb: list[str | Path] = ["initdb", "--pgdata", self._data, "--username=test", "--auth=trust", "--no-sync"]
+        initdb: list[str | Path] = [
+            "initdb",
+            "--pgdata",
+            self._data,
+            "--username=test",
+            "--auth=trust",
+            "--no-sync",
+        ]
         self._run([*initdb, "--encoding=UTF8", "--locale=C"])
         self.start()
 

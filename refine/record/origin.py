@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Self
 
 from graphs import Policy
 from judges import Judge
-
-_DIGEST_LENGTH = 16
+from judges.fingerprint import fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +17,8 @@ class Origin:
     Args:
         refiner: Name of the refiner, or of the guard.
         judge: Name of the judge.
-        judge_digest: Changes whenever the judge's models or prompts do.
-        policy_digest: Changes whenever a setting of the policy does.
+        judge_digest: Fingerprint of the judge, which changes with its models, prompts and settings.
+        policy_digest: Fingerprint of the policy.
         success_rating: The policy's own; as are the next three.
         max_attempts: See `Policy`.
         patience: See `Policy`.
@@ -47,8 +44,8 @@ class Origin:
         return cls(
             refiner=refiner,
             judge=judge.name,
-            judge_digest=judge_digest(judge),
-            policy_digest=policy_digest(policy),
+            judge_digest=_digest(judge),
+            policy_digest=_digest(policy),
             success_rating=policy.success_rating,
             max_attempts=policy.max_attempts,
             patience=policy.patience,
@@ -57,25 +54,9 @@ class Origin:
         )
 
 
-def policy_digest(policy: Policy) -> str:
-    """Return a digest of all settings; functions and models count by their names."""
-    return _digest(policy.model_dump())
-
-
-def judge_digest(judge: Judge) -> str:
-    """Return a digest of what the judge asks, of which models; empty where it cannot explain itself."""
+def _digest(part: object) -> str:
+    """Return the fingerprint of a judge or a policy; empty for one of the user's that has none."""
     try:
-        return _digest(asdict(judge.explain()))
-    except Exception:  # noqa: BLE001 - a judge of the user's, and what only describes it must not stop it
+        return fingerprint(part)
+    except Exception:  # noqa: BLE001 - what only describes it must not stop it
         return ""
-
-
-def _digest(settings: object) -> str:
-    text = json.dumps(settings, default=_name_of, sort_keys=True)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
-
-
-def _name_of(value: object) -> str:
-    """Name what is no JSON, without an address in memory, which differs from process to process."""
-    names = [getattr(value, attribute, None) for attribute in ("model_name", "model", "__qualname__", "name")]
-    return next((name for name in names if isinstance(name, str)), type(value).__qualname__)

@@ -20,7 +20,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from graphs import Outcome, Policy
-from judges import ConfigurationError, Helpfulness, Verdict
+from judges import ConfigurationError, Helpfulness, Judge, Verdict
 from judges.offline import read_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from judges.verdict import Usage
@@ -28,7 +28,6 @@ from refine import SelfRefine, losses
 from refine.cli.app import app
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
 from refine.record.engine import read_url
-from refine.record.origin import judge_digest, policy_digest
 from tests.postgres import Cluster, cluster
 from tests.snippets import ROOT
 
@@ -104,7 +103,7 @@ def test_everything_of_an_outcome_is_there(url: str) -> None:
     }
     assert {name: row[name] for name in expected} == expected
     assert [message["role"] for message in row["conversation"]] == ["system", "user"]
-    assert len(row["policy_digest"]) == len(row["judge_digest"]) == 16
+    assert len(row["policy_digest"]) == len(row["judge_digest"]) == 32
     assert [(one["number"], one["released"], one["rating"], one["draft"]) for one in row["attempts"]] == [
         (1, False, 1, "a draft"),
         (2, True, 4, "a draft"),
@@ -570,16 +569,17 @@ def test_the_queue_is_bounded_in_characters(tmp_path: Path) -> None:
 
 
 def test_judges_and_policies_have_digests() -> None:
-    """A digest changes with a setting of the policy or the judge's wording, and with nothing else."""
+    """A digest changes with a setting of the policy or the judge's model, and with nothing else."""
 
-    def skip(answer: object) -> bool:
-        return False
+    def digests(judge: Judge, **settings: Any) -> tuple[str, str]:
+        origin = Origin.of("name", judge, Policy(**settings))
+        return origin.judge_digest, origin.policy_digest
 
-    assert policy_digest(Policy(skip=skip)) == policy_digest(Policy(skip=skip)) != policy_digest(Policy())
-    assert policy_digest(Policy(success_rating=4)) != policy_digest(Policy())
-    model = ScriptedModel(["x"])
-    helpfulness, reworded = Helpfulness(model), Helpfulness(ScriptedModel(["x"], name="another"))
-    assert judge_digest(helpfulness) == judge_digest(Helpfulness(model)) != judge_digest(reworded)
+    model, other = ScriptedModel(["x"]), ScriptedModel(["x"], name="another")
+    assert digests(Helpfulness(model)) == digests(Helpfulness(model))
+    judge, policy = digests(Helpfulness(other), success_rating=4)
+    assert judge != digests(Helpfulness(model))[0]
+    assert policy != digests(Helpfulness(model))[1]
 
 
 @pytest.fixture(autouse=True)

@@ -204,7 +204,7 @@ def loggers() -> Iterator[None]:
 
 @pytest.mark.usefixtures("loggers")
 def test_the_log_is_json_lines_with_the_request(exported: Exported) -> None:
-    """Progress, and warnings of the standard logger, are one JSON object a line, with request, trace and outcome."""
+    """Progress, and warnings of the standard logger, are JSON, one line each, with request, trace and outcome."""
     out = io.StringIO()
     log_json_lines(out)
     with request_log("r-1"), continued_trace({"traceparent": PARENT}):
