@@ -130,7 +130,7 @@ def opened(browser: Browser, address: str, **settings: Any) -> Iterator[Page]:
 
 
 def test_what_is_recorded_is_seen(browser: Browser, record: DatabaseRecord) -> None:
-    """Status, figures, charts and list; an answer opens in place with attempts, diff, items and its own address."""
+    """Status, figures, charts, list; an answer opens in place with attempts, diff, items and its own address."""
     outcome = ask(record, "How do I undo a commit?")
     ask(record, "And then?", attempts=1)
     assert record.flush()
