@@ -17,6 +17,8 @@ from langchain_core.messages import BaseMessage
 from graphs.progress import Event
 from graphs.refinement import Attempt, Refinement
 from judges.entry import Explanation
+from judges.excerpt import is_long
+from judges.judge import Judge
 from judges.sample import Sample, canonical_field
 from judges.verdict import NOTHING_TO_JUDGE, Verdict
 
@@ -24,6 +26,7 @@ UNJUDGED = "answer released although a judgement gave no verdict"
 PARTLY_JUDGED = "answer released although a part of its judge gave no verdict"
 GENERATOR_FAILED = "answer released that was not accepted, since the generator failed"
 CANDIDATE_FAILED = "candidate failed, and the attempt went on with the others"
+EXCERPT = "judge was shown a part of a very long draft, or of long evidence; max_conversation_chars bounds it"
 UNMET = "judge needs evidence that neither the question nor the generator brought"
 
 Needs = tuple[tuple[str, tuple[str, ...]], ...]
@@ -145,6 +148,19 @@ def unmet_alarms(needs: Needs, sample: Sample, ration: Ration) -> tuple[Event, .
             figures = {"judge": judge, "missing": missing, "remedy": remedy}
             alarms.append(Event(UNMET, figures, streamed=False, level=logging.WARNING))
     return tuple(alarms)
+
+
+def excerpt_alarms(judge: Judge, sample: Sample, limit: int, ration: Ration) -> tuple[Event, ...]:
+    """Return the warning that a judge's model saw only a part of what was to be judged."""
+    if not is_long(sample, limit) or not judge.models or not ration.allows((EXCERPT,)):
+        return ()
+    figures = {
+        "judge": judge.name,
+        "draft_characters": len(sample.response or ""),
+        "context_characters": sum(map(len, sample.retrieved_contexts or ())),
+        "limit": limit,
+    }
+    return (Event(EXCERPT, figures, streamed=False, level=logging.WARNING),)
 
 
 def _has(sample: Sample, name: str) -> bool:

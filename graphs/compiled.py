@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
 
@@ -30,7 +30,8 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose turns on one thread of a checkpointer never run at once in this process.
 
     All ways to run a graph come down to `stream` and `astream`, so what holds for every turn is seen to there: its
-    place on the thread, its overrides, and that its steps are saved before the next one starts.
+    place on the thread, its overrides, and that its steps are saved before the next one starts. A config's
+    `recursion_limit` bounds the steps of an agent inside, never the loop, which its policy bounds.
 
     Args:
         loop: The loop that it runs.
@@ -125,6 +126,8 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
     ) -> tuple[RunnableConfig, dict[str, Any]]:
         """Return the config and the settings of a run: with its overrides, and durable unless it is said how much.
 
+        A step limit is handed on to what runs inside.
+
         Raises:
             InputError: If the overrides cannot be read or go too far.
         """
@@ -140,7 +143,8 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
             config = langgraph_private.with_overrides(config, overrides)
         if langgraph_private.lacks_durability(settings, merge_configs(self.config, config), self.checkpointer):
             settings["durability"] = "sync"
-        return config, settings
+        inherited = ensure_config(merge_configs(self.config, config))
+        return langgraph_private.with_unlimited_loop(config, inherited), settings
 
     def _open_interrupts(
         self, given: Any, config: RunnableConfig

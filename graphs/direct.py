@@ -12,7 +12,8 @@ from langchain_core.runnables import RunnableConfig
 from graphs.drafts import Draft
 from graphs.prompt import Prompt
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_messages import MessageDict, answer_of, to_dicts, to_messages
+from judges.models.providers.openai_answers import answer_of
+from judges.models.providers.openai_messages import MessageDict, to_dicts, to_messages
 from judges.models.providers.openai_replies import model_in, usage_in
 
 _OF_A_STREAM = ("stream", "stream_options")

@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from graphs.outcome import read_conversation, sample_of
 from graphs.refinement import Refinement
+from judges.excerpt import cut_text, level
 from judges.sample import Sample
 
 _FRAME = 40
@@ -50,18 +51,8 @@ def steps_within(steps: Sequence[AnyMessage], limit: int) -> Sequence[AnyMessage
     lengths = [_length(step) for step in steps]
     if sum(lengths) <= limit:
         return steps
-    longest = max(_SHORTEST, _level(lengths, limit) - 2 * _FRAME)
+    longest = max(_SHORTEST, level(lengths, limit) - 2 * _FRAME)
     return _without_middle([_cut(step, longest) for step in steps], limit, [])
-
-
-def _level(lengths: Sequence[int], limit: int) -> int:
-    """Return the length to which the longest must be cut so that all fit into `limit`."""
-    left = limit
-    for number, length in enumerate(sorted(lengths)):
-        if length * (len(lengths) - number) > left:
-            return left // (len(lengths) - number)
-        left -= length
-    return limit
 
 
 def _without_middle(messages: Sequence[AnyMessage], limit: int, chosen: Sequence[int]) -> Sequence[AnyMessage]:
@@ -109,7 +100,7 @@ def _length(message: AnyMessage) -> int:
 def _cut(message: AnyMessage, longest: int) -> AnyMessage:
     if _length(message) <= longest + _FRAME:
         return message
-    changes: dict[str, Any] = {"content": _cut_text(str(message.text), longest)}
+    changes: dict[str, Any] = {"content": cut_text(str(message.text), longest)}
     if isinstance(message, AIMessage) and message.tool_calls:
         calls = [{**call, "args": _cut_values(call["args"], longest)} for call in message.tool_calls]
         changes["tool_calls"] = calls
@@ -118,15 +109,7 @@ def _cut(message: AnyMessage, longest: int) -> AnyMessage:
 
 def _cut_values(value: Any, longest: int) -> Any:
     if isinstance(value, str):
-        return _cut_text(value, longest)
+        return cut_text(value, longest)
     if isinstance(value, dict):
         return {name: _cut_values(item, longest) for name, item in value.items()}
     return [_cut_values(item, longest) for item in value] if isinstance(value, list) else value
-
-
-def _cut_text(text: str, longest: int) -> str:
-    if len(text) <= longest:
-        return text
-    note = f" [... {len(text) - longest:,} characters are left out here ...] "
-    half = max(0, longest - len(note)) // 2
-    return f"{text[:half]}{note}{text[len(text) - half :]}"

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
@@ -69,7 +69,7 @@ def as_generator(candidate: object) -> Generator:
         return DirectGenerator(candidate)
     if isinstance(candidate, Runnable):
         return _RunnableGenerator(candidate)
-    if isinstance(candidate, Generator):
+    if _is_generator(candidate):
         return candidate
     if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
         return _RunnableGenerator(RunnableLambda(candidate))  # which adds up what is yielded
@@ -81,6 +81,11 @@ def as_generator(candidate: object) -> Generator:
     )
 
 
+def _is_generator(candidate: object) -> TypeGuard[Generator]:
+    """Check for a generator; `isinstance` takes longer, where one is made for each request."""
+    return hasattr(candidate, "may_interrupt") and hasattr(candidate, "draft") and hasattr(candidate, "adraft")
+
+
 class _RunnableGenerator:
     """Invokes a runnable: a chat model, a chain, or a compiled graph over messages."""
 
@@ -89,6 +94,7 @@ class _RunnableGenerator:
         self._is_graph = _graph_in(runnable) is not None
         self._is_chat_model = _chat_model_in(runnable) is not None
         self.may_interrupt = not self._is_chat_model
+        self._is_saved = _is_saved(runnable)
         self._step_limit = _bound_step_limit(runnable)
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
         self._is_trusted = _only_reads(runnable)
@@ -125,6 +131,8 @@ class _RunnableGenerator:
         """
         if not self._is_chat_model and _has_own_memory(self._runnable):
             config = langgraph_private.fresh_thread_config(config)
+        if self._is_saved:
+            config = langgraph_private.durable_config(config)
         return langgraph_private.with_own_limit(config, self._step_limit)
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
@@ -378,6 +386,20 @@ def _prompt_variable(runnable: object) -> str | None:
         f"the chain's prompt takes {sorted(names)}, so the loop cannot hand it the messages; use one "
         f"MessagesPlaceholder('messages') as its only variable, or wrap the chain in a function of the messages"
     )
+
+
+def _is_saved(runnable: Runnable[Any, Any]) -> bool:
+    """Check whether a runnable is a graph of which every part may be saved by the checkpointer around it."""
+    graph = _graph_in(runnable)
+    return graph is not None and not _declines(graph)
+
+
+def _declines(runnable: object) -> bool:
+    """Check whether a graph, or one that is a node in it, declines every checkpointer."""
+    graph = _graph_in(runnable)
+    if graph is None:
+        return False
+    return graph.checkpointer is False or any(_declines(node.bound) for node in graph.nodes.values())
 
 
 def _has_own_memory(runnable: object) -> bool:

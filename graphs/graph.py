@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels import EphemeralValue
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.store.base import BaseStore
@@ -21,11 +23,11 @@ from graphs.compiled import LoopCheckpointer, LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop, Node, Transition
 from graphs.overrides import Bounds, Overrides
-from graphs.policy import Policy
+from graphs.policy import Policy, policy_of
 from graphs.refinement import Refinement, Status
 from graphs.turns import ConcurrentTurns, acheck_current, check_current
 from judges.compose.panel import as_judge
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 
 Evidence = dict[str, Any]
 
@@ -193,13 +195,14 @@ def self_refine(
     generator: object,
     judge: object,
     *,
-    policy: Policy | None = None,
+    policy: Policy | Mapping[str, Any] | None = None,
     checkpointer: LoopCheckpointer = None,
     store: BaseStore | None = None,
     name: str = "self_refine",
     concurrent_turns: ConcurrentTurns = "queue",
     on_new_question: OnNewQuestion = "refuse",
     bounds: Bounds | None = None,
+    **settings: Any,
 ) -> LoopGraph:
     """Compile the loop around a generator: generate, judge, augment, generate again, finish.
 
@@ -239,7 +242,7 @@ def self_refine(
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
             function of the list of messages, sync or async.
         judge: A judge, a function, or a list of judges (see `judges.as_judge`).
-        policy: When to accept and when to stop; None uses the defaults of `Policy`.
+        policy: When to accept and when to stop, instead of `settings`: a `Policy`, or a mapping of its settings.
         checkpointer: Where LangGraph saves the state; requires a `thread_id` in the config. `"inherit"` says that
             the graph around, or the server, has one: `on_exhausted="interrupt"` needs this or a checkpointer.
         store: A LangGraph store, for the nodes of an agent that generates.
@@ -251,12 +254,13 @@ def self_refine(
             as one does whose answer was rejected.
         bounds: How far a request may go with its `Overrides`; None allows what is stricter or cheaper than the
             policy.
+        settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
 
     Raises:
         ConfigurationError: If the generator or the judge is not valid, or the policy requires what they cannot do,
             or a human's decision without a checkpointer to wait with.
     """
-    loop = build_loop(generator, judge, policy or Policy(), name=name, bounds=bounds)
+    loop = build_loop(generator, judge, policy_of(policy, settings), name=name, bounds=bounds)
     return compile_loop(
         loop,
         checkpointer=checkpointer,
@@ -271,6 +275,7 @@ def build_loop(
     generator: object, judge: object, policy: Policy, *, name: str, bounds: Bounds | None = None
 ) -> Loop:
     """Return the loop around a generator and a judge, and warn if a model is to judge itself."""
+    _check_name(name)
     coerced = as_judge(judge)
     if any(model.is_model(generator) for model in coerced.models):
         warnings.warn(
@@ -280,6 +285,11 @@ def build_loop(
         )
     kind = Loop if policy.candidates == 1 else BestOfLoop
     return kind(generator, coerced, policy, name=name, bounds=bounds)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"name is a text, not {shortened(name)}")
 
 
 def compile_loop(
@@ -297,6 +307,11 @@ def compile_loop(
     Raises:
         ConfigurationError: If the policy asks a human, and there is no checkpointer to wait with.
     """
+    if not isinstance(checkpointer, BaseCheckpointSaver | bool | None) and checkpointer != "inherit":
+        raise ConfigurationError(
+            f"checkpointer is a LangGraph checkpointer such as InMemorySaver(), or 'inherit', not "
+            f"{shortened(checkpointer)}"
+        )
     if loop.policy.on_exhausted == "interrupt" and not checkpointer:
         raise ConfigurationError(
             "on_exhausted='interrupt' waits for a human, which needs a checkpointer: give checkpointer=..., or "

@@ -68,7 +68,8 @@ _DURABILITY_SETTINGS = ("durability", "checkpoint_during")
 """Arguments of a run that say how soon it saves; the second one is deprecated."""
 
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES)
+_OUTER_DURABILITY = "__refine_durability"
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES, _OUTER_DURABILITY)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 _DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
@@ -91,6 +92,9 @@ _OBSERVERS = frozenset(
 
 _IDLE_CLOCK = "langgraph.pregel._retry._IdleProgressCallbackHandler"
 """Another one, in a private module: it restarts the clock of a node's idle timeout."""
+
+_PREGEL = "langgraph.pregel.main"
+"""The module of the functions by which a run writes to its custom stream."""
 
 
 def hide_record(graph: Pregel[Any, Any, Any, Any]) -> None:
@@ -280,7 +284,9 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
     """Return the config for a generator that may be a graph itself: muted, but part of the surrounding graph.
 
     An agent can thus interrupt and resume, with the checkpointer and the store of the graph. What a function
-    pushes into the graph (`push_message`) is dropped, and its tasks run where they are called.
+    pushes into the graph (`push_message`) is dropped, and its tasks run where they are called. The durability of
+    the graph is set aside, since LangGraph fails in a graph without a checkpointer that inherits `"sync"`; see
+    `durable_config`.
 
     Args:
         config: The config of the node.
@@ -294,8 +300,19 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         remaining[_SILENCED] = True
         if _RUNTIME in remaining:
             remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+    if _DURABILITY in remaining:
+        remaining[_OUTER_DURABILITY] = remaining.pop(_DURABILITY)
     remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
     return _traced_config(config, remaining)
+
+
+def durable_config(config: RunnableConfig) -> RunnableConfig:
+    """Return a muted config for a graph that is saved as the surrounding graph is, and as soon."""
+    configurable = config.get("configurable") or {}
+    if _OUTER_DURABILITY not in configurable:
+        return config
+    remaining = {key: value for key, value in configurable.items() if key != _OUTER_DURABILITY}
+    return {**config, "configurable": {**remaining, _DURABILITY: configurable[_OUTER_DURABILITY]}}
 
 
 def judging_config(config: RunnableConfig) -> RunnableConfig:
@@ -354,6 +371,20 @@ def _requested_limit(config: RunnableConfig) -> int | None:
     return None if limit is None or limit in _DEFAULT_STEP_LIMITS or limit >= _UNLIMITED_STEPS else limit
 
 
+def with_unlimited_loop(config: RunnableConfig | None, inherited: RunnableConfig) -> RunnableConfig:
+    """Return the config for the loop's own graph: a step limit bounds what is called inside, not the loop.
+
+    Args:
+        config: The config that the graph is called with.
+        inherited: The same with what it inherits, from the graph itself and from a run around it.
+    """
+    unlimited: RunnableConfig = {**(config or {}), "recursion_limit": _UNLIMITED_STEPS}
+    limit = _requested_limit(inherited)
+    if limit is not None:
+        unlimited["configurable"] = {**inherited.get("configurable", {}), _STEP_LIMIT: limit}
+    return unlimited
+
+
 def with_own_limit(config: RunnableConfig, own_limit: int | None) -> RunnableConfig:
     """Return the config for a runnable that was bound to a step limit, which holds unless a caller set another."""
     if own_limit is None or _requested_limit(config) is not None:
@@ -396,7 +427,7 @@ def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
 
     A step limit bounds what is called inside, not the loop.
     """
-    muted = with_overrides(muted_config(config, silent=False), overrides_of(config))
+    muted = with_overrides(durable_config(muted_config(config, silent=False)), overrides_of(config))
     limit = _requested_limit(config)
     muted["recursion_limit"] = _UNLIMITED_STEPS
     if limit is not None:
@@ -420,11 +451,17 @@ def progress_configs(config: RunnableConfig) -> list[RunnableConfig]:
 
 
 def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
-    """Return the writer of the custom stream of the graph or the surrounding graph; None outside of graphs."""
+    """Return the writer of the custom stream of the graph or the surrounding graph; None where nobody reads it."""
     configurable = config.get("configurable", {})
     if _PROGRESS in configurable:
         return writer(configurable[_PROGRESS])
-    return configurable[_RUNTIME].stream_writer if _RUNTIME in configurable else None
+    own = configurable[_RUNTIME].stream_writer if _RUNTIME in configurable else None
+    return None if own is None or _writes_nothing(own) else own
+
+
+def _writes_nothing(own: Callable[[Any], None]) -> bool:
+    """Check for the writer that LangGraph gives a run without a custom stream: it holds nothing to write to."""
+    return getattr(own, "__module__", "") == _PREGEL and getattr(own, "__closure__", own) is None
 
 
 def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:

@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -25,7 +24,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import langgraph_private
-from graphs.alarms import Needs, Ration, needs_of, release_alarms, unmet_alarms
+from graphs.alarms import Needs, Ration, excerpt_alarms, needs_of, release_alarms, unmet_alarms
 from graphs.augment import added_messages
 from graphs.deadline import DeadlinePassed
 from graphs.drafts import Draft
@@ -45,6 +44,7 @@ from graphs.review import Decided, Written, rejection, review_of, reviewed
 from graphs.running_clock import RunningClock
 from graphs.tracing import trace_judges
 from judges.errors import ConfigurationError
+from judges.excerpt import shown_within
 from judges.judge import Judge
 from judges.models.metering import metered
 from judges.models.retry import kind_of
@@ -146,8 +146,8 @@ class Loop:
 
     def with_generator(self, generator: object) -> Loop:
         """Return the same loop around another generator, for instance one made for a single request."""
-        other = copy(self)
-        other.__dict__.update(_generator=as_generator(generator), _needs=self._needs)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _generator=as_generator(generator), _needs=self._needs)
         return other
 
     @property
@@ -317,8 +317,8 @@ class Loop:
     def _generators_allowance(
         self, generator: DraftGenerator, refinement: Refinement, now: float
     ) -> Allowance | None:
-        """Return what counts the generator's calls; a chat model without a limit tells by its message alone."""
-        if not refinement.policy.has_limits and not generator.may_interrupt:
+        """Return what counts the generator's calls; without a limit, a chat model tells by its message alone."""
+        if not refinement.policy.has_limits and getattr(generator, "reports_usage", not generator.may_interrupt):
             return None
         allowance = refinement.allowance(now, purpose="the generator had answered")
         return Allowance() if allowance is None else allowance
@@ -361,7 +361,10 @@ class Loop:
         except DeadlinePassed:
             verdict = Verdict.without_score("deadline", "the judge took too long")
             verdict = verdict.model_copy(update={"usage": effect.spent})
-        alarms = unmet_alarms(self._needs, sample, self._ration)
+        alarms = (
+            *unmet_alarms(self._needs, sample, self._ration),
+            *excerpt_alarms(self._judge, sample, self.policy.max_conversation_chars, self._ration),
+        )
         return self._judged(refinement, verdict, clock(), alarms=alarms)
 
     @cached_property
@@ -383,14 +386,15 @@ class Loop:
         inherited = langgraph_private.judging_config(config)
         tracing = trace_judges(inherited)
         asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
-        logging = faults.logging_texts(log_texts=self.policy.log_texts)
+        logging = faults.logging_texts(log_texts=self.policy.log_texts, outcome_id=refinement.id)
+        bounded = shown_within(self.policy.max_conversation_chars)
 
         def run() -> Verdict:
-            with also_within(allowance), tracing, asking, logging:
+            with also_within(allowance), tracing, asking, logging, bounded:
                 return self._judge(sample)
 
         async def arun() -> Verdict:
-            with also_within(allowance), tracing, asking, logging:
+            with also_within(allowance), tracing, asking, logging, bounded:
                 return await self._judge.acall(sample)
 
         seconds = refinement.seconds_left(now)

@@ -19,6 +19,7 @@ from pydantic import (
 
 from judges.errors import ConfigurationError, shortened
 from judges.runtime.prices import Prices
+from judges.sample import canonical_field
 from judges.verdict import Rating
 
 Augmenter = Callable[[Any], list[AnyMessage]]
@@ -96,13 +97,15 @@ class Policy(FrozenSettings):
             whose tokens the provider does not report ends the loop, since the budget cannot be enforced.
         max_cost: The same in US dollars. Needs `prices`; an unknown price or number of tokens ends the loop.
         max_retries: Maximum number of repeats of requests whose transport failed, in judging one draft by all
-            judges together; None leaves it to each model's own `retries`. What a client repeats by itself
-            (`max_retries` of LangChain's models) is not seen.
+            judges together, and in generating one by a direct client; None leaves it to each model's own
+            `retries`. What a client repeats by itself (`max_retries` of LangChain's models) is not seen.
         deadline_s: Seconds from the question after which the loop stops waiting for anything, and no model or
             tool is called any more. Only time in which the loop runs counts, not that of a human who reviews.
         max_conversation_chars: Most characters of the conversation that a judge is shown, and as many again of
-            the tool calls and results of an attempt. Of a longer conversation the middle is left out, of long
-            tool results their middle; a note in its place says so.
+            the tool calls and results of an attempt. A judge that asks a model shows it as many of the draft, of
+            the retrieved contexts, of the reference and of the reference contexts; a check without a model reads
+            these whole. Of a longer conversation the middle is left out, of long texts their middle; a note in
+            its place says so, and a WARNING in the log where it is in the draft or its evidence.
         prices: Price of each model by name, or `judges.known_prices()`.
         patience: Stop after this many consecutive attempts that were no better than the best before them.
         augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
@@ -229,7 +232,29 @@ _NO_LIMITS = (None,) * 5
 _INNER_PARTS = ("function-", "literal[", "[", _ALIKE, _EACH)
 """How the parts of a fault's place begin that only pydantic knows of."""
 
-_REMEDIES = {"augment": ", or a function from the refinement so far to messages"}
+_REMEDIES = {
+    "augment": ", or a function from the refinement so far to messages",
+    "prices": ", {'model name': Price(input=..., output=...)}",
+}
+
+
+def policy_of(policy: object, settings: Mapping[str, Any] | None = None) -> Policy:
+    """Return the policy that a user set: as a `Policy`, as a mapping of its settings, or by single settings.
+
+    Raises:
+        ConfigurationError: If it is given in two ways, is neither, or has a setting that cannot be used.
+    """
+    if policy is not None and settings:
+        raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
+    if policy is None:
+        return Policy(**(settings or {}))
+    if isinstance(policy, Policy):
+        return policy
+    if isinstance(policy, Mapping) and all(isinstance(name, str) for name in policy):
+        return Policy(**policy)
+    raise ConfigurationError(
+        f"policy is a Policy, or a mapping of its settings such as {{'max_attempts': 3}}, not {shortened(policy)}"
+    )
 
 
 def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
@@ -237,8 +262,7 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
     fault = error.errors(include_url=False)[0]
     name = str(fault["loc"][0]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
-        near = get_close_matches(name, settings.model_fields, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"
+        hint = _hint(name, settings)
         return f"there is no {kind} setting {shortened(name)} (given {shortened(fault['input'])}); {hint}"
     message = fault["msg"].removeprefix("Value error, ")
     if not name:
@@ -248,7 +272,15 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
         for part in map(str, fault["loc"])
         if not part.startswith(("function-", "literal[", "[", _ALIKE, _EACH))
     )
-    remedy = _REMEDIES.get(name, "")
+    remedy = _REMEDIES.get(location, "")
     return (
         f"{kind} setting {location}: {message[0].lower()}{message[1:]}{remedy} (given {shortened(fault['input'])})"
     )
+
+
+def _hint(name: str, settings: type[BaseModel]) -> str:
+    """Return where a name belongs that is no setting."""
+    if name == "evidence" or canonical_field(name) is not None:
+        return "evidence comes with each question: invoke(question, evidence={'reference': '...'})"
+    near = get_close_matches(name, settings.model_fields, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"

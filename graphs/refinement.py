@@ -488,7 +488,7 @@ class Refinement:
     def chosen(self) -> Attempt | None:
         """The attempt whose answer is released, or None where none may be."""
         last = self.attempts[-1] if self.attempts else None
-        if last is not None and last.fault and not self.policy.shadow:
+        if last is not None and last.fault and self.sampled and not self.policy.shadow:
             return self.best
         if self.stop_reason in ("accepted", "skipped") or self.policy.shadow:
             return last

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
+from judges.excerpt import shown
 from judges.model import EmbeddingResponse, repetition
 from judges.models import retry, structured
 from judges.models.identity import handle_of
@@ -108,7 +109,7 @@ class _Case:
 
     def _deliberation(self) -> Deliberation:
         name = self._judge.name
-        deliberation = self._judge.deliberate(_own_copy(self._judge, self._sample))
+        deliberation = self._judge.deliberate(_as_seen(self._judge, self._sample))
         if not isinstance(deliberation, Generator):
             raise ConfigurationError(
                 f"{name!r}.deliberate returned a {type(deliberation).__name__}: it must be a generator, which "
@@ -131,9 +132,19 @@ class _Case:
         return completions[0].value
 
 
-def _own_copy(judge: Deliberates, sample: Sample) -> Sample:
-    """Return the sample as a judge gets it: as it is for one of this package, which only reads it, else a copy."""
+def _as_seen(judge: Deliberates, sample: Sample) -> Sample:
+    """Return the sample as a judge gets it: as it is for one of this package, which only reads it, else a copy.
+
+    One that itself asks a model gets the excerpt that its model is shown; the members of a panel are told apart.
+    """
+    excerpt = shown(sample)
+    if excerpt is not sample and _asks_itself(judge):
+        sample = excerpt
     return sample if type(judge).__module__.startswith("judges.") else copy_sample(sample)
+
+
+def _asks_itself(judge: Deliberates) -> bool:
+    return bool(getattr(judge, "models", ())) and not (hasattr(judge, "judges") or hasattr(judge, "judge"))
 
 
 def _requests_in(requested: object) -> tuple[Request, ...]:

@@ -32,6 +32,8 @@ class Record:
     """
 
     def __init__(self, path: str | Path) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigurationError(f"record is the path of a file, not {shortened(path)}")
         self._path = Path(path)
         if self._path.is_dir() or not self._path.parent.is_dir():
             raise ConfigurationError(f"record is a file in a folder that exists, not {shortened(str(path))}")

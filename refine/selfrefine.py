@@ -31,11 +31,13 @@ from graphs.admission import OnNewQuestion
 from graphs.compiled import LoopCheckpointer
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop
+from graphs.policy import policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
 from judges import ConfigurationError, as_judge
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
+from judges.runtime.validation import one_of
 from refine.binding import BindsToGenerator
 from refine.question import (
     ModelQuestion,
@@ -78,7 +80,7 @@ class SelfRefine(
             (`"openai-compatible:MODEL@BASE_URL"`), a runnable, a compiled agent graph, or a function of the list
             of messages, sync or async.
         judge: A judge, a function, or a list of judges (see `judges.as_judge`).
-        policy: When to accept and when to stop, instead of `settings`.
+        policy: When to accept and when to stop, instead of `settings`: a `Policy`, or a mapping of its settings.
         checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; the
             config must then hold `{"configurable": {"thread_id": ...}}`. `"inherit"` says that the graph around
             has one: `on_exhausted="interrupt"` needs this or a checkpointer. Inside a graph or an agent LangGraph
@@ -89,8 +91,9 @@ class SelfRefine(
             without texts; or a `refine.record.DatabaseRecord`, which has more settings. What cannot be written is
             a WARNING of the logger `refine` and counted in `refine.losses()`; it never costs the answer.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
-            `"exit"` writes only the final state, and is fastest. None is `"sync"`, or what the run of a graph
-            around says.
+            `"exit"` writes only the final state, and is fastest: after a crash, or where a judge stops to ask a
+            human, the attempts of the turn are made again. None is `"sync"`, or what the run of a graph around
+            says.
         name: Name of the run in a trace, in events and in the log.
         concurrent_turns: What becomes of a turn while another one runs on its thread of the checkpointer:
             `"queue"` lets it wait, at most for the policy's `deadline_s`; `"refuse"` raises `ConcurrentTurn` at
@@ -110,7 +113,7 @@ class SelfRefine(
         generator: object,
         judge: object,
         *,
-        policy: Policy | None = None,
+        policy: Policy | Mapping[str, Any] | None = None,
         checkpointer: LoopCheckpointer = None,
         store: BaseStore | None = None,
         record: str | Path | Recorder | None = None,
@@ -121,12 +124,12 @@ class SelfRefine(
         bounds: Bounds | None = None,
         **settings: Any,
     ) -> None:
-        if policy is not None and settings:
-            raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
         self.name = name
         self._generator_name = _name_of(generator)
-        self.policy = policy or Policy(**settings)
+        self.policy = policy_of(policy, settings)
         self._loop = build_loop(generator, judge, self.policy, name=name, bounds=bounds)
+        if durability is not None:
+            one_of(Durability, durability, setting="durability")
         single_node = durability == "exit" and not self._loop.may_interrupt
         self.graph = compile_loop(
             self._loop,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,19 @@ from judges import no_model_requests
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Read when NumPy is loaded: where tests share the cores, its threads take thirty times as long as one does."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep bytecode in pytest's own cache where the environment forbids Python to write it beside the sources.
+
+    Else each worker, and each process that a test starts, would compile every framework anew.
+    """
+    if not sys.dont_write_bytecode or not hasattr(config, "cache"):
+        return
+    sys.pycache_prefix = str(config.cache.mkdir("bytecode"))
+    sys.dont_write_bytecode = False
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(optionalhook=True)

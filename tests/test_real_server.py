@@ -22,7 +22,7 @@ from tests.tiny_llama import CONTEXT, serving_llama
 pytest.importorskip("xllamacpp", reason="llama.cpp has no wheel for this platform")
 pytest.importorskip("gguf", reason="needed to write the model")
 
-JUDGED = 500
+JUDGED = 200
 """Drafts that are judged in one run; takes a few seconds."""
 
 
@@ -199,7 +199,7 @@ def assert_typed(verdict: Verdict) -> None:
 async def test_a_real_server_takes_the_schema_of_every_judge(address: str) -> None:
     """Whatever it then replies by chance, no question of the catalogue is refused, and every verdict is typed."""
     names = [entry.name for entry in catalogue() if asks_a_model(entry.name)]
-    async with OpenAICompatible(address, model="tiny", api_key="none", temperature=1.0, max_tokens=300) as model:
+    async with OpenAICompatible(address, model="tiny", api_key="none", temperature=1.0, max_tokens=150) as model:
         judged = [made(name, model).acall(sample_for(name)) for name in names]
         verdicts = dict(zip(names, await asyncio.gather(*judged), strict=True))
 

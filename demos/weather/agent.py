@@ -11,6 +11,7 @@ from judges import ConfigurationError, ToolCall
 from judges.testing import ScriptedModel
 
 if TYPE_CHECKING:
+    from langchain.agents.middleware import AgentMiddleware
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
     from langgraph.graph.state import CompiledStateGraph
@@ -25,12 +26,15 @@ _INSTRUCTIONS = (
 _CITY = re.compile(r"\b(?:in|for|at)\s+([^\W\d_][\w'’. -]*?)(?=\s+(?:right now|now|today)\b|\s*[?!,;.]|\s*$)")
 
 
-def weather_agent(model: BaseChatModel | None, *, seed: int) -> CompiledStateGraph[Any, Any, Any, Any]:
+def weather_agent(
+    model: BaseChatModel | None, *, seed: int, middleware: Sequence[AgentMiddleware[Any, Any, Any]] = ()
+) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build the agent.
 
     Args:
         model: A chat model that can call tools; None takes the script.
         seed: Seeds the tool, so that a run can be repeated.
+        middleware: What to put around its model calls.
 
     Raises:
         ConfigurationError: If LangChain, which has the agent, is not installed.
@@ -38,14 +42,14 @@ def weather_agent(model: BaseChatModel | None, *, seed: int) -> CompiledStateGra
     try:
         from langchain.agents import create_agent  # noqa: PLC0415 - an extra, opened on demand
     except ImportError as error:
-        raise ConfigurationError("the agent of this demo needs the extra: selfrefine[models]") from error
+        raise ConfigurationError("the agent of this demo needs the extra: selfrefine[agents]") from error
     thermometer = random.Random(seed)  # noqa: S311 - a demo, no secret
 
     def weather(city: str) -> str:  # noqa: ARG001 - the thermometer is as broken everywhere
         """Measure the temperature in a city."""
         return f"{thermometer.choice(READINGS)} °C"
 
-    return create_agent(model or scripted_model(), [weather], system_prompt=_INSTRUCTIONS)
+    return create_agent(model or scripted_model(), [weather], system_prompt=_INSTRUCTIONS, middleware=middleware)
 
 
 def scripted_model(*, delay_s: float = 0.0) -> ScriptedModel:
@@ -56,7 +60,7 @@ def scripted_model(*, delay_s: float = 0.0) -> ScriptedModel:
 def _next_message(messages: Sequence[BaseMessage]) -> object:
     city = _city(messages)
     if messages[-1].type != "tool":
-        return ToolCall(name="weather", args={"city": city})
+        return ToolCall(name="weather", args={"city": city}, id=f"call_{len(messages)}")
     return f"It is {messages[-1].text} in {city}."
 
 

@@ -26,11 +26,16 @@ def input_for(runnable: object, sample: Sample) -> dict[str, Any]:
     """Return what to invoke a runnable with: the sample's fields; an agent gets them in a message."""
     fields = sample.model_dump(mode="json", exclude_none=True)
     channels = _channels_of(runnable)
-    if "messages" not in channels:
+    if not is_agent(runnable):
         return fields
     evidence = sample.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     message = {"role": "user", "content": frame(render_data(evidence), fresh_nonce(), _REMINDER)}
     return {**{name: value for name, value in fields.items() if name in channels}, "messages": [message]}
+
+
+def is_agent(runnable: object) -> bool:
+    """Whether a runnable is a compiled graph over messages."""
+    return "messages" in _channels_of(runnable)
 
 
 def grade_in(output: object, *, judge: str) -> object:

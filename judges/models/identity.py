@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from judges.model import JudgeModel
+from judges.models.own_settings import constructor_settings
 from judges.models.providers.langchain import LangChainModel, NamedModel
 
 _WITHOUT_EFFECT = {"callbacks", "max_retries", "metadata", "profile", "tags", "verbose"}
@@ -21,18 +22,30 @@ def identity_of(model: JudgeModel) -> str:
 
     A model may define it by an attribute `identity`, a text, or `settings`, a mapping, with endpoint, model and
     parameters. For a LangChain model it covers the class, the endpoint and all settings that are plain values,
-    those of a binding included; keys are left out. For any other model it covers only its class and its name.
+    those of a binding included; keys are left out. For any other model it covers its class, its name and what its
+    constructor was given, as far as that can be read; see `unread_settings`.
     """
     identity = getattr(model, "identity", None)
     if isinstance(identity, str) and identity:
         return identity
     kind = f"{type(model).__module__}.{type(model).__qualname__}:{model.name}"
     settings = _settings(model)
-    return (
-        kind
-        if settings is None
-        else f"{kind}:{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()}"
-    )
+    if settings is None:
+        settings, _ = constructor_settings(model)
+    if not settings:
+        return kind
+    return f"{kind}:{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()}"
+
+
+def unread_settings(model: JudgeModel) -> tuple[str, ...]:
+    """Return which settings of a model its identity does not cover, so that two may be taken for one."""
+    told = getattr(model, "unread_settings", None)
+    if isinstance(told, tuple):
+        return told
+    identity = getattr(model, "identity", None)
+    if (isinstance(identity, str) and identity) or _settings(model) is not None:
+        return ()
+    return constructor_settings(model)[1]
 
 
 def handle_of(model: JudgeModel) -> Hashable:

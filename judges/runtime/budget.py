@@ -72,7 +72,6 @@ class Allowance:
         self._before = spent or _NOTHING
         self._spent = _NOTHING
         self._in_flight = 0
-        self._failed = 0
         self._refusal: Refused | None = None
         self._outer: Allowance | None = None
         self._state: Literal["open", "released", "closed"] = "open"
@@ -92,11 +91,6 @@ class Allowance:
         if self._in_flight <= 0:
             return self._spent
         return self._spent + _IN_FLIGHT.model_copy(update={"calls": self._in_flight})
-
-    @property
-    def failed(self) -> int:
-        """How many of the calls inside failed."""
-        return self._failed
 
     @property
     def may_be_left(self) -> bool:
@@ -191,7 +185,6 @@ class Allowance:
         with self._lock:
             self._spent += Usage(calls=1)
             self._in_flight -= 1
-            self._failed += 1
 
     def retries_left(self) -> bool:
         """Whether a call whose transport failed may be repeated once more."""

@@ -13,14 +13,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from judges.runtime import losses
 from judges.runtime.context import setting
 
 _log = logging.getLogger("judges")
 
-_log_texts: ContextVar[bool] = ContextVar("judges.log_texts", default=False)
+
+class _Logging(NamedTuple):
+    """How faults are logged; see `logging_texts`."""
+
+    log_texts: bool = False
+    outcome_id: str = ""
+
+
+_BY_DEFAULT = _Logging()
+_logging: ContextVar[_Logging] = ContextVar("judges.logging", default=_BY_DEFAULT)
 _raising: ContextVar[bool] = ContextVar("judges.raising", default=False)
 _logged: ContextVar[set[str] | None] = ContextVar("judges.logged_faults", default=None)
 _instead: ContextVar[Callable[[Exception], Exception | None] | None] = ContextVar("judges.instead", default=None)
@@ -40,9 +49,20 @@ def letting_through(instead: Callable[[Exception], Exception | None]) -> setting
     return setting(_instead, instead)
 
 
-def logging_texts(*, log_texts: bool) -> setting[bool]:
-    """Set whether what errors say, which may quote judged texts, is logged in a `with` block."""
-    return setting(_log_texts, log_texts)
+def logging_texts(*, log_texts: bool, outcome_id: str = "") -> setting[_Logging]:
+    """Set how faults are logged in a `with` block.
+
+    Args:
+        log_texts: Whether what errors say, which may quote judged texts, is logged.
+        outcome_id: Id of the outcome that the lines belong to, as lines of the logger `refine` have it.
+    """
+    return setting(_logging, _Logging(log_texts, outcome_id))
+
+
+def outcome_label() -> str:
+    """Return what a line of the log ends in: the outcome that it belongs to, if any."""
+    outcome_id = _logging.get().outcome_id
+    return f" (outcome_id={outcome_id!r})" if outcome_id else ""
 
 
 @contextmanager
@@ -77,12 +97,15 @@ def report(error: Exception, place: str) -> str:
         seen.add(line)
     with losses.logging_safely():
         if not repeated:
-            message = f": {error}" if _log_texts.get() else ""
+            message = f": {error}" if _logging.get().log_texts else ""
             _log.warning(
-                "%s%s; the verdict is unscored (judge_failed), the traceback is logged on DEBUG", line, message
+                "%s%s; the verdict is unscored (judge_failed), the traceback is logged on DEBUG%s",
+                line,
+                message,
+                outcome_label(),
             )
         if _log.isEnabledFor(logging.DEBUG):
-            _log.debug("%s\n%s", line, _rendered(error))
+            _log.debug("%s%s\n%s", line, outcome_label(), _rendered(error))
     return fault
 
 
@@ -98,7 +121,7 @@ def _innermost(frames: TracebackType | None) -> str:
 
 def _rendered(error: BaseException) -> str:
     """Render a traceback with its causes; messages, which may quote texts, only where these may be logged."""
-    if _log_texts.get():
+    if _logging.get().log_texts:
         return "".join(traceback.format_exception(error))
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = "" if cause is None else f"{_rendered(cause)}which led to\n"

@@ -6,34 +6,54 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from judges.errors import ConfigurationError
+from judges.errors import ConfigurationError, shortened
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice, TieredPrices
+    from pydantic._internal._model_construction import ModelMetaclass as _ModelType
+else:
+    _ModelType = type(BaseModel)  # it has no public name
 
+
+_EXAMPLE = "Price(input=0.25, output=2.0), US dollars per million tokens"
 
 _DATED = re.compile(r"(?:[-@]\d{4}-?\d{2}-?\d{2}|[-@:]latest)$")
 
 
-class Price(BaseModel):
+class _PriceType(_ModelType):
+    """Makes prices, and reports in one line what is wrong with one that a user writes."""
+
+    def __call__(cls, *unnamed: object, **rates: Any) -> Any:  # noqa: N805 - of a metaclass
+        if unnamed:
+            raise ConfigurationError(f"a price is {_EXAMPLE}, with both named, not {shortened(unnamed)}")
+        try:
+            return super().__call__(**rates)
+        except ValidationError as error:
+            raise ConfigurationError(_fault_of(error)) from None
+
+
+class Price(BaseModel, metaclass=_PriceType):
     """The price of a model, in US dollars per million tokens.
 
     Args:
         input: Of the prompt.
         output: Of the reply.
         cached_input: Of what the provider read of the prompt from its cache; None is the price of the prompt.
+
+    Raises:
+        ConfigurationError: If one is missing, is negative or is no number.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cached_input: float | None = Field(default=None, ge=0)
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+    cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
     @property
     def is_free(self) -> bool:
@@ -45,6 +65,21 @@ class Price(BaseModel):
         cached = 0 if self.cached_input is None else usage.cached_input_tokens
         prompt = (usage.input_tokens - cached) * self.input + cached * (self.cached_input or 0.0)
         return (prompt + usage.output_tokens * self.output) / 1_000_000
+
+
+def _checked_table(own: object) -> dict[str, Price]:
+    if not isinstance(own, Mapping) or not all(isinstance(price, Price) for price in own.values()):
+        raise ConfigurationError(
+            f"known_prices takes a mapping {{'model name': Price(...)}}, not {shortened(own)}"
+        )
+    return dict(own)
+
+
+def _fault_of(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    name = ".".join(map(str, fault["loc"]))
+    message = f"{fault['msg'][0].lower()}{fault['msg'][1:]}"
+    return f"price {name}: {message} (given {shortened(fault['input'])}); a price is {_EXAMPLE}"
 
 
 def with_cost(usage: Usage, model: str | None, prices: Mapping[str, Price]) -> Usage:
@@ -105,7 +140,7 @@ class KnownPrices(Mapping[str, Price]):
             from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - an extra, imported on demand
         except ImportError as error:
             raise ConfigurationError("to look prices up, install selfrefine[prices]") from error
-        self._own = dict(own)
+        self._own = _checked_table(own)
         self._list = get_snapshot  # called for each lookup, so that a list the user has replaced is used
         self._list()
 

@@ -1,182 +1,284 @@
-"""`SelfRefineMiddleware`: the loop inside an agent of LangChain, around its model."""
+"""`SelfRefineMiddleware`: the loop around the model calls of an agent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
-from uuid import uuid4
 
 from langchain.agents.middleware import (
     AgentMiddleware,
     AgentState,
     ExtendedModelResponse,
+    ModelRequest,
     ModelResponse,
 )
-from langchain.agents.middleware.types import ContextT, PrivateStateAttr, ResponseT
-from langchain_core.messages import AIMessage
+from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
-from langgraph.types import Command
+from langgraph.runtime import Runtime
+from langgraph.types import Command, GraphOutput
 
-from graphs import Outcome, Policy
+from graphs import Bounds, Outcome, Policy, Unanswered
 from graphs.drivers import arun_step, run_step
-from graphs.graph import build_loop
+from graphs.errors import InputError
 from graphs.loop import Step, Transition
-from judges import ConfigurationError
-from judges.runtime import flow
+from graphs.refinement import Refinement
+from judges import ConfigurationError, as_judge
+from judges.drive import waited_for
+from judges.runtime import flow, losses
+from judges.runtime.blocking import in_thread
 from refine.middleware.model_call import ModelCall
-from refine.middleware.turn import Turn, Turns, token_of
-from refine.recording import Record
+from refine.middleware.replies import handed_on, outcome_id_in, released, unjudged_outcome
+from refine.middleware.settings import at_least_one, loop_of, models_of, policy_of
+from refine.middleware.structured import is_structured
+from refine.middleware.turn import Turn, Turns
+from refine.record.opening import Recorder, open_record
+from refine.record.origin import Origin
+
+_log = logging.getLogger("refine")
 
 _CHANNEL = "refine_turns"
 
 
-def _merge(turns: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
+_RecordedStep = tuple[Step, Refinement]
+"""A step, and the record that it goes on from."""
+
+
+def _merged(turns: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
     return {**turns, **update}
 
 
-class RefineState(AgentState[ResponseT]):
-    """What the middleware adds to an agent's state: by its name, the turn's token and figures, never a text."""
+class RefineState(AgentState[Any]):
+    """What the middleware adds to an agent's state: the turn's token and figures, by the middleware's name."""
 
-    refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge]]
+    refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merged]]
 
 
-class SelfRefineMiddleware(AgentMiddleware[RefineState[ResponseT], ContextT, ResponseT]):
-    """Judge the answers of an agent, and let it answer again until one is accepted."""
+class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list with those of any state and context
+    """Judge the answers of an agent, and have them written again until one is accepted.
 
-    state_schema = RefineState  # type: ignore[assignment]  # as LangChain's own middleware does: generic
+    A reply of the model that calls a tool goes to the agent, and the refinement goes on at the next model call, so
+    that tools run again. `max_attempts` and all budgets count over the turn: the model calls since the user's last
+    message, with those that call tools. A rejected draft and its feedback are seen by the model alone, in no
+    history, stream, event or checkpoint. They are held in this process until the turn ends; a turn that goes on
+    in another process keeps its counts, but not its drafts.
+
+    The released message has the summary in `response_metadata["refine"]`; `outcome(result)` returns the whole
+    record.
+
+    Args:
+        judge: A judge, a function, or a list of judges (see `judges.as_judge`). It is shown the conversation up to
+            the user's message and, as the trajectory, the tool calls and results since.
+        policy: When to accept and when to stop, instead of `settings`. `on_exhausted="interrupt"` is for
+            `SelfRefine(agent, judge)`; a model in `overrides` is a chat model or its name.
+        bounds: How far a call of the agent may go with the `graphs.Overrides` in its `context`; None allows what
+            is stricter or cheaper than the policy.
+        on_outcome: Called with the `Outcome` of every turn that ended with an answer of the model or without
+            any, sync or async. What it raises is a WARNING of the logger `refine`.
+        record: Where every turn is recorded: a file of JSON lines, the URL of a database, or an open record.
+        name: Name of the middleware in the agent, in events and in the log; an agent takes a name once.
+        max_turns: Most turns that are held at once, those that wait for a human included; of more the oldest lose
+            their drafts, with a WARNING.
+        max_outcomes: Number of turns, the last ones, of which `outcome(result)` knows the record.
+        settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
+
+    Raises:
+        ConfigurationError: If a setting is unknown, out of range or not for an agent, or `judge` is unusable.
+    """
+
+    state_schema: type[Any] = RefineState
 
     def __init__(
         self,
         judge: object,
         *,
         policy: Policy | None = None,
+        bounds: Bounds | None = None,
         on_outcome: Callable[[Outcome], object] | None = None,
-        record: str | Path | None = None,
+        record: str | Path | Recorder | None = None,
         name: str = "SelfRefineMiddleware",
         max_turns: int = 1_000,
         max_outcomes: int = 100,
         **settings: Any,
     ) -> None:
         super().__init__()
-        if policy is not None and settings:
-            raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
-        self.policy = policy or Policy(**settings)
-        if self.policy.candidates > 1:
-            raise ConfigurationError(
-                f"an agent makes one model call at a time, so candidates={self.policy.candidates} is not for its "
-                f"middleware; give it to SelfRefine(agent, judge), which runs whole agents side by side"
-            )
+        self.policy = policy_of(policy, settings)
         self._name = name
-        self._loop = build_loop(_no_generator, judge, self.policy, name=name)
-        self._turns = Turns(max_turns=max_turns, max_outcomes=max_outcomes)
-        self._record = None if record is None else Record(record)
+        self._loop = loop_of(judge, self.policy, name, bounds)
+        self._models = models_of(self.policy)
+        self._record = None if record is None else open_record(record)
+        self._origin = Origin() if record is None else Origin.of(name, as_judge(judge), self.policy)
         self._on_outcome = on_outcome
+        self._turns = Turns(
+            max_turns=at_least_one("max_turns", max_turns),
+            max_outcomes=at_least_one("max_outcomes", max_outcomes),
+        )
 
     @property
     def name(self) -> str:
+        """Name of the middleware in the agent."""
         return self._name
 
-    def before_agent(self, state, runtime):
+    def __repr__(self) -> str:
+        settings = f"success_rating={self.policy.success_rating}, max_attempts={self.policy.max_attempts}"
+        return f"SelfRefineMiddleware({self._loop.judge_name!r}, {settings})"
+
+    def outcome(self, result: Mapping[str, Any] | GraphOutput[Any]) -> Outcome:
+        """Return the record of the turn that led to an agent's result.
+
+        Of a result that was not judged, since a tool or another middleware gave it, the outcome says so: its
+        `stop_reason` is `"skipped"`.
+
+        Args:
+            result: What the agent returned, a mapping with `messages`.
+
+        Raises:
+            InputError: If the record is not held here any more, or never was, or the turn has not ended.
+        """
+        state = result.value if isinstance(result, GraphOutput) else result
+        outcome_id = outcome_id_in(state)
+        outcome = unjudged_outcome(state) if outcome_id is None else self._turns.outcome(outcome_id)
+        if outcome is None:
+            raise InputError(
+                f"the record of this result is not held: {self._name} holds the last max_outcomes of its own in "
+                f"this process; on_outcome=... gets each as it ends"
+            )
+        return outcome
+
+    def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
+        """Begin a turn, while the question stands in the state as it was asked."""
+        del runtime
+        self._turns.take(self._figures(state).get("token"))  # one that was left unfinished on this thread
         turn = Turn.of(state["messages"])
-        self._turns.open(turn)
+        self._turns.put(turn)
         return {_CHANNEL: {self._name: {"token": turn.token}}}
 
-    async def abefore_agent(self, state, runtime):
+    async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
+        """Begin a turn; as `before_agent`."""
         return self.before_agent(state, runtime)
 
-    def after_agent(self, state, runtime):
-        self._turns.close(token_of(state, _CHANNEL, self._name).get("token"))
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Return the answer that may be released, or a reply that calls a tool."""
+        turn, config = self._open_turn(request), get_config()
+        call = self._model_call(turn, request, handler)
 
-    async def aafter_agent(self, state, runtime):
-        return self.after_agent(state, runtime)
+        def perform(step: _RecordedStep) -> Transition:
+            return run_step(*step, turn.conversation, config)
 
-    def wrap_model_call(self, request, handler):
-        turn, call, loop = self._open(request, handler)
-        config = get_config()
-
-        def perform(step: Step) -> Transition:
-            return run_step(step, turn.refinement, turn.conversation, config)
-
-        transition = flow.run(self._steps(turn, call, loop, request), perform)
-        return self._response(turn, call, transition)
-
-    async def awrap_model_call(self, request, handler):
-        turn, call, loop = self._open(request, handler)
-        config = get_config()
-
-        async def perform(step: Step) -> Transition:
-            return await arun_step(step, turn.refinement, turn.conversation, config)
-
-        transition = await flow.arun(self._steps(turn, call, loop, request), perform)
-        return self._response(turn, call, transition)
-
-    def _open(self, request, handler):
-        figures = token_of(request.state, _CHANNEL, self._name)
-        turn = self._turns.get(figures.get("token"))
-        if turn is None:
-            turn = Turn.of(request.state["messages"])
-            self._turns.open(turn)
-        turn.update(request.state["messages"])
-        call = ModelCall(turn, request, handler, models={}, silent=not self.policy.show_drafts)
-        return turn, call, self._loop.with_generator(call)
-
-    def _steps(self, turn, call, loop, request) -> Generator[Step, Transition, Transition]:
-        run = request.runtime.control
-        turn.refinement = turn.resume(run)
-        if turn.refinement is None:
-            turn.refinement = loop.begin({"messages": turn.conversation})
-        goto = turn.next_step
         try:
+            transition = flow.run(self._steps(turn, call, request, config), perform)
+        except Unanswered as unanswered:
+            self._tell(unanswered.outcome)
+            raise
+        if transition.outcome is None:
+            return self._with_figures(turn, handed_on(turn, call.response, request))
+        self._tell(transition.outcome)
+        return released(turn, transition.outcome)
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Return the answer that may be released, or a reply that calls a tool, without blocking."""
+        turn, config = self._open_turn(request), get_config()
+        call = self._model_call(turn, request, handler)
+
+        async def perform(step: _RecordedStep) -> Transition:
+            return await arun_step(*step, turn.conversation, config)
+
+        try:
+            transition = await flow.arun(self._steps(turn, call, request, config), perform)
+        except Unanswered as unanswered:
+            await self._atell(unanswered.outcome)
+            raise
+        if transition.outcome is None:
+            return self._with_figures(turn, handed_on(turn, call.response, request))
+        await self._atell(transition.outcome)
+        return released(turn, transition.outcome)
+
+    def _figures(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what an agent's state holds of the turn; empty where it holds nothing."""
+        figures: dict[str, Any] = (state.get(_CHANNEL) or {}).get(self._name) or {}
+        return figures
+
+    def _open_turn(self, request: ModelRequest[Any]) -> Turn:
+        """Return the turn of a model call, brought up to date; it belongs to this call until the call ends."""
+        messages, figures = request.state["messages"], self._figures(request.state)
+        turn = self._turns.take(figures.get("token")) or Turn.of(messages, figures)
+        turn.update(messages)
+        return turn
+
+    def _model_call(self, turn: Turn, request: ModelRequest[Any], handler: Callable[..., Any]) -> ModelCall:
+        if self.policy.on_exhausted == "fallback" and is_structured(request):
+            raise ConfigurationError(
+                "on_exhausted='fallback' has no structured answer for an agent with response_format; use 'best' "
+                "or 'raise'"
+            )
+        return ModelCall(turn, request, handler, models=self._models, silent=not self.policy.show_drafts)
+
+    def _steps(
+        self, turn: Turn, call: ModelCall, request: ModelRequest[Any], config: RunnableConfig
+    ) -> Generator[_RecordedStep, Transition, Transition]:
+        """Go through the steps of the loop, until there is an answer or a tool is called."""
+        loop = self._loop.with_generator(call)
+        turn.resume(request.runtime.control)
+        try:
+            begun = turn.refinement or loop.begin({"messages": turn.conversation})
+            refinement = turn.begin(loop.overridden(begun, config))
             while True:
-                transition = yield loop.steps[goto]
-                turn.record(transition)
-                if goto == "generate" and transition.goto is not None and call.response is not None:
-                    turn.responses[len(transition.refinement.attempts)] = call.response
+                transition = yield loop.steps[turn.next_step], refinement
+                turn.record(transition, call.response)
+                refinement = transition.refinement
                 if transition.goto is None:
                     break
-                goto = transition.goto
-        except GraphBubbleUp:
+        except GraphBubbleUp:  # a judge asks a human
+            self._turns.put(turn)
             raise
-        except BaseException:
-            turn.restart()
-            raise
-        turn.pause(run)
+        if transition.outcome is None:
+            self._turns.put(turn)
         return transition
 
-    def _response(self, turn, call, transition):
-        outcome = transition.outcome
-        if outcome is None:
-            message = next(m for m in reversed(call.response.result) if isinstance(m, AIMessage))
-            response = call.response
-            if message.id is None:
-                message.id = str(uuid4())
-            if turn.continued_by is None:
-                turn.continued_by = message.id
-        else:
-            response = turn.responses.get(outcome.released)
-            final = outcome.answer
-            if response is None:
-                response = ModelResponse([final])
-            else:
-                response = ModelResponse(
-                    [
-                        (
-                            m.model_copy(update={"id": final.id, "response_metadata": final.response_metadata})
-                            if isinstance(m, AIMessage)
-                            else m
-                        )
-                        for m in response.result
-                    ],
-                    structured_response=response.structured_response,
-                )
-            turn.restart()
-            self._turns.add_outcome(outcome)
-        return ExtendedModelResponse(
-            response, command=Command(update={_CHANNEL: {self._name: {"token": turn.token}}})
-        )
+    def _with_figures(self, turn: Turn, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
+        """Return a response with the figures of an unfinished turn for the agent's state."""
+        update = {_CHANNEL: {self._name: turn.figures}}
+        return ExtendedModelResponse(response, command=Command(update=update))
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Hand an outcome to whoever wants it."""
+        self._turns.add_outcome(outcome)
+        if self._record is not None:
+            self._record.add(outcome, self._origin)
+        if self._on_outcome is not None:
+            with _only_warning():
+                waited_for(self._on_outcome(outcome))
+
+    async def _atell(self, outcome: Outcome) -> None:
+        """Hand an outcome to whoever wants it, without blocking."""
+        self._turns.add_outcome(outcome)
+        if self._record is not None:
+            await in_thread(self._record.add, outcome, self._origin)
+        if self._on_outcome is not None:
+            with _only_warning():
+                value = self._on_outcome(outcome)
+                if inspect.isawaitable(value):
+                    await value
 
 
-def _no_generator(messages):
-    raise NotImplementedError
+@contextmanager
+def _only_warning() -> Iterator[None]:
+    """Log that a callback raised, instead of losing the answer."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it raised, the answer must go out
+        with losses.logging_safely():
+            _log.warning("on_outcome raised %s; the answer is returned all the same", type(error).__name__)

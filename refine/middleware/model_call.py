@@ -1,28 +1,31 @@
-"""A model call of an agent as a generator: the loop asks for a draft, the agent's handler answers."""
+"""A model call of an agent as a generator of the loop: the agent's handler answers each prompt."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
+from graphs.drafts import Draft
 from graphs.errors import DraftError
-from graphs.generators import Draft
 from graphs.isolation import copy_messages
 from judges.models.providers.langchain import usage_of
-from judges.runtime import budget
-from refine.middleware.turn import Turn
+from refine.middleware.structured import is_structured, misfit, structured_draft
+from refine.middleware.turn import Response, Turn
+
+_ERROR_TEXT = re.compile(r"Model call failed after \d+ attempts? with \w+: ")
+"""How the text begins that `ModelRetryMiddleware` puts in the place of an error."""
 
 
 class ModelCallFailed(Exception):  # noqa: N818 - says what happened
-    """Every call of a model failed, and a middleware inside put a text in the answer's place."""
+    """A model failed, and a middleware returned the error's text in the place of an answer."""
 
 
 class ModelCall:
@@ -31,47 +34,48 @@ class ModelCall:
     Args:
         turn: The turn that the call is part of.
         request: What the agent asks its model.
-        handler: Asks it, sync or async.
-        models: Another chat model for attempts from a number on.
-        silent: Whether what middleware inside writes to the agent's custom stream is dropped.
+        handler: Asks it, blocking or not.
+        models: The chat model for attempts from a number on, where it is not the agent's.
+        silent: Whether to drop what middleware inside writes to the agent's custom stream.
     """
 
     may_interrupt = True
+    reports_usage = True
 
     def __init__(
         self,
         turn: Turn,
         request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any] | Awaitable[ModelResponse[Any]]],
         *,
         models: Mapping[int, BaseChatModel],
         silent: bool,
     ) -> None:
         self._turn = turn
         self._request = request
-        self._handler = handler
+        self._handler: Callable[[ModelRequest[Any]], Any] = handler
         self._models = models
         self._silent = silent
-        self.response: ModelResponse[Any] | None = None
+        self.response: Response | None = None
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return a draft, blocking until it is complete."""
+        del config  # inherited
         try:
-            response = self._handler(self._next_request(prompt, temperature))
+            return self._draft(self._handler(self._next_request(prompt, temperature)))
         except StructuredOutputError as error:
-            return self._misfit(error)
-        return self._draft(response)
+            return self._draft(error)
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return a draft without blocking the event loop."""
+        del config  # inherited
         try:
-            response = await self._handler(self._next_request(prompt, temperature))
+            return self._draft(await self._handler(self._next_request(prompt, temperature)))
         except StructuredOutputError as error:
-            return self._misfit(error)
-        return self._draft(response)
+            return self._draft(error)
 
     def _next_request(self, prompt: Sequence[BaseMessage], temperature: float | None) -> ModelRequest[Any]:
-        """Return the agent's request with the messages that the loop added, and the settings of the attempt."""
+        """Return the agent's request with the messages that the loop added, and the settings of this attempt."""
         turn, request = self._turn, self._request
         changes: dict[str, Any] = {}
         added = prompt[len(turn.conversation) :]
@@ -83,70 +87,53 @@ class ModelCall:
         in_force = [first for first in self._models if first <= number]
         if in_force:
             changes["model"] = self._models[max(in_force)]
-        if self._silent and request.runtime is not None:
+        if self._silent:
             changes["runtime"] = request.runtime.override(stream_writer=_drop)
-        return replace(request, **changes) if changes else request
+        return _changed(request, changes)
 
-    def _draft(self, response: ModelResponse[Any]) -> Draft:
-        message = next((reply for reply in reversed(response.result) if isinstance(reply, AIMessage)), None)
-        if message is None:
-            raise DraftError("the model call of the agent returned no AIMessage; return one from each middleware")
-        _refuse_error_text(message)
-        steps, calls = tuple(self._turn.steps.values()), ((_model_name(message), usage_of(message)),)
+    def _draft(self, response: Response) -> Draft:
         self.response = response
-        if self._request.response_format is None:
-            if message.tool_calls:
-                return Draft(answer=message, steps=steps, calls=calls, pending=True)
-            return Draft(answer=message, steps=steps, calls=calls)
-        answer, fault, pending = _structured(message, response)
-        return Draft(answer=answer, steps=steps, calls=calls, fault=fault, pending=pending)
-
-    def _misfit(self, error: StructuredOutputError) -> Draft:
-        """Return a draft that does not fit the schema of the agent's answers, and whose error the agent raises."""
-        self.response = None
-        message = error.ai_message
-        answer = _as_text(message, message.tool_calls)
-        calls = ((_model_name(message), usage_of(message)),)
-        return Draft(answer=answer, steps=tuple(self._turn.steps.values()), calls=calls, fault=str(error))
+        message = response.ai_message if isinstance(response, StructuredOutputError) else answer_in(response)
+        _refuse_error_text(message)
+        name = message.response_metadata.get("model_name")
+        draft = Draft(
+            answer=message,
+            steps=tuple(self._turn.steps.values()),
+            calls=((name if isinstance(name, str) else None, usage_of(message)),),
+            pending=bool(message.tool_calls),
+        )
+        if isinstance(response, StructuredOutputError):
+            return misfit(draft, str(response))
+        return structured_draft(draft, response) if is_structured(self._request) else draft
 
 
-def _structured(message: AIMessage, response: ModelResponse[Any]) -> tuple[AIMessage, str, bool]:
-    """Return a structured answer as text, what is wrong with it, and whether it is no answer but a tool call."""
-    replies = {reply.tool_call_id: reply for reply in response.result if isinstance(reply, ToolMessage)}
-    own = [call for call in message.tool_calls if call["id"] in replies]
-    if response.structured_response is not None:
-        return _as_text(message, own), "", False
-    if own:
-        return _as_text(message, own), "\n".join(str(replies[call["id"]].text) for call in own), False
-    if message.tool_calls:
-        return message, "", True
-    return message, "Answer with the structured output that is asked for, not with plain text.", False
+def answer_in(response: ModelResponse[Any]) -> AIMessage:
+    """Return the message of the model in what a model call returned.
 
-
-def _as_text(message: AIMessage, calls: Sequence[ToolCall]) -> AIMessage:
-    """Return a message whose answer stands in the arguments of tool calls with these as its text, in JSON."""
-    if not calls:
-        return message.model_copy(update={"tool_calls": []}) if message.tool_calls else message
-    text = "\n".join(json.dumps(call["args"], ensure_ascii=False) for call in calls)
-    return message.model_copy(update={"content": text, "tool_calls": []})
+    Raises:
+        DraftError: If there is none.
+    """
+    message = next((reply for reply in reversed(response.result) if isinstance(reply, AIMessage)), None)
+    if message is None:
+        raise DraftError("the agent's model call returned no AIMessage; every middleware inside must return one")
+    return message
 
 
 def _refuse_error_text(message: AIMessage) -> None:
-    """Check that a model answered, and not a middleware in its place because every call had failed."""
-    allowance = budget.current()
-    if allowance is None or not allowance.failed:
-        return
-    if message.id is None or allowance.failed >= allowance.spent.calls:
+    """Check that a text is not that of an error, which `ModelRetryMiddleware` returns by default."""
+    if message.id is None and not message.response_metadata and _ERROR_TEXT.match(str(message.text)):
         raise ModelCallFailed(
-            "the model failed, and a middleware inside returned a text in its place; let it raise the error, for "
-            "instance by ModelRetryMiddleware(on_failure='error')"
+            "the model failed, and ModelRetryMiddleware returned the text of the error as its answer; give it "
+            "on_failure='error'"
         )
 
 
-def _model_name(message: AIMessage) -> str | None:
-    name = message.response_metadata.get("model_name") or message.response_metadata.get("model")
-    return name if isinstance(name, str) else None
+def _changed(request: ModelRequest[Any], changes: Mapping[str, Any]) -> ModelRequest[Any]:
+    """Return a request with changes, of the runtime too, which `override` leaves as it is."""
+    twin = copy(request)
+    vars(twin).update(changes)
+    return twin
 
 
 def _drop(_: Any) -> None:
-    """Discard what is written to the stream."""
+    """Discard what is written."""

@@ -1,6 +1,6 @@
 """One turn of an agent: what its model calls share, from the user's message to the answer.
 
-Drafts live here, in the process, and nowhere in the agent's state: whatever a state holds is streamed and
+Drafts live here, in the process, and never in the agent's state, since whatever a state holds is streamed and
 checkpointed. The state holds a token, by which the next model call finds its turn, and figures.
 """
 
@@ -16,15 +16,21 @@ from typing import Any
 from uuid import uuid4
 
 from langchain.agents.middleware import ModelResponse
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain.agents.structured_output import StructuredOutputError
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from graphs import Outcome, Refinement
 from graphs.loop import Node, Transition
+from judges.verdict import Usage
 
 _log = logging.getLogger("refine")
 
-_SUMMARY_MARK = "lc_source"
-"""Key of `additional_kwargs` by which LangChain marks a human message that sums up earlier ones."""
+_SUMMARY = "lc_source"
+"""Key of `additional_kwargs` by which LangChain marks a human message that sums up earlier messages."""
+
+
+Response = ModelResponse[Any] | StructuredOutputError
+"""What a model call of an agent comes to; the error is that of an answer which does not fit the schema."""
 
 
 @dataclass(kw_only=True)
@@ -32,101 +38,142 @@ class Turn:
     """What the model calls of one turn share.
 
     Args:
-        conversation: The messages up to the question, as it was asked.
+        conversation: The messages up to the question.
         token: Names the turn in the agent's state.
-        steps: Messages since the question, by id: tool calls and results, also those that a summary replaced.
-        refinement: The record so far; None before the first call and after an error.
+        attempts_before: Number of attempts of which only the count is known, since another process made them.
+        usage_before: What they consumed.
+        steps: Tool calls and results since the question by id, also those that a summary replaced.
+        refinement: The record so far; None before the first call.
         next_step: The step of the loop that comes next.
-        responses: What the model returned for each attempt that was an answer, by the attempt's number.
+        responses: What the model returned for each attempt, by the attempt's number.
         originals: Tool calls as the model made them, by id, where the agent's history has them without reasoning.
-        continued_by: Id of the first message that the agent put after the last rejected draft.
+        continued_by: Id of the first message that the agent put after what the loop added last.
         run: Identifies the run of the agent that made the last call.
-        paused_at: When the last call ended, by the monotonic clock.
+        paused_at: When the last call ended, in seconds of the monotonic clock.
     """
 
     conversation: Sequence[AnyMessage]
     token: str = field(default_factory=lambda: uuid4().hex)
+    attempts_before: int = 0
+    usage_before: Usage = Usage()
     steps: dict[str, AnyMessage] = field(default_factory=dict)
     refinement: Refinement | None = None
     next_step: Node = "generate"
-    responses: dict[int, ModelResponse[Any]] = field(default_factory=dict)
+    responses: dict[int, Response] = field(default_factory=dict)
     originals: dict[str, AIMessage] = field(default_factory=dict)
     continued_by: str | None = None
     run: object = None
     paused_at: float = 0.0
 
     @classmethod
-    def of(cls, messages: Sequence[AnyMessage], *, token: str | None = None) -> Turn:
-        """Return the turn that a state's messages are in."""
+    def of(cls, messages: Sequence[AnyMessage], figures: Mapping[str, Any] | None = None) -> Turn:
+        """Return the turn that an agent's messages are in, with the figures that its state has of it."""
         question = _question_index(messages)
-        conversation = messages if question is None else messages[: question + 1]
-        return cls(conversation=conversation) if token is None else cls(conversation=conversation, token=token)
+        turn = cls(conversation=messages if question is None else messages[: question + 1])
+        if figures:
+            turn.token = figures["token"]
+            turn.attempts_before = figures.get("attempts", 0)
+            turn.usage_before = Usage.model_validate(figures.get("usage", {}))
+        return turn
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What the agent's state may hold of the turn: nothing of a draft, only how many there were."""
+        attempts, usage = self.attempts_before, self.usage_before
+        if self.refinement is not None:
+            attempts, usage = attempts + len(self.refinement.attempts), self.refinement.usage
+        return {"token": self.token, "attempts": attempts, "usage": usage.model_dump(mode="json")}
 
     def update(self, messages: Sequence[AnyMessage]) -> None:
         """Take over what the agent's state holds by now: newer forms of known messages, and further steps."""
-        question = _question_index(messages)
-        since = 0 if question is None else question + 1
-        if len(messages) < len(self.conversation) or any(
-            ours is not theirs for ours, theirs in zip(self.conversation, messages, strict=False)
-        ):
+        if any(ours is not theirs for ours, theirs in zip(self.conversation, messages, strict=False)):
             newest = {message.id: message for message in messages if message.id is not None}
             self.conversation = [newest.get(message.id or "", message) for message in self.conversation]
-        for message in messages[since:]:
+        for message in messages[_index_after_question(messages) :]:
             if message.type in ("ai", "tool") and message.id is not None:
                 self.steps[message.id] = message
 
-    def with_added(self, messages: Sequence[AnyMessage], added: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def with_added(self, messages: Sequence[AnyMessage], added: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return an agent's messages with those that the loop added, in the order in which they came about."""
-        own = [self.originals.get(message.id or "", message) for message in messages]
-        if not added:
-            return own
+        own = [self._with_reasoning(message) for message in messages]
         place = len(own)
         if self.continued_by is not None:
             ids = [message.id for message in messages]
-            question = _question_index(messages)
-            start = 0 if question is None else question + 1
-            place = ids.index(self.continued_by) if self.continued_by in ids else start
+            known = self.continued_by in ids
+            place = ids.index(self.continued_by) if known else _index_after_question(messages)
         return [*own[:place], *added, *own[place:]]
 
-    def resume(self, run: object) -> Refinement | None:
-        """Return the record for the next call; time that passed within a run of the agent counts, waits do not."""
+    def _with_reasoning(self, message: AnyMessage) -> AnyMessage:
+        """Return a message as the model made it, unless somebody changed its calls since."""
+        original = self.originals.get(message.id or "")
+        changed = (
+            original is None or not isinstance(message, AIMessage) or message.tool_calls != original.tool_calls
+        )
+        return message if changed or original is None else original
+
+    def begin(self, refinement: Refinement) -> Refinement:
+        """Go on from a record, and return it; attempts that another process made count."""
+        if self.refinement is None and self.usage_before.calls:
+            policy = refinement.policy
+            left = max(1, policy.max_attempts - self.attempts_before)
+            policy = policy.model_copy(update={"max_attempts": left})
+            refinement = replace(refinement, policy=policy, unfinished=self.usage_before)
+        self.refinement = refinement
+        return refinement
+
+    def resume(self, run: object) -> None:
+        """Go on in a run of the agent; the time since the last call counts if it was the same run, as tools do."""
         refinement = self.refinement
-        if refinement is None or refinement.updated_at is None or run is None or run is not self.run:
-            return refinement
-        elapsed = time.monotonic() - self.paused_at
-        return replace(refinement, updated_at=refinement.updated_at + elapsed)
+        if refinement is not None and refinement.updated_at is not None and run is not None and run is self.run:
+            elapsed = time.monotonic() - self.paused_at
+            self.refinement = replace(refinement, updated_at=refinement.updated_at + elapsed)
+        self.run = run
 
-    def pause(self, run: object) -> None:
-        """Note when, and in which run, a call ended."""
-        self.run, self.paused_at = run, time.monotonic()
-
-    def record(self, transition: Transition) -> None:
-        """Note where a step of the loop led to."""
-        if self.refinement is not None and transition.refinement.added != self.refinement.added:
+    def record(self, transition: Transition, response: Response | None) -> None:
+        """Note where a step of the loop led to, and what the model last returned."""
+        before, after = self.refinement, transition.refinement
+        if before is not None and after.added is not before.added:
             self.continued_by = None
-        self.refinement = transition.refinement
-        self.next_step = transition.goto or "generate"
+        if response is not None and before is not None and len(after.attempts) > len(before.attempts):
+            self.responses[len(after.attempts)] = response
+        self.refinement, self.next_step = after, transition.goto or "generate"
+        self.paused_at = time.monotonic()
 
-    def restart(self) -> None:
-        """Forget the record: after an answer or an error the next call begins a new one."""
-        self.refinement, self.next_step, self.continued_by = None, "generate", None
-        self.responses, self.originals = {}, {}
+    def hand_on(self, message: AIMessage, original: AIMessage | None) -> None:
+        """Note a tool call that goes to the agent, after whatever the loop added so far.
+
+        Args:
+            message: The tool call.
+            original: The same with the model's reasoning, which the model is to see again; None if it has it.
+        """
+        self.continued_by = self.continued_by or message.id
+        if original is not None and message.id is not None:
+            self.originals[message.id] = original
 
 
 def _question_index(messages: Sequence[AnyMessage]) -> int | None:
     """Return the place of the last human message that is no summary; None where there is none."""
     for index in range(len(messages) - 1, -1, -1):
-        if messages[index].type == "human" and _SUMMARY_MARK not in messages[index].additional_kwargs:
+        if messages[index].type == "human" and _SUMMARY not in messages[index].additional_kwargs:
             return index
     return None
 
 
+def _index_after_question(messages: Sequence[AnyMessage]) -> int:
+    """Return where the turn's own messages begin: after the question, or after the summary that replaced it."""
+    question = _question_index(messages)
+    if question is not None:
+        return question + 1
+    summaries = [index for index, message in enumerate(messages) if message.type == "human"]
+    return summaries[-1] + 1 if summaries else 0
+
+
 class Turns:
-    """The turns that run, by token, and the outcomes of the last ones that ended, by id; bounded, thread-safe.
+    """The turns between two model calls, by token, and the last outcomes, by id: bounded, safe between threads.
 
     Args:
-        max_turns: Most turns that run at once; the oldest beyond are forgotten.
-        max_outcomes: Most outcomes that are held.
+        max_turns: Most turns held at once; of more the oldest are forgotten.
+        max_outcomes: Most outcomes held; of more the oldest are forgotten.
     """
 
     def __init__(self, *, max_turns: int, max_outcomes: int) -> None:
@@ -138,38 +185,31 @@ class Turns:
     def __len__(self) -> int:
         return len(self._turns)
 
-    def open(self, turn: Turn) -> None:
-        """Hold a turn, and forget the oldest where there are too many."""
+    def put(self, turn: Turn) -> None:
+        """Hold a turn until its next call; forget the oldest where there are too many."""
         with self._lock:
             self._turns[turn.token] = turn
-            forgotten = None
-            if len(self._turns) > self._max_turns:
-                _, forgotten = self._turns.popitem(last=False)
-        if forgotten is not None and forgotten.refinement is not None:
-            _log.warning("more than %d turns run at once: the drafts of the oldest are lost", self._max_turns)
+            oldest = self._turns.popitem(last=False)[1] if len(self._turns) > self._max_turns else None
+        if oldest is not None and oldest.refinement is not None and oldest.refinement.attempts:
+            _log.warning(
+                "more than max_turns=%d turns are open: the oldest has lost its rejected drafts", self._max_turns
+            )
 
-    def get(self, token: str | None) -> Turn | None:
-        """Return a turn; None where it is unknown here: it began in another process, or was forgotten."""
-        return None if token is None else self._turns.get(token)
+    def take(self, token: str | None) -> Turn | None:
+        """Return a turn, which belongs to the caller from now on, so that two runs never share one.
 
-    def close(self, token: str | None) -> Turn | None:
-        """Forget a turn, and return it."""
+        None means that it is not held: it ended, began in another process, or was forgotten.
+        """
         with self._lock:
             return None if token is None else self._turns.pop(token, None)
 
     def add_outcome(self, outcome: Outcome) -> None:
-        """Hold an outcome, and forget the oldest where there are too many."""
+        """Hold an outcome; forget the oldest where there are too many."""
         with self._lock:
             self._outcomes[outcome.id] = outcome
-            while len(self._outcomes) > self._max_outcomes:
+            if len(self._outcomes) > self._max_outcomes:
                 self._outcomes.popitem(last=False)
 
-    def outcome(self, id_: str) -> Outcome | None:
-        """Return an outcome by its id; None where it is not held."""
-        return self._outcomes.get(id_)
-
-
-def token_of(state: Mapping[str, Any], channel: str, name: str) -> Mapping[str, Any]:
-    """Return what an agent's state holds of the turn for a middleware of a name; empty where it holds nothing."""
-    figures: Mapping[str, Any] = (state.get(channel) or {}).get(name) or {}
-    return figures
+    def outcome(self, outcome_id: str) -> Outcome | None:
+        """Return an outcome; None where it is not held."""
+        return self._outcomes.get(outcome_id)

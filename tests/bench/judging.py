@@ -294,7 +294,7 @@ def looped(runner: asyncio.Runner, root: str, rounds: int) -> list[Row]:
             ("SelfRefine, direct judge", "bare LangChain loop", ">=", 1.4),
             ("SelfRefine, all direct", "bare LangChain loop", ">=", 4.0),
         ]
-        rows.append(throughput(row, runner, systems(20), calls=answers, in_flight=in_flight, rounds=2))
+        rows.append(throughput(row, runner, systems(20), calls=answers, in_flight=in_flight, rounds=5))
     return rows
 
 

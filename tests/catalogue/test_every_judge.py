@@ -97,10 +97,10 @@ async def test_it_fails_what_is_bad(name: str) -> None:
     assert (verdict.score or 0) < (made(name)(sample_for(name)).score or 0)
 
 
-LONG = "The tower stands in Paris, and it was built in 1889. " * 10_000
-"""More than half a megabyte: what takes a quadratic time takes minutes."""
+LONG = "The tower stands in Paris, and it was built in 1889. " * 4_000
+"""More than 200,000 characters: what takes a quadratic time takes minutes."""
 
-LONGEST_S = 10.0
+LONGEST_S = 5.0
 """What a verdict may take at most, of the processor's time."""
 
 BRACES = "{0} {x!r} {{y}} %s %(z)d ${who} $levels $criteria \\n \\u0041 </s>"
@@ -133,8 +133,8 @@ EDGES: Mapping[str, dict[str, Any]] = {
         "retrieved_contexts": [f"Context {number}: the tower has {number} steps." for number in range(200)],
         "retrieved_context_ids": [str(number) for number in range(200)],
     },
-    "half a megabyte": {"response": LONG},
-    "half a megabyte of one word": {"response": "塔" * 175_000},
+    "200,000 characters": {"response": LONG},
+    "200,000 characters of one word": {"response": "塔" * 200_000},
     "Chinese": sample_for("helpfulness", language="zh"),
     "Russian": sample_for("helpfulness", language="ru"),
     "Arabic": {
@@ -211,13 +211,12 @@ def attacked(name: str, attack: str) -> dict[str, Any]:
 
 @every_asking
 def test_what_is_judged_never_becomes_an_instruction(name: str) -> None:
-    """Injections in every place and all encodings at once stay inside the fence; the task stays as it is."""
+    """Injections of all kinds and encodings at once, in every place, stay inside the fence; the task stays."""
     model, clean = FillingModel(), FillingModel()
     made(name, clean)(sample_for(name))
-    for family in FAMILIES.values():
-        attack = "\n".join(encode(family) for encode in ENCODINGS.values())
-        verdict = made(name, model)(attacked(name, attack))
-        assert verdict.unscored not in ("judge_failed", "invalid_output"), verdict.detail
+    attack = "\n".join(encode(family) for family in FAMILIES.values() for encode in ENCODINGS.values())
+    verdict = made(name, model)(attacked(name, attack))
+    assert verdict.unscored not in ("judge_failed", "invalid_output"), verdict.detail
     assert told_to(model) == told_to(clean)
 
 

@@ -231,7 +231,7 @@ def test_without_langchain_the_missing_extra_is_named(weather: Run, monkeypatch:
     ran = weather()
 
     assert (ran.code, ran.out) == (2, "")
-    assert "selfrefine[models]" in ran.err
+    assert "selfrefine[agents]" in ran.err
 
 
 def test_it_runs_as_a_module_without_colour() -> None:

@@ -27,8 +27,8 @@ ENDS = {*STOP_REASONS, "DraftError"}
 MOST_ASKED = (1 + REPAIRS) * (1 + RETRIES)
 """How often one judge may ask its model about one answer, whatever happens."""
 
-OVER_HTTP = 300
-SCRIPTED = 2_000
+OVER_HTTP = 150
+SCRIPTED = 1_000
 DEADLINE_S, SLACK_S = 1.0, 0.5
 SOON = [fault for fault in FAULTS if not (fault.endless or fault.refused or fault.name == "10 MB body")]
 ENDLESS = [fault for fault in FAULTS if fault.endless]
@@ -57,7 +57,7 @@ class Chaos:
 
 
 async def test_random_faults_over_http(stage: Stage) -> None:
-    """300 questions, 4 at a time, in all three ways: each ends once, in time, and none is accepted unjudged."""
+    """150 questions, 4 at a time, in all three ways: each ends once, in time, and none is accepted unjudged."""
     chaos = Chaos()
     stage.server.reply = chaos
     judge = Helpfulness(stage.chat(CRITIC))
@@ -186,7 +186,7 @@ class Sequence:
 
 @pytest.mark.parametrize("start", range(0, SCRIPTED, SCRIPTED // 4))
 async def test_random_faults_without_a_server(start: int) -> None:
-    """2,000 sequences under random policies, in all three ways: each ends once, as its own record says."""
+    """1,000 sequences under random policies, in all three ways: each ends once, as its own record says."""
     ends: Counter[str] = Counter()
     with no_waiting():
         for seed in range(start, start + SCRIPTED // 4):

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import Command
 
 from graphs import Policy, Rejected, self_refine
@@ -36,6 +37,7 @@ class Stage:
     Args:
         turn: `saver` (`sqlite`, `async sqlite` or `postgres`), `place` (a path or a connection string), `calls`
             (the file that counts), `ratings` of the drafts, `reviews` (whether a human decides in the end),
+            `agent` (whether a graph of two steps generates),
             `resume` (`question`, `nothing`, or a decision), and `kill`: a point, and how often it is passed
             before.
     """
@@ -78,7 +80,7 @@ class Stage:
     def _graph(self, saver: Any) -> Any:
         ratings = self._turn["ratings"]
 
-        def generate(messages: list[BaseMessage]) -> str:
+        def generate(messages: Sequence[BaseMessage]) -> str:
             self.call("generate")
             drafts = sum(message.type == "ai" for message in messages)
             return "revised" if "reviewed" in str(messages[-1].text) else f"draft after {drafts}"
@@ -87,9 +89,19 @@ class Stage:
             self.call("judge")
             return int(ratings[response])
 
+        def plan(_: MessagesState) -> dict[str, Any]:
+            self.call("plan")
+            return {}
+
+        def write(state: MessagesState) -> dict[str, Any]:
+            return {"messages": [("assistant", generate(state["messages"]))]}
+
+        steps: Any = StateGraph(MessagesState)
+        agent = steps.add_sequence([plan, write]).set_entry_point("plan").compile()
         interrupts = "interrupt" if self._turn.get("reviews") else "best"
         policy = Policy(max_attempts=3, on_exhausted=interrupts, augment="all_drafts")
-        return self_refine(generate, judge, policy=policy, checkpointer=saver)
+        generator = agent if self._turn.get("agent") else generate
+        return self_refine(generator, judge, policy=policy, checkpointer=saver)
 
     @contextmanager
     def _saver(self) -> Iterator[Any]:

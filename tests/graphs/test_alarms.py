@@ -19,7 +19,7 @@ from graphs.alarms import GENERATOR_FAILED, PARTLY_JUDGED, UNJUDGED, UNMET, Rati
 from graphs.graph import self_refine
 from graphs.policy import Policy
 from graphs.refinement import Refinement
-from judges import BadSample, CannotJudge, Cascade, Panel, Repeat, Sample, Verdict, load
+from judges import BadSample, CannotJudge, Cascade, Panel, Repeat, Sample, Verdict, as_judge, load
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 
@@ -305,3 +305,19 @@ def test_a_judge_whose_needs_cannot_be_read_costs_no_answer() -> None:
             raise CannotJudge("undefined", "odd")
 
     assert SelfRefine(lambda _: "yes", Odd([4])).invoke("what?").text == "yes"
+
+
+def test_a_fault_in_a_judge_is_logged_with_the_outcome_it_befell(caplog: pytest.LogCaptureFixture) -> None:
+    """The line of the logger `judges` has the id that the lines of the loop have; outside of it there is none."""
+
+    def broken(answer: str) -> int:
+        raise KeyError(answer)
+
+    outcome = SelfRefine(lambda _: "draft", broken).refine("what?")
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "judges"]
+    assert line.endswith(f"(outcome_id={outcome.id!r})")
+    assert "KeyError" in line
+    caplog.clear()
+    as_judge(broken)(answer="draft")
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "outcome_id" not in line

@@ -608,7 +608,7 @@ def test_candidates_keep_their_place_in_the_graph() -> None:
 
 def test_the_middleware_of_an_agent_refuses_candidates() -> None:
     """An agent asks its model one question at a time; the error says where the setting belongs."""
-    with pytest.raises(ConfigurationError, match=r"SelfRefine\(agent, judge\)"):
+    with pytest.raises(ConfigurationError, match=r"SelfRefine\(agent, judge, candidates=2\)"):
         SelfRefineMiddleware(by_text(), candidates=2)
 
 

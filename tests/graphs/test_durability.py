@@ -71,12 +71,12 @@ def parts(events: list[str]) -> dict[str, Any]:
     return {"generator": generate, "judge": judge}
 
 
-def around(node: Any, saver: SlowSaver) -> Any:
+def around(node: Any, saver: SlowSaver | None, **settings: Any) -> Any:
     """Compile a graph of one node."""
     graph = StateGraph(MessagesState)
     graph.add_node("inner", node)
     graph.add_edge(START, "inner")
-    return graph.compile(checkpointer=saver.of_nested())
+    return graph.compile(**{"checkpointer": saver and saver.of_nested(), **settings})
 
 
 async def consume(chunks: Any) -> None:
@@ -147,6 +147,16 @@ async def test_who_asks_for_less_gets_it() -> None:
     outer = around(self_refine(**parts(events)), SlowSaver(events))
     await outer.ainvoke(ASKED, THREAD, durability="async")
     assert sorted(events) == sorted(SYNC)
+
+
+def test_a_graph_inside_that_declines_to_be_saved_runs() -> None:
+    """LangGraph fails in a graph without a checkpointer that inherits a durability, so it does not inherit one."""
+    declining = around(lambda _: {"messages": [("assistant", "answer")]}, None, checkpointer=False)
+    nesting = around(declining, None)
+    for generator in (declining, nesting, lambda messages: declining.invoke({"messages": messages})):
+        for loop in (self_refine, SelfRefine):
+            graph = loop(generator, lambda response: 4, checkpointer=InMemorySaver())
+            assert graph.invoke(ASKED, THREAD)["messages"][-1].text == "answer"
 
 
 def test_without_a_checkpointer_nothing_is_said_of_durability() -> None:

@@ -15,6 +15,7 @@ from judges.compose.cascade import Cascade
 from judges.errors import CannotJudge
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.testing import ScriptedModel
 from refine import SelfRefine
 
 ASKED: Any = {"messages": [("user", "what?")]}
@@ -82,6 +83,18 @@ async def test_a_refiner_with_a_checkpointer_waits_for_the_human(kind: str) -> N
     assert refiner.invoke(Command(resume=4), THREAD).text == "draft"
     assert (await refiner.arefine("what?", OTHER)).stop_reason == "interrupted"
     assert (await refiner.ainvoke(Command(resume=4), OTHER)).text == "draft"
+
+
+@pytest.mark.parametrize(("durability", "generated"), [("sync", 1), ("exit", 2)])
+def test_only_where_nothing_is_stored_on_the_way_is_the_attempt_made_again(
+    durability: Any, generated: int
+) -> None:
+    """While a human is asked, every step is stored, but under `"exit"`, as its description says."""
+    model = ScriptedModel(["draft"], cycle=True)
+    refiner = SelfRefine(model, human, checkpointer=InMemorySaver(), durability=durability)
+    assert refiner.refine("what?", THREAD).stop_reason == "interrupted"
+    assert refiner.invoke(Command(resume=4), THREAD).text == "draft"
+    assert len(model.prompts) == generated
 
 
 @pytest.mark.parametrize("kind", JUDGES)

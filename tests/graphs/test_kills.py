@@ -69,13 +69,17 @@ class Processes:
             saver.setup()
             yield saver
 
-    def take(self, resume: Any, *, kill: tuple[str, int] | None = None, reviews: bool = False) -> int:
+    def take(
+        self, resume: Any, *, kill: tuple[str, int] | None = None, reviews: bool = False, agent: bool = False
+    ) -> int:
         """Take a turn in a process, and return its exit status."""
         ratings = UNACCEPTED if reviews else RATINGS
         turn = {"saver": self.saver, "place": self.place, "calls": str(self.calls), "ratings": ratings}
         assert self._stage.stdin is not None
         assert self._stage.stdout is not None
-        self._stage.stdin.write(json.dumps({**turn, "resume": resume, "kill": kill, "reviews": reviews}) + "\n")
+        self._stage.stdin.write(
+            json.dumps({**turn, "resume": resume, "kill": kill, "reviews": reviews, "agent": agent}) + "\n"
+        )
         self._stage.stdin.flush()
         return int(self._stage.stdout.readline())
 
@@ -141,6 +145,20 @@ def test_a_turn_goes_on_wherever_it_was_killed(processes: Processes) -> None:
         repeated = [CALLS[number]] if kind == "call" else called[len(CALLS) :][:1]
         assert sorted(called) == sorted([*CALLS, *repeated]), (kind, number)
     assert count == len(CALLS)
+
+
+def test_an_agent_inside_repeats_one_of_its_steps_at_most(processes: Processes) -> None:
+    """The steps of a graph that generates are saved as soon as the loop's own."""
+    if processes.saver != "sqlite" and not FULL:
+        return
+    calls = ["plan", *CALLS[:2], "plan", *CALLS[2:4], "plan", *CALLS[4:]]
+    count = 0
+    for _, number in killed_turns(processes, ["call"], "question", agent=True):
+        count += 1
+        processes.go_on(agent=True)
+        assert [message.text for message in processes.state().values["messages"]] == ["what?", "draft after 2"]
+        assert sorted(processes.called()) == sorted([*calls, calls[number]]), number
+    assert count == len(calls)
 
 
 def test_a_review_goes_on_wherever_its_decision_was_killed(processes: Processes) -> None:

@@ -472,6 +472,26 @@ def test_a_nested_graph_without_stream_keys_writes_to_nobody() -> None:
     assert list(chain(work).stream(ASKED, stream_mode="custom", subgraphs=True)) == []
 
 
+async def test_a_run_without_a_custom_stream_has_a_writer_that_holds_nothing() -> None:
+    """So it is known that nobody reads; with a custom stream, here or around, the writer is known as one."""
+    known: list[bool] = []
+
+    def work(config: RunnableConfig) -> None:
+        known.append(langgraph_private.writer(config) is None)
+
+    graph = chain(work)
+    graph.invoke(ASKED)
+    await graph.ainvoke(ASKED)
+    list(graph.stream(ASKED, stream_mode=["updates", "messages", "values"]))
+    around(graph).invoke(ASKED)
+    assert known == [True] * 4
+    known.clear()
+    list(graph.stream(ASKED, stream_mode=["custom"]))
+    assert [part async for part in graph.astream(ASKED, stream_mode="custom")] == []
+    list(around(graph).stream(ASKED, stream_mode="custom", subgraphs=True))
+    assert known == [False] * 3
+
+
 # Callbacks
 
 
@@ -860,6 +880,14 @@ def test_a_durability_without_a_checkpointer_is_warned_of() -> None:
     for none in (None, False):
         assert not langgraph_private.lacks_durability({}, {}, none)
     assert langgraph_private.lacks_durability({}, THREAD, InMemorySaver())
+
+
+def test_a_graph_that_is_not_saved_fails_if_it_inherits_a_durability() -> None:
+    """So what runs inside the loop does not inherit the loop's; an upgrade that mends this is noticed."""
+    outer = around(chain(write(MARK), checkpointer=False), InMemorySaver())
+    with pytest.raises(AttributeError, match="_put_checkpoint_fut"):
+        outer.invoke(ASKED, THREAD, durability="sync")
+    assert outer.invoke(ASKED, THREAD)["shown"] == "answer"
 
 
 def test_a_node_knows_the_context_of_the_run() -> None:

@@ -33,7 +33,7 @@ Seen = list[Any]
 
 MARK = "Xq7Zdraft"
 GOOD = "a good answer"
-REFUSALS = 5
+REFUSALS = 2
 MODES: tuple[Any, ...] = (*get_args(StreamMode), "tools")
 """Every mode of LangGraph; `tools` is not among the declared ones."""
 

@@ -21,7 +21,19 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr, create_model
 
-from judges import Cache, ConfigurationError, Helpfulness, Judge, JudgeModel, Repeat, Rubric, Verdict, cached
+from judges import (
+    Cache,
+    ConfigurationError,
+    Helpfulness,
+    Judge,
+    JudgeModel,
+    Limiter,
+    Repeat,
+    Rubric,
+    Verdict,
+    cached,
+    limited,
+)
 from judges.model import ModelRequest, ModelResponse
 from judges.models.identity import identity_of
 from judges.models.parse import Unreadable
@@ -287,6 +299,47 @@ def test_the_settings_that_a_model_tells_are_its_identity() -> None:
     told = [Configured(base_url="a"), Configured(base_url="b"), Configured(base_url="a", temperature=0.0)]
     assert len({identity_of(one) for one in told}) == 3
     assert identity_of(Configured(base_url="a")) == identity_of(told[0])
+
+
+class Bare(Fixed):
+    """A model of a user's own class that says nothing of its identity; what it was given stands in attributes."""
+
+    def __init__(self, base_url: str, *, api_key: str = "", **options: Any) -> None:
+        super().__init__(identity="")
+        self._base_url, self.api_key, self.options = base_url, api_key, options
+
+
+class Closed(Fixed):
+    """One that keeps to itself what it was given."""
+
+    def __init__(self, client: object, prompt: str = "") -> None:
+        super().__init__(identity="")
+        self.client = client
+
+
+@both
+async def test_a_model_without_identity_is_known_by_what_it_was_given(how: str, cache: Cache) -> None:
+    """Models of one class and name share replies where address and options are the same; the key makes none."""
+    alike = [Bare("a", temperature=0), Bare("a", api_key="k", temperature=0)]
+    other = [Bare("b", temperature=0), Bare("a", temperature=1), Bare("a", stop=("x", {"y": Path("z")}))]
+    verdicts = [await judged(how, Helpfulness(cached(model, cache))) for model in (*alike, *other)]
+    assert [verdict.usage.cached for verdict in verdicts] == [0, 1, 0, 0, 0]
+    assert identity_of(Bare("a")) == identity_of(Bare("a", api_key="k"))
+
+
+@both
+async def test_what_cannot_be_told_apart_is_not_cached(
+    how: str, cache: Cache, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning names the model and what of it cannot be read, also through a wrapper; the model is asked."""
+    for model in (Closed(object()), limited(Closed(object()), Limiter(2))):
+        caplog.clear()
+        judge = Helpfulness(cached(model, cache))
+        (line,) = [record.getMessage() for record in caplog.records]
+        assert "client, prompt cannot be read; give its class an attribute identity" in line
+        assert [(await judged(how, judge)).usage.cached for _ in range(2)] == [0, 0]
+        assert len(caplog.records) == 1
+    assert len(cache) == 0
 
 
 UNREADABLE = [

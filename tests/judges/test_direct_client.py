@@ -141,6 +141,10 @@ def test_an_error_has_the_endpoints_own_response(server: ModelServer, client: Op
     assert "xylophone" not in str(raised.value) + repr(upstream)
     assert pickle.loads(pickle.dumps(raised.value)).upstream is None  # noqa: S301 - our own
 
+    server.reply = lambda asked: answered({"error": f"bad key {asked['authorization']}"}, status=401)
+    with pytest.raises(EndpointStatusError, match="status 401") as quoting:
+        client.chat(ASKED, headers={"Authorization": "Bearer hunter2secret"})
+    assert "hunter2" not in str(quoting.value)
     server.reply = lambda asked: answered({"error": {"message": "busy", "code": 503}})
     with no_waiting(), pytest.raises(EndpointStatusError, match="503") as told:
         client.chat(ASKED)

@@ -66,7 +66,7 @@ DOORS: dict[str, Callable[[object], object]] = {
     "repeat": lambda value: Repeat(LENGTH, [value]),  # type: ignore[arg-type]
     "evaluate": lambda value: evaluate([], value),
     "names": lambda value: evaluate([], Length(at_most=9, name=value)) if not isinstance(value, str) else load(""),  # type: ignore[arg-type]
-    "compare": lambda value: compare([], value),  # type: ignore[arg-type]
+    "compare": lambda value: compare([], value),  # type: ignore[call-overload]
     "columns": lambda value: compare([], Pairwise(MODEL), a=value, b=value),  # type: ignore[call-overload]
     "rank": lambda value: rank([value]),  # type: ignore[list-item]
     "load": load,  # type: ignore[dict-item]

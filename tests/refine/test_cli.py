@@ -284,6 +284,21 @@ def test_a_model_judges_over_http(server: ModelServer, tmp_path: Path) -> None:
     assert re.search("[а-я]", first["messages"][0]["content"])
 
 
+def test_a_direct_client_judges_by_its_name(server: ModelServer, tmp_path: Path) -> None:
+    """`--model openai-compatible:MODEL@BASE_URL` needs no provider's package."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"question": "how?", "answer": "rate me 4"}\n')
+    options = ["evaluate", rows, "--judge", "helpfulness", "--out", tmp_path / "run", "--json"]
+
+    result = refine(*options, "--model", f"openai-compatible:vendor/small:7b@{server.url}")
+
+    assert json.loads(result.stdout)["judges"]["helpfulness"]["mean"] == 1.0
+    assert (server.requests[0]["model"], server.requests[0]["response_format"]["type"]) == (
+        "vendor/small:7b",
+        "json_schema",
+    )
+
+
 def test_help_loads_no_framework() -> None:
     """Loading the command line imports neither LangChain nor pydantic, rich or the judges."""
     code = (

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
 from sqlalchemy import create_engine, text
 
 from graphs import Outcome, Policy
@@ -26,6 +28,7 @@ from judges.testing import ScriptedJudge, ScriptedModel
 from judges.verdict import Usage
 from refine import SelfRefine, losses
 from refine.cli.app import app
+from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
 from refine.record.engine import read_url
 from tests.postgres import Cluster, cluster
@@ -622,3 +625,21 @@ def test_the_command_exports_rows_that_evaluate_reads(tmp_path: Path, capfd: pyt
     assert refine("export", rows)[0] == 2
     assert "there is no record" in refine("export", tmp_path / "typo.db")[1]
     assert not (tmp_path / "typo.db").exists()
+
+
+async def test_an_agent_with_the_middleware_records(tmp_path: Path) -> None:
+    """Each turn of an agent is an outcome, sync and async, named after the middleware."""
+    url = f"sqlite:///{tmp_path}/record.db"
+    with DatabaseRecord(url) as record:
+        judge = ScriptedJudge([1, 4], cycle=True)
+        agent = create_agent(
+            ScriptedModel(["a", "b"], cycle=True),
+            middleware=[SelfRefineMiddleware(judge, record=record, name="mw")],
+        )
+        question = HumanMessage("?")
+        agent.invoke({"messages": [question]})
+        await agent.ainvoke({"messages": [question]})
+        assert record.flush()
+        assert [(row["refiner"], row["attempts"], row["passed"]) for row in record.outcomes()] == [
+            ("mw", 2, True)
+        ] * 2

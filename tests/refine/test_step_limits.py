@@ -89,9 +89,10 @@ async def doors(refiner: SelfRefine, config: Any) -> list[str]:
 @pytest.mark.parametrize("kind", GENERATORS)
 async def test_an_agent_inside_takes_as_many_steps_as_alone(kind: str) -> None:
     """LangChain's default of 25 is no limit for it, with a checkpointer or without, traced or not."""
-    for settings in SETTINGS:
+    for number, settings in enumerate(SETTINGS):
         refiner = SelfRefine(GENERATORS[kind](), ScriptedJudge([4], cycle=True), **settings)
-        for callbacks in ([], [BaseCallbackHandler()]):
+        traced = (False, True) if kind == "agent" else (number % 2 == 1,)
+        for callbacks in ([BaseCallbackHandler()] if one else [] for one in traced):
             assert await doors(refiner, {**THREAD, "callbacks": callbacks}) == ["counted"] * 5
 
 
@@ -146,3 +147,36 @@ def test_a_graph_of_the_loop_hands_on_the_limit_alike() -> None:
     assert chain.invoke(ASKED)["messages"][-1].text == "counted"
     with pytest.raises(GeneratorFailed):
         self_refine(agent(12), ScriptedJudge([4])).invoke(ASKED, {"recursion_limit": 8})
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+async def test_a_graph_of_the_loop_takes_as_many_attempts_as_the_policy_allows(*, checkpointed: bool) -> None:
+    """No step limit ends it, neither a default nor a small one: alone, in a chain, as a node, called by a node."""
+    saver = InMemorySaver() if checkpointed else None
+
+    def loop() -> Any:
+        judge = ScriptedJudge([*[(1, "again")] * 19, 4], cycle=True)
+        return self_refine(lambda _: "good", judge, max_attempts=20, checkpointer=saver)
+
+    def node(made: Any) -> Any:
+        graph = StateGraph(MessagesState)
+        graph.add_node("chat", made)
+        graph.add_edge(START, "chat")
+        return graph.compile()
+
+    made = loop()
+    ways = [
+        made,
+        RunnableLambda(lambda state: state) | made,
+        node(made),
+        node(lambda state: made.invoke({"messages": state["messages"]})),
+        made.with_config(recursion_limit=4),
+    ]
+    for number, way in enumerate(ways):
+        for limit in ({}, {"recursion_limit": 5}):
+            config: Any = {"configurable": {"thread_id": f"{number} {limit}"}, **limit}
+            assert way.invoke(ASKED, config)["messages"][-1].text == "good"
+            config = {"configurable": {"thread_id": f"async {number} {limit}"}, **limit}
+            assert (await way.ainvoke(ASKED, config))["messages"][-1].text == "good"
+    with pytest.raises(GeneratorFailed):
+        self_refine(agent(12), ScriptedJudge([4])).with_config(recursion_limit=8).invoke(ASKED)

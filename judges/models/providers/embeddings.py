@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from judges.errors import ConfigurationError, shortened
+from pydantic import SecretStr
+
+from judges.errors import ConfigurationError
 from judges.model import EmbeddingResponse
 from judges.models import retry
 from judges.models.providers.endpoint import Connected, Endpoint
@@ -18,6 +20,7 @@ from judges.models.providers.openai_fields import checked_name
 from judges.models.providers.openai_replies import usage_in
 from judges.runtime.no_requests import check_allowed
 from judges.runtime.pickling import SharedByCopies, check_picklable
+from judges.runtime.validation import whole_number
 from judges.verdict import Usage
 
 _PATH = "/embeddings"
@@ -90,17 +93,18 @@ class OpenAICompatibleEmbeddings(Connected):
         base_url: str,
         *,
         model: str,
-        api_key: str | None = None,
+        api_key: str | SecretStr | None = None,
         dimensions: int | None = None,
         batch_size: int = 256,
         timeout_s: float = 60.0,
         retries: int = RETRIES,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        if type(batch_size) is not int or batch_size < 1:
-            raise ConfigurationError(f"batch_size is a whole number from 1 on, not {shortened(batch_size)}")
+        whole_number(batch_size, setting="batch_size")
+        if dimensions is not None:
+            whole_number(dimensions, setting="dimensions")
         self.name = checked_name(model)
-        self.retries = retries
+        self.retries = whole_number(retries, setting="retries", least=0)
         self._batch_size = batch_size
         self._fields = {"model": model} | ({} if dimensions is None else {"dimensions": dimensions})
         self._endpoint = Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)

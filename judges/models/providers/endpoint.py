@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -22,6 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import SecretStr
 
 from judges.errors import ConfigurationError, shortened
+from judges.models.providers.credentials import OWN_HEADERS, plain, secret_headers
 from judges.models.providers.endpoint_errors import (
     EndpointConnectionError,
     EndpointError,
@@ -54,9 +54,7 @@ _SHORTEST_S = 0.001
 _CHUNK = 65_536
 _MANY_BYTES = 1 << 20
 _LONGEST_DETAIL = 200
-_OWN_HEADERS = {"content-type": "application/json", "user-agent": "selfrefine"}
 _UNCOMPRESSED = {"accept-encoding": "identity"}
-_AUTH_HEADERS = {"api-key", "authorization", "x-api-key"}
 _INSTALL = "install selfrefine[http]"
 
 
@@ -74,13 +72,18 @@ class Endpoint(SharedByCopies):
     """
 
     def __init__(
-        self, base_url: str, *, api_key: str | None, headers: Mapping[str, str] | None, timeout_s: float
+        self,
+        base_url: str,
+        *,
+        api_key: str | SecretStr | None,
+        headers: Mapping[str, str] | None,
+        timeout_s: float,
     ) -> None:
         self._url = _checked_url(base_url)
         self._origin = f"{self._url.scheme}://{self._url.netloc}"
         self._query = f"?{self._url.query}" if self._url.query else ""
         self._timeout_s = _checked_timeout(timeout_s)
-        self._headers, portable = _secret_headers(api_key, headers or {})
+        self._headers, portable = secret_headers(api_key, headers)
         self._pickled = (self._url.geturl(), api_key, self._timeout_s) if portable else None
         self._sessions = Sessions(partial(_new_session, self._origin, self._headers, self._timeout_s))
         self._pool: tuple[int, HTTPConnectionPool] | None = None
@@ -197,7 +200,7 @@ class Endpoint(SharedByCopies):
         hide_targets()
         pool = urllib3.connection_from_url(
             self._origin,
-            headers=_plain(self._headers),
+            headers=plain(self._headers),
             timeout=urllib3.Timeout(connect=min(_CONNECTING_S, self._timeout_s), read=self._timeout_s),
             retries=False,
             maxsize=CONNECTIONS,
@@ -280,7 +283,7 @@ class Endpoint(SharedByCopies):
             hidden: Texts of which the message must show nothing, however the endpoint quotes them.
         """
         detail = error_in(response.body)
-        secrets = [text for name, text in _plain(self._headers).items() if name not in _OWN_HEADERS]
+        secrets = [text for name, text in plain(self._headers).items() if name not in OWN_HEADERS]
         masked = mask_words(
             shorten(detail, _LONGEST_DETAIL, placeholder=" ..."),
             [*secrets, self._url.path, self._url.query, *hidden],
@@ -324,7 +327,7 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
     except ImportError as error:
         raise ConfigurationError(f"to ask a model at {origin} from async code, {_INSTALL}") from error
     return aiohttp.ClientSession(
-        headers={**_plain(headers), **_UNCOMPRESSED},
+        headers={**plain(headers), **_UNCOMPRESSED},
         timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
         connector=aiohttp.TCPConnector(limit=CONNECTIONS),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -366,23 +369,3 @@ def _checked_timeout(timeout_s: object) -> float:
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
         raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {shortened(timeout_s)}")
     return float(timeout_s)
-
-
-def _secret_headers(key: str | None, own: Mapping[str, str]) -> tuple[dict[str, SecretStr], bool]:
-    """Return all headers, and whether another process can rebuild them without a secret of this one."""
-    headers = {**_OWN_HEADERS, **{name.lower(): text for name, text in own.items()}}
-    portable = not own and not key
-    if key is None and not headers.keys() & _AUTH_HEADERS:
-        key = os.environ.get("OPENAI_API_KEY")
-    if key and key.strip():
-        headers.setdefault("authorization", f"Bearer {key.strip()}")
-    for name, text in headers.items():
-        if not re.fullmatch(r"[!#$%&'*+.^`|~\w-]+", name, re.ASCII) or not re.fullmatch(
-            r"[\t -~\x80-\xff]*", text
-        ):
-            raise ConfigurationError("the key or a header holds a character that no header can hold")
-    return {name: SecretStr(text) for name, text in headers.items()}, portable
-
-
-def _plain(headers: Mapping[str, SecretStr]) -> dict[str, str]:
-    return {name: text.get_secret_value() for name, text in headers.items()}

@@ -58,7 +58,7 @@ def run_of_judging(model: str, request: ModelRequest) -> LlmRun[ModelResponse]:
         return to_messages([{"role": role, "content": text} for role, text in request.messages])
 
     def answer(response: ModelResponse) -> AIMessage:
-        from judges.models.providers.openai_messages import answer_of_response  # noqa: PLC0415 - as above
+        from judges.models.providers.openai_answers import answer_of_response  # noqa: PLC0415 - as above
 
         return answer_of_response(response, model)
 
@@ -74,7 +74,7 @@ def run_of_chat(model: str, fields: Mapping[str, Any]) -> LlmRun[dict[str, Any]]
         return to_messages(fields["messages"])
 
     def answer(completion: dict[str, Any]) -> AIMessage:
-        from judges.models.providers.openai_messages import answer_of  # noqa: PLC0415 - as above
+        from judges.models.providers.openai_answers import answer_of  # noqa: PLC0415 - as above
 
         return answer_of(completion, model)
 

@@ -11,7 +11,7 @@ from functools import partial
 from types import EllipsisType
 from typing import Any, Self
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, JsonValue, SecretStr
 
 from judges.errors import ConfigurationError, shortened
 from judges.model import ModelRequest, ModelResponse
@@ -23,14 +23,17 @@ from judges.models.providers.llm_run import LlmRun
 from judges.models.providers.openai_chat import PATH, ChatCalls, ChatSettings, Fields
 from judges.models.providers.openai_fields import (
     address_for,
+    checked_endings,
     checked_extra,
     checked_name,
+    checked_temperature,
     parsed_name,
     tool_fields,
 )
 from judges.models.providers.openai_replies import OK, parse_completion
 from judges.runtime import flow
 from judges.runtime.no_requests import check_allowed
+from judges.runtime.validation import whole_number
 
 RETRIES = 2
 """How often a call whose transport failed is repeated."""
@@ -84,7 +87,7 @@ class OpenAICompatible(Connected):
         base_url: str,
         *,
         model: str,
-        api_key: str | None = None,
+        api_key: str | SecretStr | None = None,
         method: Method | None = None,
         temperature: float | EllipsisType | None = ...,
         max_tokens: int | None = None,
@@ -98,13 +101,13 @@ class OpenAICompatible(Connected):
         temperature, judging_at = (None, 0.0) if isinstance(temperature, EllipsisType) else (temperature,) * 2
         self._chat = ChatSettings(
             model=checked_name(model),
-            temperature=temperature,
-            max_tokens=max_tokens,
+            temperature=checked_temperature(temperature),
+            max_tokens=None if max_tokens is None else whole_number(max_tokens, setting="max_tokens"),
             stream=stream,
-            extra=checked_extra(extra or {}),
+            extra=checked_extra({} if extra is None else extra),
         )
-        self.retries = retries
-        self._endings = frozenset((endings,) if isinstance(endings, str) else endings)
+        self.retries = whole_number(retries, setting="retries", least=0)
+        self._endings = checked_endings(endings)
         self._endpoint = Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)
         self._plan = Plan(
             _METHODS if method is None else checked_methods(method),
@@ -164,7 +167,8 @@ class OpenAICompatible(Connected):
 
     def _compute_identity(self, address: str) -> str:
         chat = self._chat
-        settings = [address, self._plan.methods, self._plan.temperature, chat.max_tokens, chat.extra]
+        settings: list[Any] = [address, self._plan.methods, self._plan.temperature, chat.max_tokens, chat.extra]
+        settings += [chat.generating] if chat.generating else []
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return f"{type(self).__name__}:{self.name}:{self.base_url}:{digest}"
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import JsonValue
 
 from judges.errors import ConfigurationError, shortened
+from judges.runtime.validation import finite_number
 
 GENERATING = frozenset({"response_format", "tool_choice", "tools"})
 """Fields that only requests for an answer have; a judge's requests have their own."""
@@ -76,8 +77,25 @@ def checked_name(model: object) -> str:
     return model
 
 
-def checked_extra(extra: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def checked_temperature(temperature: float | None) -> float | None:
+    """Return a sampling temperature, checked; None leaves it to the endpoint."""
+    if temperature is not None and finite_number(temperature, setting="temperature") < 0:
+        raise ConfigurationError(f"temperature is a number from 0, not {shortened(temperature)}")
+    return temperature
+
+
+def checked_endings(endings: object) -> frozenset[str]:
+    """Return the words with which an endpoint ends a whole reply, checked; one alone may be a text."""
+    words = (endings,) if isinstance(endings, str) else endings
+    if not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
+        raise ConfigurationError(f"endings is a list of texts such as ['complete'], not {shortened(endings)}")
+    return frozenset(words)
+
+
+def checked_extra(extra: object) -> dict[str, JsonValue]:
     """Return the further fields of a client's requests, checked."""
+    if not isinstance(extra, Mapping) or not all(isinstance(name, str) for name in extra):
+        raise ConfigurationError("extra is a mapping from names of fields to values, for instance {'seed': 7}")
     taken = sorted((SETTINGS | GENERATING | {"messages", "n"}) & extra.keys())
     if taken:
         raise ConfigurationError(

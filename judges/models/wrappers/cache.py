@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import re
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
@@ -15,12 +16,14 @@ from pydantic_core import PydanticSerializationError
 
 from judges.model import JudgeModel, ModelRequest, ModelResponse, repetition
 from judges.models.dialects.general import dialect_of
-from judges.models.identity import identity_of
+from judges.models.identity import identity_of, unread_settings
 from judges.models.parse import Unreadable
 from judges.models.resolve import as_model
 from judges.models.wrappers.cache_store import Cache
 from judges.models.wrappers.wrapped import Wrapped
 from judges.verdict import Usage
+
+_log = logging.getLogger("judges")
 
 _KEY = 1
 """Version of the key's parts; a new one invalidates all earlier records."""
@@ -37,9 +40,10 @@ def cached(model: object, cache: Cache | str | Path, *, temperature: float | Non
     Put the cache outermost, `cached(limited(model, limiter), cache)`, so that a cached reply waits for no limit.
 
     Args:
-        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`. One of your own class should
-            have an attribute `identity` that names its endpoint and settings, or models of one class and name
-            share their replies.
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`. One of your own class is
+            known by what its constructor was given, where that can be read, or by an attribute `identity` that
+            names its endpoint and settings. Where neither tells all, its replies are not cached, and a WARNING
+            says so.
         cache: A `Cache`, which models may share and the caller closes, or the path of one.
         temperature: Sampling temperature for models that set none; None keeps the provider's default.
 
@@ -47,7 +51,17 @@ def cached(model: object, cache: Cache | str | Path, *, temperature: float | Non
         ConfigurationError: If `model` is not a model, or the file is no cache.
     """
     inner = as_model(model, temperature=temperature)
-    return Wrapped(inner, _CacheMiddleware(inner, cache if isinstance(cache, Cache) else Cache(cache)))
+    store = cache if isinstance(cache, Cache) else Cache(cache)
+    unread = unread_settings(inner)
+    if unread:
+        _log.warning(
+            "replies of %s are not cached, as its %s cannot be read; give its class an attribute identity, a text "
+            "that names endpoint and settings",
+            type(inner).__qualname__,
+            ", ".join(unread),
+        )
+        return inner
+    return Wrapped(inner, _CacheMiddleware(inner, store))
 
 
 class _CacheMiddleware:

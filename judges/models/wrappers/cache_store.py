@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from judges.errors import ConfigurationError
 from judges.runtime import losses
+from judges.runtime.faults import outcome_label
 from judges.runtime.pickling import SharedByCopies
 
 FORMAT = 1
@@ -58,7 +59,7 @@ class Cache(SharedByCopies):
             rows = self._reader.run("SELECT reply FROM replies WHERE key = ?", key)
         except sqlite3.OperationalError as error:
             with losses.logging_safely():
-                _log.warning("the cache %s could not be read: %s", self.path, error)
+                _log.warning("the cache %s could not be read: %s%s", self.path, error, outcome_label())
             return None
         return rows[0][0] if rows and isinstance(rows[0][0], str) else None
 
@@ -68,7 +69,7 @@ class Cache(SharedByCopies):
             self._writer.run("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, record)
         except sqlite3.OperationalError as error:
             with losses.logging_safely():
-                _log.warning("the cache %s could not be written: %s", self.path, error)
+                _log.warning("the cache %s could not be written: %s%s", self.path, error, outcome_label())
 
     def clear(self) -> None:
         """Delete all records."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models.dialects.general import dialect_of
 from judges.models.dialects.protocol import Dialect
-from judges.models.identity import identity_of
+from judges.models.identity import identity_of, unread_settings
 
 
 class Middleware(Protocol):
@@ -73,6 +73,11 @@ class Wrapped:
     def identity(self) -> str:
         """Identity of the model; see `identity_of`."""
         return identity_of(self.model)
+
+    @property
+    def unread_settings(self) -> tuple[str, ...]:
+        """Settings of the model that its identity does not cover; see `unread_settings`."""
+        return unread_settings(self.model)
 
     def send(self, request: ModelRequest) -> ModelResponse:
         """Send a request and wait for the reply."""

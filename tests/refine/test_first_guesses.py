@@ -1,0 +1,138 @@
+"""First guesses at a setting work, or are refused in one line that says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from graphs import Policy, self_refine
+from judges import ConfigurationError, OpenAICompatible, Price, known_prices
+from judges.models.providers.embeddings import OpenAICompatibleEmbeddings
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefine
+from tests.laws import for_every
+
+SECRET = "sk-tell-nobody"  # noqa: S105 - of a test
+LONGEST = 400
+
+Make = Callable[..., Any]
+
+
+def refiner(**settings: Any) -> Any:
+    """Make a refiner with settings."""
+    return SelfRefine(ScriptedModel(["draft"]), ScriptedJudge([1]), **settings)
+
+
+def graph(**settings: Any) -> Any:
+    """Make a graph of the loop with settings."""
+    return self_refine(ScriptedModel(["draft"]), ScriptedJudge([1]), **settings)
+
+
+def client(**settings: Any) -> Any:
+    """Make a client with settings."""
+    return OpenAICompatible(**{"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key": "", **settings})
+
+
+def embedder(**settings: Any) -> Any:
+    """Make a client for vectors with settings."""
+    usual = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key": ""}
+    return OpenAICompatibleEmbeddings(**{**usual, **settings})
+
+
+LOOPS: list[tuple[dict[str, Any], str]] = [
+    ({"policy": 5}, "policy is a Policy, or a mapping of its settings such as {'max_attempts': 3}, not 5"),
+    ({"policy": {5: 5}}, "policy is a Policy, or a mapping of its settings"),
+    ({"policy": {"max_atempts": 2}}, "did you mean 'max_attempts'?"),
+    ({"policy": Policy(), "max_calls": 2}, "not both (given also ['max_calls'])"),
+    *(
+        ({name: 5}, "invoke(question, evidence={'reference': '...'})")
+        for name in ("evidence", "reference", "contexts", "retrieved_contexts")
+    ),
+    ({"name": 5}, "name is a text, not 5"),
+    ({"checkpointer": 5}, "a LangGraph checkpointer such as InMemorySaver(), or 'inherit', not 5"),
+    ({"max_cost": 1, "prices": {"m": {"input": 1}}}, "setting prices.m.output: field required"),
+    ({"max_cost": 1, "prices": [("m", 1)]}, "{'model name': Price(input=..., output=...)}"),
+]
+HEADERS = [
+    *(5, f"key: {SECRET}", SECRET.encode(), [("api-key", SECRET)], {SECRET}),
+    *({"api-key": value} for value in (5, None, SECRET.encode(), [SECRET])),
+    {5: SECRET},
+]
+CLIENTS: list[tuple[dict[str, Any], str]] = [
+    *(({"headers": headers}, "headers is a mapping from names to texts") for headers in HEADERS),
+    *(({"api_key": key}, "api_key is a text, a SecretStr, or None") for key in (5, SECRET.encode(), [SECRET])),
+    *(({"retries": retries}, "retries is a whole number from 0") for retries in ("two", -1, 1.5, None)),
+]
+REFUSED: list[tuple[Make, dict[str, Any], str]] = [
+    *((make, settings, remedy) for make in (refiner, graph) for settings, remedy in LOOPS),
+    *((make, settings, remedy) for make in (client, embedder) for settings, remedy in CLIENTS),
+    (refiner, {"record": 5}, "record is the path of a file, not 5"),
+    (refiner, {"durability": "never"}, "durability is 'sync', 'async' or 'exit', not 'never'"),
+    (Price, {}, "price input: field required"),
+    (Price, {"input": 1}, "price output: field required"),
+    (Price, {"input": -1, "output": 2}, "price input: input should be greater than or equal to 0 (given -1)"),
+    (Price, {"input": "cheap", "output": 2}, "price input: input should be a valid number"),
+    (Price, {"input": float("nan"), "output": 2}, "price input: input should be a finite number"),
+    (Price, {"inputs": 1, "output": 2}, "a price is Price(input=0.25, output=2.0), US dollars per million tokens"),
+    (Price, {"input": 1, "output": 2, "cached": 1}, "price cached: extra inputs are not permitted"),
+    (known_prices, {"own": [("m", 1)]}, "known_prices takes a mapping"),
+    (known_prices, {"own": {"m": 1}}, "known_prices takes a mapping"),
+    *((client, {"extra": extra}, "extra is a mapping from names of fields") for extra in (5, SECRET, {5: SECRET})),
+    *((client, {"endings": endings}, "endings is a list of texts") for endings in (5, [5])),
+    (client, {"temperature": "hot"}, "temperature is a finite number, not 'hot'"),
+    (client, {"temperature": -1}, "temperature is a number from 0, not -1"),
+    (client, {"max_tokens": "many"}, "max_tokens is a whole number from 1, not 'many'"),
+    (embedder, {"dimensions": 0}, "dimensions is a whole number from 1, not 0"),
+]
+
+
+@for_every("make, settings, remedy", REFUSED)
+def test_a_wrong_setting_is_one_line_with_the_remedy(make: Make, settings: dict[str, Any], remedy: str) -> None:
+    """What is wrong is told where it was written, in a line that says what to write, and shows no secret."""
+    with pytest.raises(ConfigurationError) as raised:
+        make(**settings)
+    message = str(raised.value)
+    assert remedy in message
+    assert len(message.splitlines()) == 1
+    assert len(message) < LONGEST
+    assert SECRET not in message
+
+
+@for_every("rates", [(1, 2), ({"input": 1},), (5,)])
+def test_a_price_without_names_is_refused(rates: tuple[Any, ...]) -> None:
+    """Nobody has to know which rate comes first."""
+    with pytest.raises(ConfigurationError, match=r"Price\(input=0.25, output=2.0\), .*, with both named, not \("):
+        Price(*rates)
+
+
+@for_every(
+    "make, settings",
+    [
+        (make, settings)
+        for make in (refiner, graph)
+        for settings in (
+            {"policy": {"max_attempts": 1}},
+            {"policy": Policy(max_attempts=1)},
+            {"max_attempts": 1},
+        )
+    ],
+)
+def test_settings_work_in_each_way_they_are_written(make: Make, settings: dict[str, Any]) -> None:
+    """A mapping is read as a policy, and settings may stand by themselves, in the refiner and in the graph."""
+    answer = make(**settings).invoke({"messages": [("user", "what?")]})["messages"][-1]
+    assert answer.response_metadata["refine"]["attempts"][-1]["number"] == 1
+
+
+def test_an_empty_policy_is_the_default() -> None:
+    """A mapping without settings sets none."""
+    assert refiner(policy={}).policy == Policy()
+
+
+def test_a_key_may_be_a_secret() -> None:
+    """A `SecretStr`, as LangChain's models take it, is a key like a text."""
+    headers = client(api_key=SecretStr(SECRET))._endpoint._headers
+    assert headers["authorization"].get_secret_value() == f"Bearer {SECRET}"
+    assert SECRET not in repr(headers)
