@@ -18,14 +18,17 @@ from graphs.loop import Effect, Loop, Messages, Step, Transition
 from graphs.outcome import Outcome
 from graphs.progress import apublish, publish, warn
 from graphs.refinement import Refinement
+from graphs.watching import watched
 from judges.runtime import flow
 
 
 def perform(effect: Effect) -> Any:
     """Make the call of an effect, blocking; where it fails, or takes too long, it calls nothing any more."""
     try:
-        with langgraph_private.use_config(effect.config):
-            return call_within(effect.seconds, effect.run)
+        with langgraph_private.use_config(effect.config), watched(effect.attempt) as on_result:
+            result = call_within(effect.seconds, effect.run)
+            on_result(result)
+            return result
     except BaseException:
         effect.abandon()
         raise
@@ -34,8 +37,10 @@ def perform(effect: Effect) -> Any:
 async def aperform(effect: Effect) -> Any:
     """Make the call of an effect without blocking the event loop; otherwise as `perform`."""
     try:
-        with langgraph_private.use_config(effect.config):
-            return await acall_within(effect.seconds, effect.arun())
+        with langgraph_private.use_config(effect.config), watched(effect.attempt) as on_result:
+            result = await acall_within(effect.seconds, effect.arun())
+            on_result(result)
+            return result
     except BaseException:
         effect.abandon()
         raise

@@ -93,6 +93,7 @@ class Effect:
         config: What the call inherits.
         seconds: Longest wait, or None.
         allowance: What its model calls are claimed from, or None.
+        attempt: Number of the attempt that it generates; None where it does something else.
         events: Makes the events to publish before the call, where anybody listens.
     """
 
@@ -102,6 +103,7 @@ class Effect:
     seconds: float | None = None
     events: Callable[[], tuple[Event, ...]] = tuple
     allowance: Allowance | None = None
+    attempt: int | None = None
 
     @property
     def spent(self) -> Usage:
@@ -302,7 +304,15 @@ class Loop:
                 return await generator.adraft(prompt, inherited, temperature)
 
         seconds, events = refinement.seconds_left(now), partial(started_events, refinement)
-        return Effect(run=run, arun=arun, config=inherited, seconds=seconds, events=events, allowance=allowance)
+        return Effect(
+            run=run,
+            arun=arun,
+            config=inherited,
+            seconds=seconds,
+            events=events,
+            allowance=allowance,
+            attempt=refinement.number,
+        )
 
     def _generators_allowance(
         self, generator: DraftGenerator, refinement: Refinement, now: float

@@ -13,7 +13,7 @@ from langchain_core.runnables.config import (
 )
 
 from graphs import langgraph_private
-from judges.drive import observer
+from judges.drive import Observer, observer
 from judges.judge import Judge
 from judges.runtime.context import setting
 from judges.sample import Sample
@@ -27,7 +27,23 @@ def trace_judges(config: RunnableConfig) -> AbstractContextManager[None]:
     """
     if not langgraph_private.listeners(config):
         return nullcontext()
-    return setting(observer, lambda judge, sample: _run_of(judge, sample, config))
+    outer = observer.get()
+    if outer is None:
+        return setting(observer, lambda judge, sample: _run_of(judge, sample, config))
+    return setting(observer, lambda judge, sample: _observed_twice(outer, judge, sample, config))
+
+
+@contextmanager
+def _observed_twice(
+    outer: Observer, judge: Judge, sample: Sample, config: RunnableConfig
+) -> Iterator[Callable[[Verdict], None]]:
+    with outer(judge, sample) as to_outer, _run_of(judge, sample, config) as to_run:
+
+        def on_verdict(verdict: Verdict) -> None:
+            to_run(verdict)
+            to_outer(verdict)
+
+        yield on_verdict
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from graphs import Outcome
 from judges import ConfigurationError, Sample
 from judges.errors import shortened
 from judges.runtime import losses
+from refine.record.origin import Origin
 
 _log = logging.getLogger("refine")
 
@@ -38,12 +39,13 @@ class Record:
             raise ConfigurationError(f"record is a file in a folder that exists, not {shortened(str(path))}")
         self._lock = threading.Lock()
 
-    def add(self, outcome: Outcome) -> None:
-        """Append the outcome's attempts.
+    def add(self, outcome: Outcome, origin: Origin | None = None) -> None:
+        """Append the outcome's attempts; a row has no place for their `origin`.
 
         Nothing is raised, since an answer is worth more than its record: rows that cannot be written, on a full
         disk or in a deleted folder, are a WARNING of the logger `refine`, and are counted in `refine.losses()`.
         """
+        del origin
         written = bytearray()
         try:
             lines = b"".join(map(_line, outcome.samples()))

@@ -34,7 +34,7 @@ from graphs.graph import build_loop, compile_loop
 from graphs.policy import policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
-from judges import ConfigurationError
+from judges import ConfigurationError, as_judge
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.runtime.validation import one_of
@@ -49,7 +49,9 @@ from refine.question import (
     reply,
     reply_without_answer,
 )
-from refine.recording import Record
+from refine.record.opening import Recorder, open_record
+from refine.record.origin import Origin
+from refine.telemetry import trace_question
 
 _log = logging.getLogger("refine")
 
@@ -84,8 +86,10 @@ class SelfRefine(
             has one: `on_exhausted="interrupt"` needs this or a checkpointer. Inside a graph or an agent LangGraph
             uses the checkpointer of the graph around, if any, and not this one; a WARNING in the log says so once.
         store: A LangGraph store, for the nodes of an agent used as generator.
-        record: File of JSON lines to which every attempt is appended as a sample. Rows that cannot be written are
-            a WARNING of the logger `refine` and counted in `refine.losses()`; they never cost the answer.
+        record: Where every outcome is recorded: the path of a file of JSON lines, to which each attempt is
+            appended as a sample; `"sqlite:///record.db"` or `"postgresql://user@host/database"`, for figures
+            without texts; or a `refine.record.DatabaseRecord`, which has more settings. What cannot be written is
+            a WARNING of the logger `refine` and counted in `refine.losses()`; it never costs the answer.
         durability: How soon LangGraph writes a checkpoint: `"sync"` repeats at most one call after a crash,
             `"exit"` writes only the final state, and is fastest: after a crash, or where a judge stops to ask a
             human, the attempts of the turn are made again. None is `"sync"`, or what the run of a graph around
@@ -112,7 +116,7 @@ class SelfRefine(
         policy: Policy | Mapping[str, Any] | None = None,
         checkpointer: LoopCheckpointer = None,
         store: BaseStore | None = None,
-        record: str | Path | None = None,
+        record: str | Path | Recorder | None = None,
         durability: Durability | None = None,
         name: str = "SelfRefine",
         concurrent_turns: ConcurrentTurns = "queue",
@@ -136,7 +140,8 @@ class SelfRefine(
             on_new_question=on_new_question,
             single_node=single_node,
         )
-        self._record = None if record is None else Record(record)
+        self._record = None if record is None else open_record(record)
+        self._origin = Origin() if record is None else Origin.of(name, as_judge(judge), self.policy)
         self._parts: dict[str, Any] = {
             "generator": generator,
             "judge": judge,
@@ -444,6 +449,18 @@ class SelfRefine(
         return _release(await self._aoutcome(graph_input, config))
 
     def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
+            outcome = self._run(graph_input, config)
+            on_outcome(outcome)
+        return outcome
+
+    async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
+            outcome = await self._arun(graph_input, config)
+            on_outcome(outcome)
+        return outcome
+
+    def _run(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
                 graph_config = langgraph_private.muted_config_with_progress(config)
@@ -460,7 +477,7 @@ class SelfRefine(
         self._write(outcome)
         return outcome
 
-    async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+    async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
                 graph_config = langgraph_private.muted_config_with_progress(config)
@@ -546,15 +563,16 @@ class SelfRefine(
 
     def _write(self, outcome: Outcome) -> None:
         if self._record is not None:
-            self._record.add(outcome)
+            self._record.add(outcome, self._origin)
 
     async def _awrite(self, outcome: Outcome) -> None:
-        if self._record is None:
+        if self._record is None or not getattr(self._record, "blocks", True):
+            self._write(outcome)
             return
         try:
-            await asyncio.to_thread(self._record.add, outcome)
+            await asyncio.to_thread(self._write, outcome)
         except RuntimeError:  # the pool of threads is shut down: `add` itself raises nothing
-            self._record.add(outcome)
+            self._write(outcome)
 
 
 def _name_of(generator: object) -> str:

@@ -20,32 +20,86 @@ import pytest
 _MISSING = "PostgreSQL is not installed: apt-get install postgresql"
 
 
-@contextmanager
-def throw_away_cluster() -> Iterator[str]:
-    """Start a cluster that nobody but this user reaches, and yield the connection string of its database."""
-    programs, user = _programs(), _user()
-    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path must be short
-    if user is not None:
-        shutil.chown(folder, user)
-    data, settings = folder / "data", f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"
-    control: list[str | Path] = [programs / "pg_ctl", "--pgdata", data, "--wait", "--timeout=30"]
-    try:
+class Cluster:
+    """A running server that can be stopped and started again.
+
+    Args:
+        folder: An empty folder, for its data and its socket.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._data = folder, folder / "data"
+        self._programs, self._user = _programs(), _user()
+        if self._user is not None:
+            shutil.chown(folder, self._user)
         initdb: list[str | Path] = [
-            programs / "initdb",
+            "initdb",
             "--pgdata",
-            data,
+            self._data,
             "--username=test",
             "--auth=trust",
             "--no-sync",
         ]
-        _run([*initdb, "--encoding=UTF8", "--locale=C"], user)
-        _run([*control, "--options", settings, "--log", folder / "log", "start"], user)
+        self._run([*initdb, "--encoding=UTF8", "--locale=C"])
+        self.start()
+
+    @property
+    def conninfo(self) -> str:
+        """The connection string of its database."""
+        return f"host={self._folder} user=test dbname=postgres"
+
+    def make_database(self, name: str) -> str:
+        """Make an empty database, and return its URL."""
+        self._run(["createdb", "--host", self._folder, "--username=test", name])
+        return f"postgresql://test@/{name}?host={self._folder}"
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        folder = self._folder
+        settings = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"
+        self._control(["--options", settings, "--log", folder / "log", "start"])
+
+    def stop(self) -> None:
+        """Stop the server at once, as a crash would."""
+        self._control(["--mode=immediate", "stop"])
+
+    def _control(self, arguments: list[str | Path]) -> None:
+        self._run(["pg_ctl", "--pgdata", self._data, "--wait", "--timeout=30", *arguments])
+
+    def _run(self, command: list[str | Path]) -> None:
+        user = self._user
+        subprocess.run(
+            [self._programs / command[0], *command[1:]],
+            user=user,
+            group=None if user is None else pwd.getpwnam(user).pw_gid,
+            extra_groups=None,
+            cwd="/",
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=60,
+        )
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """Start a cluster that nobody but this user reaches, and remove it afterwards."""
+    _programs()  # skips before anything is made
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path must be short
+    try:
+        server = Cluster(folder)
         try:
-            yield f"host={folder} user=test dbname=postgres"
+            yield server
         finally:
-            _run([*control, "--mode=immediate", "stop"], user)
+            server.stop()
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def throw_away_cluster() -> Iterator[str]:
+    """Start a cluster, and yield the connection string of its database."""
+    with cluster() as server:
+        yield server.conninfo
 
 
 def _programs() -> Path:
@@ -65,16 +119,3 @@ def _user() -> str | None:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
     return "postgres" if "postgres" in known else "nobody"
-
-
-def _run(command: list[str | Path], user: str | None) -> None:
-    subprocess.run(
-        command,
-        user=user,
-        group=None if user is None else pwd.getpwnam(user).pw_gid,
-        extra_groups=None,
-        cwd="/",
-        check=True,
-        stdout=subprocess.DEVNULL,
-        timeout=60,
-    )

@@ -10,16 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
-Kind = Literal["rows", "log_lines"]
+Kind = Literal["rows", "outcomes", "log_lines"]
 
 _log = logging.getLogger("refine")
-_counts: Counter[Kind] = Counter({"rows": 0, "log_lines": 0})
+_counts: Counter[Kind] = Counter({"rows": 0, "outcomes": 0, "log_lines": 0})
 """Counts of this process: a log belongs to the process, so its losses do too."""
 _lock = threading.Lock()
 
 
 def losses() -> dict[Kind, int]:
-    """Return what this process has lost since it began: `rows` of records, and `log_lines` whose logger raised."""
+    """Return what this process has lost since it began.
+
+    These are `rows` of recorded files, `outcomes` of records in a database, and `log_lines` whose logger raised.
+    """
     with _lock:
         return dict(_counts)
 

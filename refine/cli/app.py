@@ -146,6 +146,43 @@ def judges(
         show(name, containing=containing)
 
 
+@app.command(no_args_is_help=True)
+def export(
+    record: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECORD", help="The record: sqlite:///file.db or postgresql://...", show_default=False
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(metavar="ROWS", help="New file of JSON lines. Default: standard output.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="Only these outcomes; repeat it to narrow the choice.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Write recorded attempts as a dataset, one sample a line.
+
+    \b
+    refine export sqlite:///record.db --out rows.jsonl
+    refine export sqlite:///record.db --where passed=false --where since=7d --out rows.jsonl
+    refine evaluate rows.jsonl --judge helpfulness --model openai:gpt-5-mini --out runs/1
+
+    Keys: passed, rating, stop_reason, refiner, model, judge, text, labelled (no, yes, disagree), since, until.
+    A time is a date, 2026-11-22, or a time ago, 24h. The metadata of a row holds ids, rating and labels.
+
+    Exit code: 0 written, 1 nothing to write, 2 bad input.
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    with _one_line_errors():
+        from refine.cli.exporting import run_export  # noqa: PLC0415 - loads pydantic and SQLAlchemy
+
+        raise typer.Exit(run_export(record, out=out, where=tuple(where or ())))
+
+
 @contextmanager
 def _one_line_errors(out: Path | None = None) -> Iterator[None]:
     """Report wrong input in one line on stderr, and exit with 2."""

@@ -28,7 +28,7 @@ from graphs.drivers import arun_step, run_step
 from graphs.errors import InputError
 from graphs.loop import Step, Transition
 from graphs.refinement import Refinement
-from judges import ConfigurationError
+from judges import ConfigurationError, as_judge
 from judges.drive import waited_for
 from judges.runtime import flow, losses
 from judges.runtime.blocking import in_thread
@@ -37,7 +37,8 @@ from refine.middleware.replies import handed_on, outcome_id_in, released, unjudg
 from refine.middleware.settings import at_least_one, loop_of, models_of, policy_of
 from refine.middleware.structured import is_structured
 from refine.middleware.turn import Turn, Turns
-from refine.recording import Record
+from refine.record.opening import Recorder, open_record
+from refine.record.origin import Origin
 
 _log = logging.getLogger("refine")
 
@@ -79,7 +80,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             is stricter or cheaper than the policy.
         on_outcome: Called with the `Outcome` of every turn that ended with an answer of the model or without
             any, sync or async. What it raises is a WARNING of the logger `refine`.
-        record: File of JSON lines to which every attempt is appended as a sample.
+        record: Where every turn is recorded: a file of JSON lines, the URL of a database, or an open record.
         name: Name of the middleware in the agent, in events and in the log; an agent takes a name once.
         max_turns: Most turns that are held at once, those that wait for a human included; of more the oldest lose
             their drafts, with a WARNING.
@@ -99,7 +100,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         policy: Policy | None = None,
         bounds: Bounds | None = None,
         on_outcome: Callable[[Outcome], object] | None = None,
-        record: str | Path | None = None,
+        record: str | Path | Recorder | None = None,
         name: str = "SelfRefineMiddleware",
         max_turns: int = 1_000,
         max_outcomes: int = 100,
@@ -110,7 +111,8 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         self._name = name
         self._loop = loop_of(judge, self.policy, name, bounds)
         self._models = models_of(self.policy)
-        self._record = None if record is None else Record(record)
+        self._record = None if record is None else open_record(record)
+        self._origin = Origin() if record is None else Origin.of(name, as_judge(judge), self.policy)
         self._on_outcome = on_outcome
         self._turns = Turns(
             max_turns=at_least_one("max_turns", max_turns),
@@ -255,7 +257,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         """Hand an outcome to whoever wants it."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
-            self._record.add(outcome)
+            self._record.add(outcome, self._origin)
         if self._on_outcome is not None:
             with _only_warning():
                 waited_for(self._on_outcome(outcome))
@@ -264,7 +266,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         """Hand an outcome to whoever wants it, without blocking."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
-            await in_thread(self._record.add, outcome)
+            await in_thread(self._record.add, outcome, self._origin)
         if self._on_outcome is not None:
             with _only_warning():
                 value = self._on_outcome(outcome)

@@ -37,6 +37,7 @@ from judges.models.providers.sessions import Sessions
 from judges.runtime import budget
 from judges.runtime.exchange import exchange_end
 from judges.runtime.pickling import SharedByCopies
+from judges.runtime.trace_headers import with_trace
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -129,7 +130,7 @@ class Endpoint(SharedByCopies):
         pool, target = self._connections(), self._target(path)
         try:
             with hidden_target(target):
-                return self._exchange(pool, target, body, headers)
+                return self._exchange(pool, target, body, with_trace(headers))
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
@@ -140,8 +141,9 @@ class Endpoint(SharedByCopies):
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
         session = await self._sessions.current()
         url, limits = self._origin + self._target(path), self._limits(session)
-        if headers:
-            limits["headers"] = headers
+        own = with_trace(headers)
+        if own:
+            limits["headers"] = own
         try:
             data = body if len(body) < _MANY_BYTES else io.BytesIO(body)  # aiohttp warns of large bytes
             async with session.post(url, data=data, allow_redirects=False, **limits) as response:

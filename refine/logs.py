@@ -1,0 +1,65 @@
+"""The log as JSON lines, each with the id of the request that it is about."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from contextlib import AbstractContextManager
+from typing import Any, TextIO
+
+import structlog
+
+_LOGGERS = ("refine", "judges")
+
+
+def log_json_lines(stream: TextIO | None = None, *, level: int = logging.INFO) -> None:
+    """Write the log of this library as JSON lines, for an application that has no logging of its own yet.
+
+    A line has `event`, `level`, `logger`, `timestamp`, what was bound by `request_log` and, while OpenTelemetry
+    traces, `trace_id` and `span_id`.
+
+    Args:
+        stream: Where to write; standard error by default.
+        level: Least level to write.
+    """
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_trace,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    handler = logging.StreamHandler(stream or sys.stderr)
+    render: list[Any] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.ExceptionRenderer(),
+        structlog.processors.JSONRenderer(),
+    ]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=render, foreign_pre_chain=shared))
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+
+def request_log(request_id: str) -> AbstractContextManager[None]:
+    """Give every line that is logged in a `with` block the id of a request."""
+    return structlog.contextvars.bound_contextvars(request_id=request_id)
+
+
+def _add_trace(_: object, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    trace = sys.modules.get("opentelemetry.trace")
+    context = None if trace is None else trace.get_current_span().get_span_context()
+    if context is not None and context.is_valid:
+        line["trace_id"], line["span_id"] = f"{context.trace_id:032x}", f"{context.span_id:016x}"
+    return line

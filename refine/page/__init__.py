@@ -1,0 +1,1 @@
+"""The page: what is recorded, in the browser."""

@@ -1,0 +1,228 @@
+"""The routes of the page, for any Starlette application to mount."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from judges import ConfigurationError
+from refine.page.access import HEADERS, Access, Endpoint
+from refine.page.live import Status, status_of, updates
+from refine.page.tryout import Event, TryQuestion
+from refine.record import DatabaseRecord, OutcomeFilter
+
+TryOut = Callable[[TryQuestion], AsyncIterator[Event]]
+"""Answers a question, and yields what happens; see `refine.page.tryout.attempts_of`."""
+
+API = "/page/api"
+_log = logging.getLogger("refine")
+_STATIC = Path(__file__).with_name("static")
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_LARGEST_BODY = 1_000_000
+_MOST_LOOKING = 50
+_LABEL_FIELDS = frozenset({"outcome", "number", "by", "rating", "up", "note"})
+
+
+def page_routes(
+    record: DatabaseRecord,
+    *,
+    status: Status = dict,
+    try_out: TryOut | None = None,
+    key: str | None = None,
+) -> list[BaseRoute]:
+    """Return the routes of the page at `/`.
+
+    Args:
+        record: What it shows.
+        status: Returns what the status line shows of the server: `name`, `guards` (each with `name`, `judge`,
+            `upstream`, `success_rating`, `max_attempts`), `in_flight`, `draining`; all may be left out.
+        try_out: Answers the questions of the try box; None leaves the box out.
+        key: The page's key, which is no key of the API; None lets in only whoever asks from this machine.
+
+    Raises:
+        ConfigurationError: If the key is too short.
+    """
+    access = Access(key)
+    page = _Page(record, status, try_out)
+    guarded: dict[str, tuple[str, Endpoint]] = {
+        "/status": ("GET", page.status),
+        "/outcomes": ("GET", page.outcomes),
+        "/outcomes/{id:path}": ("GET", page.outcome),
+        "/figures": ("GET", page.figures),
+        "/live": ("GET", page.live),
+        "/export": ("GET", page.export),
+        "/label": ("POST", page.label),
+        "/try": ("POST", page.try_out),
+    }
+    files = {f"/page/{file.name}": file for file in _STATIC.iterdir() if file.suffix in _TYPES}
+    return [
+        Route("/", _file(_STATIC / "index.html"), methods=["GET"]),
+        *(Route(path, _file(file), methods=["GET"]) for path, file in files.items()),
+        *(
+            Route(f"{API}{path}", access.guarded(_one_line_errors(endpoint)), methods=[method])
+            for path, (method, endpoint) in guarded.items()
+        ),
+    ]
+
+
+class _Page:
+    """What the page asks for, as JSON."""
+
+    def __init__(self, record: DatabaseRecord, status: Status, try_out: TryOut | None) -> None:
+        self._record, self._status, self._try_out = record, status, try_out
+        self._looking = 0
+
+    async def status(self, request: Request) -> Response:
+        """Answer with the status line, the choices of the filter and what the page can do."""
+        del request
+        choices = await asyncio.to_thread(self._record.choices)
+        state = status_of(self._record, self._status)
+        return _json({**state, "choices": choices, "can_try": self._try_out is not None})
+
+    async def outcomes(self, request: Request) -> Response:
+        """Answer with a page of the list."""
+        settings = dict(request.query_params)
+        at, identifier = settings.pop("before_at", ""), settings.pop("before_id", "")
+        limit = settings.pop("limit", "50")
+        if not limit.isdecimal() or not (at or "0").isdecimal():
+            raise ConfigurationError("limit and before_at are whole numbers")
+        before = (int(at), identifier) if at else None
+        where = OutcomeFilter.read(settings)
+        return _json(await asyncio.to_thread(self._record.outcomes, where, limit=int(limit[:4]), before=before))
+
+    async def outcome(self, request: Request) -> Response:
+        """Answer with one outcome, its attempts and labels."""
+        row = await asyncio.to_thread(self._record.outcome, request.path_params["id"])
+        if row is None:
+            raise HTTPException(
+                404, "there is no such answer in the record; it may be too old, or not written yet"
+            )
+        return _json(row)
+
+    async def figures(self, request: Request) -> Response:
+        """Answer with the figures of a filter."""
+        return _json(await asyncio.to_thread(self._record.figures, OutcomeFilter.read(request.query_params)))
+
+    async def live(self, request: Request) -> Response:
+        """Answer with updates, one JSON object a line, until the page is closed."""
+        where = OutcomeFilter.read(request.query_params)
+        if self._looking >= _MOST_LOOKING:
+            raise HTTPException(503, f"{_MOST_LOOKING} pages are open already")
+
+        async def lines() -> AsyncIterator[str]:
+            self._looking += 1
+            try:
+                async for update in updates(self._record, where, self._status):
+                    yield _line(update)
+            finally:
+                self._looking -= 1
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    async def export(self, request: Request) -> Response:
+        """Answer with the attempts of a filter as rows of a dataset."""
+        rows = self._record.rows(OutcomeFilter.read(request.query_params))
+        first = await asyncio.to_thread(lambda: list(islice(rows, 1)))
+        headers = {"content-disposition": 'attachment; filename="rows.jsonl"'}
+        return StreamingResponse(_lines(chain(first, rows)), media_type="application/x-ndjson", headers=headers)
+
+    async def label(self, request: Request) -> Response:
+        """Save a label."""
+        fields = await _body(request)
+        unknown = fields.keys() - _LABEL_FIELDS
+        if unknown or not {"outcome", "number", "by"} <= fields.keys():
+            raise ConfigurationError(
+                f"a label has outcome, number and by, and may have rating, up and note; not {sorted(unknown)}"
+            )
+        typed = {"outcome": str, "number": int, "by": str, "note": str | None}
+        for name, kind in typed.items():
+            if not isinstance(fields.get(name), kind) or isinstance(fields.get(name), bool):
+                raise ConfigurationError(f"a label's {name} is of another type")
+        await asyncio.to_thread(lambda: self._record.label(**fields))
+        return _json({})
+
+    async def try_out(self, request: Request) -> Response:
+        """Answer a question, and tell of its attempts as they happen, one JSON object a line."""
+        fields = await _body(request)
+        texts = {name: fields.get(name, "") for name in ("question", "guard", "model")}
+        if self._try_out is None:
+            raise HTTPException(404, "questions cannot be tried here")
+        if not all(isinstance(text, str) for text in texts.values()) or not texts["question"].strip():
+            raise ConfigurationError("question is a text that is not empty; guard and model are names")
+        lines = _told(self._try_out(TryQuestion(**texts)))
+        return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+async def _told(events: AsyncIterator[Event]) -> AsyncIterator[str]:
+    """Yield events as lines of JSON; a failure as one more event, as the status is out by then."""
+    try:
+        async for event in events:
+            yield _line(event)
+    except ConfigurationError as error:
+        yield _line({"event": "error", "error": str(error)})
+    except Exception as error:  # noqa: BLE001 - the log says which
+        _log.exception("a question from the page failed")
+        yield _line({"event": "error", "error": f"the question failed ({type(error).__name__}); the log says why"})
+
+
+def _file(path: Path) -> Endpoint:
+    async def answer(request: Request) -> Response:
+        del request
+        headers = {**HEADERS, "cache-control": "no-cache"}
+        return FileResponse(path, media_type=_TYPES[path.suffix], headers=headers)
+
+    return answer
+
+
+def _one_line_errors(endpoint: Endpoint) -> Endpoint:
+    """Return an endpoint that answers wrong settings, and everything it refuses, as JSON with one line."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except ConfigurationError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except HTTPException as error:
+            return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+
+    return answer
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Read a JSON object of bounded size; a form, which other sites can send too, is refused."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415, "the body is JSON (content-type: application/json)")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST_BODY:
+            raise HTTPException(413, f"the body is longer than {_LARGEST_BODY} bytes")
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the body is no JSON") from None
+    if not isinstance(fields, dict):
+        raise HTTPException(400, "the body is a JSON object")
+    return fields
+
+
+def _json(content: object) -> Response:
+    return Response(json.dumps(content, ensure_ascii=False), media_type="application/json")
+
+
+def _line(content: Mapping[str, Any]) -> str:
+    return f"{json.dumps(content, ensure_ascii=False)}\n"
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    return map(_line, rows)

@@ -1,0 +1,110 @@
+// Charts in SVG: each says in words what it shows, and each bar what it stands for.
+
+import { count, dollars, percent, reason, seconds, tick } from "./format.js";
+import { h, s } from "./dom.js";
+
+const HEIGHT = 138, LEFT = 50, BOTTOM = 18, TOP = 8, TICK = 62;
+
+function nice(top) {
+  if (top <= 0) return 1;
+  const unit = 10 ** Math.floor(Math.log10(top));
+  return [1, 2, 2.5, 5, 10].map((step) => step * unit).find((step) => step >= top);
+}
+
+function frame(width, title, legend, label, ...inside) {
+  return h("figure", { class: "card chart" },
+    h("figcaption", {}, h("span", { class: "name" }, title),
+      h("span", { class: "legend" }, legend.map(([kind, text]) => h("span", {}, h("i", { class: `swatch ${kind}` }), text)))),
+    inside.length ? s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": label }, ...inside)
+      : h("p", { class: "nothing" }, "nothing yet"));
+}
+
+function axis(width, top, show) {
+  const plot = HEIGHT - BOTTOM - TOP;
+  return [0, 0.5, 1].map((share) => {
+    const y = TOP + plot * (1 - share);
+    return [s("line", { class: "grid", x1: LEFT, x2: width, y1: y, y2: y }),
+      s("text", { class: "tick", x: LEFT - 5, y: y + 3.5, "text-anchor": "end" }, share ? show(top * share) : "0")];
+  });
+}
+
+// Stacked bars over time; `stack` returns [class, value, text] from the bottom up.
+function bars(width, series, stack, show, top) {
+  const plot = HEIGHT - BOTTOM - TOP, step = (width - LEFT) / series.buckets.length;
+  const every = Math.ceil((series.buckets.length * TICK * 1.4) / (width - LEFT));
+  return [axis(width, top, show), series.buckets.map((bucket, index) => {
+    const x = LEFT + index * step;
+    let y = HEIGHT - BOTTOM;
+    const parts = stack(bucket).filter(([, value]) => value > 0);
+    const rects = parts.map(([kind, value]) => {
+      const height = (plot * value) / top;
+      y -= height;
+      return s("rect", { class: kind, x: x + step * 0.08, y, width: step * 0.84, height, rx: Math.min(1.5, height / 2) });
+    });
+    const about = `${tick(bucket.at, series.width)}: ${parts.map(([, , text]) => text).join(", ") || "nothing"}`;
+    return s("g", { class: "col" }, s("title", {}, about), s("rect", { class: "hit", x, y: TOP, width: step, height: plot }), rects,
+      index % every === 0 && x + TICK <= width && s("text", { class: "tick", x, y: HEIGHT - 4 }, tick(bucket.at, series.width)));
+  })];
+}
+
+export function passing(figures, width) {
+  const { series } = figures;
+  const stack = (bucket) => {
+    const at = bucket.passed_at;
+    const later = Object.entries(at).reduce((sum, [number, many]) => sum + (Number(number) > 2 ? many : 0), 0);
+    const passed = (at[1] ?? 0) + (at[2] ?? 0) + later;
+    return [["one", at[1] ?? 0, `${at[1] ?? 0} at once`], ["two", at[2] ?? 0, `${at[2] ?? 0} at the 2nd`],
+      ["more", later, `${later} later`], ["not", bucket.outcomes - passed, `${bucket.outcomes - passed} not`]];
+  };
+  const legend = [["one", "1st attempt"], ["two", "2nd"], ["more", "later"], ["not", "not passed"]];
+  const said = `Passed at attempt, over time: ${percent(figures.passed_at[1] ?? 0, figures.outcomes)} at the first, ${percent(figures.passed, figures.outcomes)} in all`;
+  const top = nice(Math.max(...series.buckets.map((bucket) => bucket.outcomes)));
+  return frame(width, "Passed at attempt", legend, said, ...(figures.outcomes ? bars(width, series, stack, count, top) : []));
+}
+
+function spending(title, figures, width, names, show, unit) {
+  const { series } = figures;
+  const each = (bucket, name) => (bucket.outcomes ? (bucket[name] ?? 0) / bucket.outcomes : 0);
+  const stack = (bucket) => [["generator", each(bucket, names[0]), `generator ${show(each(bucket, names[0]))}`],
+    ["judge", each(bucket, names[1]), `judge ${show(each(bucket, names[1]))}`]];
+  const totals = series.buckets.map((bucket) => each(bucket, names[0]) + each(bucket, names[1]));
+  const top = nice(Math.max(0, ...totals));
+  const known = totals.some((total) => total > 0);
+  const said = `${title} ${unit}, over time, generator and judge apart; highest ${show(Math.max(0, ...totals))}`;
+  return frame(width, `${title} ${unit}`, [["generator", "generator"], ["judge", "judge"]], said, ...(known ? bars(width, series, stack, show, top) : []));
+}
+
+export const latency = (figures, width) => spending("Time", figures, width, ["generate_s", "judge_s"], seconds, "an answer");
+export const cost = (figures, width) => spending("Cost", figures, width, ["generate_cost", "judge_cost"], dollars, "an answer");
+
+export function ratings(figures) {
+  const judges = Object.entries(figures.ratings).sort();
+  const kinds = ["1", "2", "3", "4", "unscored"];
+  return h("figure", { class: "card chart ratings" },
+    h("figcaption", {}, h("span", { class: "name" }, "Ratings by judge")),
+    judges.length ? judges.map(([judge, counts]) => {
+      const total = kinds.reduce((sum, kind) => sum + (counts[kind] ?? 0), 0);
+      const most = Math.max(...kinds.map((kind) => counts[kind] ?? 0));
+      return h("div", { class: "judge-row" }, h("span", { class: "judge-name", title: judge }, judge),
+        s("svg", { viewBox: "0 0 250 48", role: "img", "aria-label": `${judge}: ${kinds.map((kind) => `${counts[kind] ?? 0} times ${kind}`).join(", ")}` },
+          kinds.map((kind, index) => {
+            const many = counts[kind] ?? 0, height = (30 * many) / most;
+            return s("g", {}, s("title", {}, `${kind}: ${many} (${percent(many, total)})`),
+              s("rect", { class: `r${kind}`, x: index * 50 + 4, y: 34 - height, width: 42, height: Math.max(height, 0.8), rx: 1.5 }),
+              s("text", { class: "tick", x: index * 50 + 25, y: 46, "text-anchor": "middle" }, kind === "unscored" ? "none" : kind));
+          })));
+    }) : h("p", { class: "nothing" }, "nothing yet"));
+}
+
+export function figuresRow(figures) {
+  const failures = Object.entries(figures.stop_reasons).filter(([code]) => code !== "accepted")
+    .sort((a, b) => b[1] - a[1]).map(([code, many]) => `${many} ${reason(code)}`);
+  const all = [
+    [count(figures.outcomes), "answers", failures.slice(0, 3).join(", ")],
+    [percent(figures.passed, figures.outcomes), "passed", `${percent(figures.passed_at[1] ?? 0, figures.outcomes)} at the first attempt`],
+    [figures.mean_rating === null ? "–" : figures.mean_rating.toFixed(1), "mean rating", figures.mean_attempts === null ? "" : `${figures.mean_attempts.toFixed(2)} attempts an answer`],
+    [seconds(figures.latency_p50), "median time", `95 % within ${seconds(figures.latency_p95)}`],
+    [dollars(figures.cost), "cost", figures.cost_unknown ? `of ${count(figures.cost_unknown)} unknown` : `${count((figures.input_tokens ?? 0) + (figures.output_tokens ?? 0))} tokens`],
+  ];
+  return all.map(([value, name, more]) => h("div", { class: "card figure" }, h("strong", {}, value), h("span", {}, name), h("small", {}, more || "\u00a0")));
+}

@@ -1,0 +1,189 @@
+// One answer: its attempts downward, draft left and verdict right, with the labels of people.
+
+import { post } from "./api.js";
+import { diff } from "./diff.js";
+import { h, problem, say } from "./dom.js";
+import { dollars, fullTime, reason, seconds } from "./format.js";
+
+const me = () => localStorage.getItem("refine-labeller") || "me";
+
+export function badge(rating, unscored) {
+  if (rating) return h("span", { class: `badge r${rating}`, "aria-label": `rated ${rating} of 4` }, `${rating}`, h("small", {}, "/4"));
+  return h("span", { class: "badge none", title: unscored ?? "not judged" }, unscored ? "?" : "–");
+}
+
+function items(list) {
+  return h("ul", { class: "items" }, list.map((item) => h("li", {},
+    h("span", { class: `mark ${item.passed === undefined ? "none" : item.passed ? "yes" : "no"}` },
+      item.passed === undefined ? (item.unscored ?? "–") : item.passed ? "✓" : "✗"),
+    h("span", {}, item.subject || item.judge || "part"),
+    item.rationale && h("p", {}, item.rationale), item.items?.length > 0 && items(item.items))));
+}
+
+function steps(list) {
+  return h("details", { class: "steps" }, h("summary", {}, `${list.length} tool messages`),
+    list.map((step) => h("pre", {}, step.role === "tool" ? `→ ${step.content}` : (step.tool_calls ?? []).map((call) => `${call.name}(${JSON.stringify(call.args ?? {})})`).join("\n") || step.content)));
+}
+
+function verdictOf(attempt) {
+  return h("div", { class: "verdict" },
+    h("p", { class: "who" }, badge(attempt.rating, attempt.unscored), h("span", {}, attempt.judge ?? "not judged"), attempt.judge_model && h("small", {}, attempt.judge_model)),
+    attempt.unscored && h("p", { class: "unscored" }, `no rating: ${attempt.unscored}${attempt.verdict_detail ? `, ${attempt.verdict_detail}` : ""}`),
+    attempt.rationale && h("p", {}, attempt.rationale),
+    attempt.items?.length > 0 && items(attempt.items),
+    attempt.feedback && h("p", { class: "feedback" }, h("strong", {}, "Feedback "), attempt.feedback),
+    attempt.judge_s !== undefined && h("small", { class: "spent" }, `${seconds(attempt.judge_s)} to judge`, attempt.judge_cost ? `, ${dollars(attempt.judge_cost)}` : ""));
+}
+
+function draftOf(attempt, before) {
+  if (attempt.draft === null || attempt.draft === undefined) return h("p", { class: "nothing" }, attempt.waiting ? "writing…" : "recorded without texts");
+  const plain = h("div", { class: "text" }, attempt.draft);
+  if (!before?.draft || before.draft === attempt.draft) return plain;
+  const changes = h("div", { class: "text diff", hidden: true }, diff(before.draft, attempt.draft));
+  const toggle = h("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => {
+    changes.hidden = !changes.hidden;
+    plain.hidden = !plain.hidden;
+    toggle.setAttribute("aria-pressed", String(!changes.hidden));
+  } }, `Changes since attempt ${before.number}`);
+  toggle.click();
+  return [toggle, changes, plain];
+}
+
+export function attemptView(attempt, before) {
+  return h("article", { class: `attempt${attempt.released ? " released" : ""}`, "data-number": attempt.number, "aria-label": `Attempt ${attempt.number}` },
+    h("header", {}, h("strong", {}, `Attempt ${attempt.number}`), attempt.released && h("span", { class: "tag" }, "released"),
+      h("small", {}, [attempt.model, attempt.generate_s !== undefined && seconds(attempt.generate_s), attempt.cost ? dollars(attempt.cost) : "",
+        attempt.finish_reason && attempt.finish_reason !== "stop" && attempt.finish_reason].filter(Boolean).join(" · "))),
+    h("div", { class: "draft" }, attempt.steps?.length > 0 && steps(attempt.steps), draftOf(attempt, before)), verdictOf(attempt));
+}
+
+function conversationOf(outcome) {
+  const earlier = outcome.conversation ?? [];
+  return earlier.length > 1 && h("details", { class: "earlier" }, h("summary", {}, `conversation, ${earlier.length} messages`),
+    earlier.map((message) => h("p", {}, h("strong", {}, `${message.role} `), message.content)));
+}
+
+function evidenceOf(outcome) {
+  const evidence = Object.entries(outcome.evidence ?? {});
+  return evidence.length > 0 && h("details", { class: "earlier" }, h("summary", {}, `evidence: ${evidence.map(([name]) => name).join(", ")}`),
+    h("pre", {}, JSON.stringify(outcome.evidence, null, 2)));
+}
+
+function judgeAgain(outcome, record) {
+  return `refine export '${record}' --where id=${outcome.id} --out rows.jsonl\nrefine evaluate rows.jsonl --judge ${outcome.judge || "helpfulness"} --out runs/again`;
+}
+
+// An open answer; keys go to `press`, which says whether it knew the key.
+export class Detail {
+  constructor(outcome, record, onLabelled) {
+    this.outcome = outcome;
+    this.onLabelled = onLabelled;
+    this.number = outcome.released ?? outcome.attempts.at(-1)?.number;
+    this.element = h("div", { class: "detail" }, this.facts(record), conversationOf(outcome), evidenceOf(outcome),
+      outcome.attempts.map((attempt, index) => attemptView(attempt, outcome.attempts[index - 1])),
+      outcome.answer && h("article", { class: "attempt released" }, h("header", {}, h("strong", {}, "Answer"), h("span", { class: "tag" }, "released")), h("div", { class: "text" }, outcome.answer)),
+      this.bar = h("div", { class: "label-bar", role: "group", "aria-label": "Your label" }));
+    this.element.addEventListener("click", (event) => {
+      const attempt = event.target.closest?.("[data-number]");
+      if (attempt && !event.target.closest("button, summary")) this.choose(Number(attempt.dataset.number));
+    });
+    this.saving = Promise.resolve();
+    this.fillBar();
+    this.draw();
+  }
+
+  facts(record) {
+    const { outcome } = this;
+    const link = `${location.origin}/?id=${encodeURIComponent(outcome.id)}`;
+    return h("div", { class: "facts" },
+      h("p", { class: "question" }, outcome.question ?? "recorded without texts"),
+      h("p", {}, [fullTime(outcome.at), reason(outcome.stop_reason), outcome.detail, outcome.refiner, outcome.model, `${seconds(outcome.latency_s)} in all`, dollars(outcome.cost), outcome.request_id].filter(Boolean).join(" · ")),
+      h("p", {}, copyButton("Copy link", link), " ", outcome.question && copyButton("Judge again offline", judgeAgain(outcome, record))));
+  }
+
+  get own() {
+    return this.outcome.labels.find((label) => label.by === me() && label.number === this.number) ?? {};
+  }
+
+  choose(number) {
+    if (!this.outcome.attempts.some((attempt) => attempt.number === number)) return;
+    this.number = number;
+    this.draw();
+  }
+
+  // The label bar is made once and then only changed, so that nobody's typing is interrupted.
+  fillBar() {
+    const button = (name, title, press, rating) => h("button", { type: "button", class: rating ? `rate r${rating}` : undefined, "aria-label": title, title, onclick: press }, name);
+    this.title = h("span");
+    this.rates = [1, 2, 3, 4].map((rating) => button(String(rating), `rate ${rating} of 4`, () => this.rate(rating), rating));
+    this.up = button("▲", "thumb up (u)", () => this.thumb(true));
+    this.down = button("▼", "thumb down (d)", () => this.thumb(false));
+    this.note = h("input", { type: "text", "aria-label": "Note", placeholder: "note (n)", maxlength: 2000, onchange: () => this.save({ note: this.note.value.trim() || null }) });
+    const by = h("input", { type: "text", class: "by", "aria-label": "Your name", value: me(), maxlength: 60,
+      onchange: () => { localStorage.setItem("refine-labeller", by.value.trim() || "me"); this.draw(); } });
+    this.others = h("small");
+    this.bar.append(this.title, ...this.rates, this.up, this.down, this.note, h("span", { class: "as" }, "as"), by, this.others);
+  }
+
+  draw() {
+    const own = this.own;
+    for (const article of this.element.querySelectorAll("[data-number]")) article.classList.toggle("chosen", this.outcome.attempts.length > 1 && Number(article.dataset.number) === this.number);
+    this.title.textContent = `Your label of attempt ${this.number}`;
+    this.rates.forEach((button, index) => button.setAttribute("aria-pressed", String(own.rating === index + 1)));
+    this.up.setAttribute("aria-pressed", String(own.up === true));
+    this.down.setAttribute("aria-pressed", String(own.up === false));
+    if (document.activeElement !== this.note) this.note.value = own.note ?? "";
+    this.others.textContent = this.outcome.labels.filter((label) => label !== own).map((label) =>
+      `${label.by}: ${[label.rating && `${label.rating} of 4`, label.up === true && "thumb up", label.up === false && "thumb down", label.note].filter(Boolean).join(", ")} (attempt ${label.number})`).join("; ");
+  }
+
+  rate(rating) {
+    return this.save({ rating: this.own.rating === rating ? null : rating });
+  }
+
+  thumb(up) {
+    return this.save({ up: this.own.up === up ? null : up });
+  }
+
+  async save(change) {
+    const { rating = null, up = null, note = null } = { ...this.own, ...change };
+    const label = { outcome: this.outcome.id, number: this.number, by: me(), rating, up, note };
+    const before = this.outcome.labels;
+    this.outcome.labels = before.filter((other) => other.by !== label.by || other.number !== label.number);
+    if (rating || up !== null || note) this.outcome.labels.push(label);
+    this.draw();
+    try {
+      await (this.saving = this.saving.catch(() => {}).then(() => post("/label", label)));
+    } catch (error) {
+      this.outcome.labels = before;
+      this.draw();
+      problem(error);
+      return;
+    }
+    say(rating ? `labelled ${rating} of 4` : up === null ? "label changed" : up ? "thumb up" : "thumb down");
+    this.onLabelled(this.outcome, change);
+  }
+
+  press(key) {
+    if (/^[1-4]$/.test(key)) this.rate(Number(key));
+    else if (key === "u" || key === "d") this.thumb(key === "u");
+    else if (key === "n") this.note.focus();
+    else if (key === "[" || key === "]") this.choose(this.number + (key === "]" ? 1 : -1));
+    else return false;
+    return true;
+  }
+}
+
+export function copyButton(name, text) {
+  const button = h("button", { type: "button", class: "small", title: text, onclick: async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      const box = h("textarea", { class: "copy", rows: text.split("\n").length, readonly: true, "aria-label": name }, text);
+      button.replaceWith(box);
+      box.select();
+    }
+  } }, name);
+  return button;
+}

@@ -1,0 +1,47 @@
+// The filter: a form, kept in the address so that a view can be sent to somebody.
+
+import { h } from "./dom.js";
+import { reason } from "./format.js";
+
+export const NAMES = ["since", "passed", "rating", "stop_reason", "refiner", "model", "judge", "labelled", "text"];
+const WINDOWS = [["1h", "last hour"], ["24h", "last 24 hours"], ["7d", "last 7 days"], ["30d", "last 30 days"], ["", "all time"]];
+export const START = { since: "24h" };
+
+export function fromAddress() {
+  const parameters = new URLSearchParams(location.search);
+  const filter = Object.fromEntries(NAMES.filter((name) => parameters.has(name)).map((name) => [name, parameters.get(name)]));
+  return { filter: { ...START, ...filter }, id: parameters.get("id"), review: parameters.get("review") };
+}
+
+export function toAddress(filter, id, review) {
+  const parameters = new URLSearchParams();
+  for (const name of NAMES) if ((filter[name] ?? "") !== (START[name] ?? "")) parameters.set(name, filter[name] ?? "");
+  if (review) parameters.set("review", review);
+  if (id) parameters.set("id", id);
+  history.replaceState(null, "", `/${parameters.size ? `?${parameters}` : ""}`);
+}
+
+export const asQuery = (filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value));
+
+export function draw(form, filter, choices, texts, onChange) {
+  const select = (name, label, options) => {
+    const own = filter[name] && !options.some(([value]) => value === filter[name]) ? [[filter[name], filter[name]]] : [];
+    return h("select", { name, "aria-label": label, onchange: changed }, [...options, ...own].map(([value, text]) =>
+      h("option", { value, selected: value === (filter[name] ?? "") }, text)));
+  };
+  const any = (name, label, show = String) => (choices[name]?.length > 1 || filter[name]) && select(name, label, [["", label], ...(choices[name] ?? []).map((value) => [value, show(value)])]);
+  const changed = () => {
+    const next = Object.fromEntries(NAMES.map((name) => [name, form.elements[name]?.value ?? filter[name] ?? ""]));
+    onChange(next);
+  };
+  let later;
+  form.replaceChildren(...[
+    select("since", "time", WINDOWS),
+    select("passed", "passed or not", [["", "passed or not"], ["true", "passed"], ["false", "not passed"]]),
+    select("rating", "any rating", [["", "any rating"], ...[4, 3, 2, 1].map((rating) => [String(rating), `rated ${rating}`])]),
+    any("stop_reason", "any end", reason), any("refiner", "any guard"), any("model", "any model"), any("judge", "any judge"),
+    select("labelled", "labels", [["", "labelled or not"], ["no", "without a label"], ["yes", "labelled"], ["disagree", "people and judge differ"]]),
+    h("input", { type: "search", name: "text", "aria-label": "Search", placeholder: texts ? "search questions and drafts (/)" : "no texts are recorded", disabled: !texts, value: filter.text ?? "", maxlength: 200,
+      oninput: () => { clearTimeout(later); later = setTimeout(changed, 300); } }),
+  ].filter(Boolean));
+}

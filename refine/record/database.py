@@ -1,0 +1,237 @@
+"""`DatabaseRecord`: a record in SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import Connection
+
+from graphs import Outcome
+from judges import ConfigurationError
+from judges.runtime.pickling import SharedByCopies
+from refine.record import figures, labels, queries
+from refine.record.engine import read_url, shown
+from refine.record.filters import OutcomeFilter
+from refine.record.origin import Origin
+from refine.record.retention import Retention
+from refine.record.rows import Entry, Redact, Row, now_ms
+from refine.record.tables import Tables
+from refine.record.writer import RecordStats, Writer
+
+T = TypeVar("T")
+
+_EVERYTHING = OutcomeFilter()
+_NO_ORIGIN = Origin()
+
+
+class DatabaseRecord(SharedByCopies):
+    """Every outcome in a database, with its attempts, verdicts, usage and timing; and what is read from there.
+
+    `add` only puts an outcome into a queue; a thread of its own writes batches. Nothing that happens to the
+    database costs or delays an answer: outcomes wait while it is away, and what does not fit into the queue, or is
+    refused, is counted in `stats()` and in `refine.losses()`. An outcome handed over twice is written once. What
+    is queued is written when the record is closed or the process ends, within 5 seconds.
+
+    The methods that read block; from async code call them by `asyncio.to_thread`.
+
+    Args:
+        url: `sqlite:///file.db` or `postgresql://user:password@host/database`. A new SQLite file is readable and
+            writable by its owner only.
+        texts: Whether to store texts: questions, conversations, evidence, drafts, and what the judge said of them.
+            Without them there is nothing to judge again offline.
+        redact: Function, or functions in order, from a text to what may be stored of it; applied to each text. If
+            one fails, the outcome is stored without texts.
+        keep_days: Days after which an outcome is deleted, with its labels; None keeps all.
+        max_queue: Most outcomes that wait to be written.
+        max_queue_characters: Most characters of the texts of those.
+
+    Raises:
+        ConfigurationError: If the URL cannot be used, or the extra `record` is not installed.
+    """
+
+    blocks = False
+    """Whether `add` may wait for anything."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        texts: bool = False,
+        redact: Redact | Sequence[Redact] = (),
+        keep_days: float | None = None,
+        max_queue: int = 10_000,
+        max_queue_characters: int = 100_000_000,
+    ) -> None:
+        self._arguments = (url, texts, redact, keep_days, max_queue, max_queue_characters)
+        self._url = read_url(url)
+        if self._url.get_backend_name() == "postgresql" and find_spec("psycopg") is None:
+            raise ConfigurationError("a record in PostgreSQL needs psycopg; install the extra: selfrefine[record]")
+        if keep_days is not None and not keep_days > 0:
+            raise ConfigurationError(
+                f"keep_days is a number of days above 0, or None to keep all, not {keep_days!r}"
+            )
+        if max_queue < 1 or max_queue_characters < 1:
+            raise ConfigurationError(f"max_queue is at least 1, not {min(max_queue, max_queue_characters)!r}")
+        self.texts = texts
+        self._redact = (redact,) if callable(redact) else tuple(redact)
+        self._keep_days, self._max_queue, self._max_characters = keep_days, max_queue, max_queue_characters
+        self._parts: dict[int, tuple[Tables, Writer]] = {}
+
+    def __repr__(self) -> str:
+        return f"DatabaseRecord({shown(self._url)!r}, texts={self.texts})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._url.password:
+            raise ConfigurationError("a record whose URL holds a password is not pickled; make it in each process")
+        return _again, self._arguments
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """What it is called for people: its URL without password and settings."""
+        return shown(self._url)
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a record in SQLite."""
+        return Path(self._url.database or "") if self._url.get_backend_name() == "sqlite" else None
+
+    # Writing
+
+    def add(self, outcome: Outcome, origin: Origin = _NO_ORIGIN) -> None:
+        """Queue an outcome to be written; raises nothing and waits for nothing."""
+        self._writer.add(Entry(outcome, origin, now_ms()))
+
+    def stats(self) -> RecordStats:
+        """Return what became of the outcomes that this process has added."""
+        return self._writer.stats()
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until what was added is written or lost; return whether it is, within `timeout_s` seconds."""
+        return self._writer.flush(timeout_s)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Write what is queued, for at most `timeout_s` seconds; what is added later is lost, and counted."""
+        self._writer.close(timeout_s)
+
+    def check(self) -> None:
+        """Connect, and make the tables if they are missing.
+
+        Raises:
+            ConfigurationError: If the database cannot be used; the message says why.
+        """
+        self._tables.check()
+        if self._keep_days is not None:
+            self._writer.start()
+
+    # Reading
+
+    def outcomes(
+        self, where: OutcomeFilter = _EVERYTHING, *, limit: int = 50, before: tuple[int, str] | None = None
+    ) -> list[Row]:
+        """Return the latest outcomes, without drafts.
+
+        Args:
+            where: Which.
+            limit: Most rows, from 1 to 1,000.
+            before: `at` and `id` of the last row of the page before this one.
+        """
+        return self._read(lambda connection: queries.outcomes(connection, where, limit=limit, before=before))
+
+    def outcome(self, identifier: str) -> Row | None:
+        """Return an outcome with its `attempts` and `labels`, or None."""
+        return self._read(lambda connection: queries.outcome(connection, identifier))
+
+    def figures(self, where: OutcomeFilter = _EVERYTHING, *, buckets: int = 48) -> Row:
+        """Return the sums, the distribution of ratings, and a series over time of the outcomes chosen."""
+        return self._read(lambda connection: figures.figures(connection, where, buckets=buckets))
+
+    def choices(self) -> dict[str, list[str]]:
+        """Return the values that occur in the columns that a filter can name."""
+        return self._read(queries.choices)
+
+    def rows(self, where: OutcomeFilter = _EVERYTHING) -> Iterator[Row]:
+        """Yield every attempt, oldest first, as a row of a dataset that `refine evaluate` reads.
+
+        Raises:
+            ConfigurationError: If outcomes are chosen and none has texts, so that there is nothing to judge.
+        """
+        with self._tables.reading() as connection:
+            yield from queries.dataset_rows(connection, where)
+
+    def label(
+        self,
+        outcome: str,
+        number: int,
+        *,
+        by: str,
+        rating: int | None = None,
+        up: bool | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Save a person's opinion of an attempt, in place of an earlier one of the same person; empty deletes it.
+
+        Args:
+            outcome: Id of the outcome.
+            number: Number of the attempt.
+            by: Who.
+            rating: 1 to 4.
+            up: Thumbs up or down.
+            note: In words.
+
+        Raises:
+            ConfigurationError: If there is no such attempt, or a value is out of range.
+        """
+        label = labels.Label(outcome=outcome, number=number, by=by, rating=rating, up=up, note=note)
+        with self._tables.writing() as connection:
+            labels.save(connection, label)
+
+    def _read(self, query: Callable[[Connection], T]) -> T:
+        with self._tables.reading() as connection:
+            return query(connection)
+
+    @property
+    def _tables(self) -> Tables:
+        return self._of_process()[0]
+
+    @property
+    def _writer(self) -> Writer:
+        return self._of_process()[1]
+
+    def _of_process(self) -> tuple[Tables, Writer]:
+        """Return tables and writer of this process; a forked one must not use its parent's connections."""
+        parts = self._parts.get(os.getpid())
+        if parts is None:
+            tables = Tables(self._url, texts=self.texts, redact=self._redact, retention=Retention(self._keep_days))
+            writer = Writer(
+                tables, name=shown(self._url), most=self._max_queue, most_characters=self._max_characters
+            )
+            parts = self._parts.setdefault(os.getpid(), (tables, writer))
+            if parts[1] is writer:
+                weakref.finalize(self, writer.stop).atexit = False
+        return parts
+
+
+def _again(*arguments: Any) -> DatabaseRecord:
+    url, texts, redact, keep_days, max_queue, max_queue_characters = arguments
+    return DatabaseRecord(
+        url,
+        texts=texts,
+        redact=redact,
+        keep_days=keep_days,
+        max_queue=max_queue,
+        max_queue_characters=max_queue_characters,
+    )

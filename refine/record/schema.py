@@ -1,0 +1,154 @@
+"""The tables, and the steps from one version of them to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    inspect,
+    select,
+    text,
+)
+
+from judges import ConfigurationError
+
+TABLES = MetaData()
+
+OUTCOME = Table(
+    "outcome",
+    TABLES,
+    Column("id", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False, comment="when it ended, milliseconds since the epoch"),
+    Column("refiner", Text),
+    Column("request_id", Text),
+    Column("question_id", Text, comment="the same for the same question"),
+    Column("policy_digest", Text),
+    Column("success_rating", Integer),
+    Column("max_attempts", Integer),
+    Column("patience", Integer),
+    Column("shadow", Boolean),
+    Column("judge", Text),
+    Column("judge_digest", Text, comment="changes with the judge's models and prompts"),
+    Column("model", Text),
+    Column("finish_reason", Text),
+    Column("passed", Boolean, nullable=False),
+    Column("stop_reason", Text, nullable=False),
+    Column("detail", Text),
+    Column("rating", Integer),
+    Column("score", Float(53)),
+    Column("attempts", Integer, nullable=False),
+    Column("released", Integer, comment="number of the attempt whose answer was released"),
+    Column("latency_s", Float(53)),
+    Column("calls", BigInteger),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("cost", Float(53), comment="US dollars; null where unknown"),
+    Column("question", Text),
+    Column("conversation", Text, comment="JSON, where it is more than one question"),
+    Column("evidence", Text, comment="JSON"),
+    Column("answer", Text, comment="what was answered, where that is no attempt's draft"),
+    Index("outcome_at", "at"),
+)
+
+ATTEMPT = Table(
+    "attempt",
+    TABLES,
+    Column("outcome", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("released", Boolean, nullable=False),
+    Column("model", Text),
+    Column("finish_reason", Text),
+    Column("generate_s", Float(53)),
+    Column("calls", BigInteger, comment="of the generator, as are tokens and cost"),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("cost", Float(53)),
+    Column("rating", Integer),
+    Column("score", Float(53)),
+    Column("passed", Boolean, comment="by the judge's own pass mark"),
+    Column("unscored", Text),
+    Column("judge", Text),
+    Column("judge_model", Text),
+    Column("judge_s", Float(53)),
+    Column("judge_calls", BigInteger),
+    Column("judge_input_tokens", BigInteger),
+    Column("judge_output_tokens", BigInteger),
+    Column("judge_cost", Float(53)),
+    Column("draft", Text),
+    Column("steps", Text, comment="JSON: tool calls and their results"),
+    Column("evidence", Text, comment="JSON"),
+    Column("rationale", Text),
+    Column("feedback", Text),
+    Column("verdict_detail", Text),
+    Column("items", Text, comment="JSON: verdicts on the parts"),
+)
+
+LABEL = Table(
+    "label",
+    TABLES,
+    Column("outcome", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("by", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("rating", Integer),
+    Column("up", Boolean),
+    Column("note", Text),
+)
+
+META = Table("meta", TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (TABLES.create_all,)
+"""Each brings the tables from one version to the next; the first makes them."""
+
+_LOCK = 0x7265_6669_6E65
+"""Key of the lock under which PostgreSQL changes the tables, so that one process alone does."""
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the tables to this version, in one transaction that excludes other processes.
+
+    Raises:
+        ConfigurationError: If the tables are another program's, or of a later version.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    version = _version(connection)
+    for number, step in enumerate(MIGRATIONS[version:], version + 1):
+        step(connection)
+        connection.execute(META.delete())
+        connection.execute(META.insert().values(version=number))
+
+
+def _version(connection: Connection) -> int:
+    """Return the version of the tables; 0 if there are none."""
+    own = inspect(connection)
+    present = set(own.get_table_names())
+    foreign = ConfigurationError(
+        f"the database holds tables of another program, with the names of the record's own "
+        f"({', '.join(sorted(TABLES.tables))}); give the record a database, or a schema, of its own"
+    )
+    if not present & TABLES.tables.keys():
+        return 0
+    if not present >= TABLES.tables.keys() or [column["name"] for column in own.get_columns("meta")] != [
+        "version"
+    ]:
+        raise foreign
+    versions = connection.execute(select(META.c.version)).scalars().all()
+    if len(versions) != 1:
+        raise foreign
+    if versions[0] > len(MIGRATIONS):
+        raise ConfigurationError(
+            f"the record was written by a newer version of selfrefine (its tables have version {versions[0]}, "
+            f"this one knows {len(MIGRATIONS)}); update selfrefine, or give another record"
+        )
+    return int(versions[0])

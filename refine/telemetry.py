@@ -1,0 +1,240 @@
+"""Spans and events for OpenTelemetry: a question, its attempts, its judges, and what these said.
+
+Only the API is used, and only once the application has set up tracing; until then nothing is loaded and nothing
+costs anything. Texts are not sent, but for a verdict's rationale where the policy says `log_texts`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import structlog
+from langgraph.errors import GraphBubbleUp
+
+from graphs import Outcome, Unanswered
+from graphs.drafts import Draft
+from graphs.secrets import withhold
+from graphs.watching import Watcher, watcher
+from judges import Sample, Verdict
+from judges.drive import Observer, observer
+from judges.requests import Deliberates
+from judges.runtime.context import setting
+from judges.verdict import Usage
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import Logger
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.util.types import AttributeValue
+
+EVALUATION = "gen_ai.evaluation"
+"""Prefix of the evaluation's attributes; their convention is still in development, hence constants of our own."""
+_NAME = "refine"
+
+
+def trace_question(refiner: str, *, texts: bool = False) -> AbstractContextManager[Callable[[Outcome], None]]:
+    """Trace all that happens to one question in a `with` block, which yields what to call with the outcome.
+
+    Args:
+        refiner: Name of the refiner or guard.
+        texts: Whether rationales may be sent.
+    """
+    tracer = _tracer()
+    return _NOTHING if tracer is None else _traced(tracer, refiner, texts=texts)
+
+
+def continued_trace(headers: Mapping[str, str]) -> AbstractContextManager[None]:
+    """Go on, in a `with` block, with the trace that a caller's headers name (`traceparent`)."""
+    return nullcontext() if _tracer() is None else _continued(headers)
+
+
+def _ignore(outcome: Outcome) -> None:
+    del outcome
+
+
+_NOTHING = nullcontext(_ignore)
+
+
+def _tracer() -> Tracer | None:
+    """Return where to report spans; None while the application has not set up tracing."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+        return None
+    return _tracer_of(provider)
+
+
+@lru_cache(maxsize=4)
+def _tracer_of(provider: object) -> Tracer:
+    return provider.get_tracer(_NAME)  # type: ignore[attr-defined,no-any-return]  # a TracerProvider
+
+
+@contextmanager
+def _continued(headers: Mapping[str, str]) -> Iterator[None]:
+    from opentelemetry import context, propagate  # noqa: PLC0415 - loaded already, by the application
+
+    token = context.attach(propagate.extract({name.lower(): text for name, text in headers.items()}))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+@contextmanager
+def _traced(tracer: Tracer, refiner: str, *, texts: bool) -> Iterator[Callable[[Outcome], None]]:
+    question = _Question(tracer, texts=texts)
+    with ExitStack() as stack:
+        span = stack.enter_context(_span(tracer, f"refine {refiner}"))
+        attempts: Watcher = question.attempt
+        stack.enter_context(setting(watcher, attempts))
+        judges: Observer = question.judge
+        stack.enter_context(setting(observer, judges))
+        request_id = structlog.contextvars.get_contextvars().get("request_id")
+        _set(span, {"refine.name": refiner, "refine.request_id": request_id})
+        try:
+            yield lambda outcome: _set(span, _of_outcome(outcome))
+        except Unanswered as unanswered:
+            _set(span, _of_outcome(unanswered.outcome))
+            raise
+
+
+class _Question:
+    """The spans of one question.
+
+    Args:
+        tracer: Where they are reported.
+        texts: Whether rationales may be sent.
+    """
+
+    def __init__(self, tracer: Tracer, *, texts: bool) -> None:
+        self._tracer = tracer
+        self._texts = texts
+        self._judged: tuple[Context | None, str | None] = (None, None)
+
+    @contextmanager
+    def attempt(self, number: int) -> Iterator[Callable[[object], None]]:
+        """Trace the generation of one draft, which is what the judges' evaluations are about."""
+        from opentelemetry.trace import set_span_in_context  # noqa: PLC0415 - loaded already, by the application
+
+        with _span(self._tracer, "attempt") as span:
+            _set(span, {"refine.attempt": number})
+
+            def on_draft(draft: object) -> None:
+                if isinstance(draft, Draft):
+                    self._judged = (set_span_in_context(span), _response_id(draft))
+                    _set(span, _of_draft(draft))
+
+            yield on_draft
+
+    @contextmanager
+    def judge(self, judge: Deliberates, sample: Sample) -> Iterator[Callable[[Verdict], None]]:
+        """Trace one judge, members of a panel included, and report its evaluation of the draft."""
+        with _span(self._tracer, f"judge {judge.name}") as span:
+
+            def on_verdict(verdict: Verdict) -> None:
+                figures = _of_verdict(verdict)
+                _set(span, {**figures, **_of_usage(verdict.usage), "gen_ai.response.model": verdict.model})
+                self._emit(verdict, figures, sample)
+
+            yield on_verdict
+
+    def _emit(self, verdict: Verdict, figures: Mapping[str, AttributeValue | None], sample: Sample) -> None:
+        from opentelemetry._logs import LogRecord, SeverityNumber  # noqa: PLC0415 - loaded by the API itself
+
+        context, response_id = self._judged
+        attributes = {**figures, "gen_ai.response.id": response_id}
+        if self._texts and verdict.rationale:
+            evidence = sample.model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})
+            attributes[f"{EVALUATION}.explanation"] = withhold(verdict.rationale, evidence)
+        record = LogRecord(
+            event_name=f"{EVALUATION}.result",
+            context=context,
+            severity_number=SeverityNumber.INFO,
+            attributes=_present(attributes),
+        )
+        _logger().emit(record)
+
+
+@contextmanager
+def _span(tracer: Tracer, name: str) -> Iterator[Span]:
+    """Open a span; an error is reported by its kind alone, as its text may quote what must not leave."""
+    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - loaded already, by the application
+
+    with tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False) as span:
+        try:
+            yield span
+        except GraphBubbleUp:  # it waits for a human, or goes on elsewhere
+            raise
+        except BaseException as error:
+            _set(span, {"error.type": type(error).__name__})
+            span.set_status(Status(StatusCode.ERROR))
+            raise
+
+
+def _logger() -> Logger:
+    from opentelemetry._logs import get_logger  # noqa: PLC0415 - loaded by the API itself
+
+    return get_logger(_NAME)
+
+
+def _of_outcome(outcome: Outcome) -> dict[str, AttributeValue | None]:
+    return {
+        "refine.outcome_id": outcome.id,
+        "refine.passed": outcome.passed,
+        "refine.stop_reason": outcome.stop_reason,
+        "refine.attempts": len(outcome.attempts),
+        "refine.released": outcome.released,
+        "refine.cost_dollars": outcome.usage.cost,
+        **_of_usage(outcome.usage),
+    }
+
+
+def _of_draft(draft: Draft) -> dict[str, AttributeValue | None]:
+    metadata = draft.answer.response_metadata
+    finish = metadata.get("finish_reason") or metadata.get("stop_reason")
+    return {
+        "gen_ai.response.id": _response_id(draft),
+        "gen_ai.response.model": next((model for model, _ in draft.calls if model), None),
+        "gen_ai.response.finish_reasons": (str(finish),) if finish else None,
+        **_of_usage(sum((usage for _, usage in draft.calls), Usage())),
+    }
+
+
+def _response_id(draft: Draft) -> str | None:
+    """Return the provider's id of the reply, or LangChain's of the message."""
+    own = draft.answer.response_metadata.get("id")
+    return own if isinstance(own, str) else draft.answer.id
+
+
+def _of_verdict(verdict: Verdict) -> dict[str, AttributeValue | None]:
+    label = "error" if verdict.passed is None else "pass" if verdict.passed else "fail"
+    return {
+        f"{EVALUATION}.name": verdict.judge,
+        f"{EVALUATION}.score.value": verdict.score,
+        f"{EVALUATION}.score.label": label,
+        "refine.rating": verdict.rating,
+        "error.type": verdict.unscored,
+    }
+
+
+def _of_usage(usage: Usage) -> dict[str, AttributeValue | None]:
+    known = usage.tokens_known and usage.tokens
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens if known else None,
+        "gen_ai.usage.output_tokens": usage.output_tokens if known else None,
+    }
+
+
+def _present(attributes: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _set(span: Span, attributes: Mapping[str, AttributeValue | None]) -> None:
+    if span.is_recording():
+        span.set_attributes(_present(attributes))

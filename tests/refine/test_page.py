@@ -1,0 +1,381 @@
+"""The page in a real browser, and its routes as others may call them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from starlette.applications import Starlette
+
+from graphs import Outcome, Policy
+from graphs.graph import build_loop
+from judges import ConfigurationError, Verdict
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefine
+from refine.page.access import HEADERS
+from refine.page.routes import page_routes
+from refine.page.tryout import Event, TryQuestion, attempts_of
+from refine.record import DatabaseRecord, Origin
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+expect.set_options(timeout=15_000)
+
+KEY = "a key of the page alone"
+DRAFTS = ("Use git reset.", "Use git reset --soft HEAD~1.")
+VERDICTS = (
+    Verdict.rated(
+        2,
+        judge="helpfulness",
+        rationale="No option is named.",
+        feedback="Name the option.",
+        items=(Verdict.checked(passed=False, subject="keeps the changes"),),
+    ),
+    Verdict.rated(4, judge="helpfulness", rationale="Complete."),
+)
+
+
+def ask(record: DatabaseRecord, question: str, *, attempts: int = 2) -> Outcome:
+    """Record an answer that passed at its second attempt, or did not pass."""
+    drafts, verdicts = DRAFTS[-attempts:], VERDICTS[-attempts:]
+    asked = SelfRefine(ScriptedModel(drafts), ScriptedJudge(verdicts))
+    outcome = asked.refine(question)
+    record.add(outcome, Origin(refiner="helpdesk", judge="helpfulness", success_rating=3))
+    return outcome
+
+
+async def try_out(asked: TryQuestion) -> AsyncIterator[Event]:
+    """Answer a question from the page."""
+    guard, question = asked.guard, asked.question
+    if guard != "helpdesk":
+        raise ConfigurationError(f"there is no guard {guard!r}")
+    loop = build_loop(ScriptedModel(DRAFTS, delay_s=0.05), ScriptedJudge(VERDICTS), Policy(), name=guard)
+    async for event in attempts_of(loop, question):
+        yield event
+
+
+@contextmanager
+def serving(record: DatabaseRecord, **settings: Any) -> Iterator[str]:
+    """Serve the page on loopback, and yield its address."""
+    status = {"guards": [{"name": "helpdesk", "upstream": "http://up"}], "in_flight": 1}
+    app = Starlette(routes=page_routes(record, status=lambda: status, **settings))
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listening.close()
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Iterator[DatabaseRecord]:
+    """Make an empty record with texts."""
+    with DatabaseRecord(f"sqlite:///{tmp_path}/record.db", texts=True) as record:
+        record.check()
+        yield record
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start Debian's Chromium once."""
+    if not CHROMIUM.exists():
+        pytest.skip("Chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Browser, address: str, **settings: Any) -> Iterator[Page]:
+    """Open the page; anything in its console, and any question it asks the browser, is a failure."""
+    page = browser.new_page(**settings)
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.set_default_timeout(15_000)
+    page.goto(address)
+    try:
+        yield page
+    finally:
+        page.close()
+    assert complaints == []
+
+
+def test_what_is_recorded_is_seen(browser: Browser, record: DatabaseRecord) -> None:
+    """Status, figures, charts, list; an answer opens in place with attempts, diff, items and its own address."""
+    outcome = ask(record, "How do I undo a commit?")
+    ask(record, "And then?", attempts=1)
+    assert record.flush()
+    with serving(record, try_out=try_out) as address, opened(browser, address) as page:
+        expect(page.locator("#status")).to_contain_text("helpdesk → http://up")
+        expect(page.locator("#status")).to_contain_text("none lost")
+        expect(page.locator(".figure")).to_have_count(5)
+        expect(page.locator(".figure").nth(1)).to_contain_text("100 %")
+        expect(page.get_by_role("img", name=re.compile("Passed at attempt.*50 % at the first"))).to_be_visible()
+        expect(
+            page.get_by_role("img", name=re.compile("helpfulness: 0 times 1, 1 times 2.*2 times 4"))
+        ).to_be_visible()
+        expect(page.locator(".chart")).to_have_count(4)
+        page.get_by_role("button", name=re.compile("How do I undo")).click()
+        expect(page.locator(".attempt")).to_have_count(2)
+        expect(page.locator(".attempt.released")).to_have_attribute("aria-label", "Attempt 2")
+        assert page.locator("ins").all_inner_texts() == [" --soft HEAD~1"]
+        expect(page.locator(".items")).to_contain_text("keeps the changes")
+        expect(page.locator(".attempt").first).to_contain_text("Name the option.")
+        page.get_by_role("button", name="Changes since attempt 1").click()
+        expect(page.locator(".attempt.released .text:visible")).to_have_text(DRAFTS[1])
+        assert page.url == f"{address}/?id={outcome.id}"
+        page.reload()
+        expect(page.locator(".attempt")).to_have_count(2)
+
+
+def test_a_filter_is_an_address(browser: Browser, record: DatabaseRecord) -> None:
+    """What is chosen stands in the address; an address shows what was chosen; older answers come on demand."""
+    for number in range(60):
+        ask(record, f"question {number:02}", attempts=1 + number % 2)
+    assert record.flush()
+    with serving(record) as address, opened(browser, f"{address}/?text=question+5&since=") as page:
+        expect(page.locator(".rows > li")).to_have_count(10)
+        page.get_by_role("searchbox").fill("question")
+        expect(page.locator(".rows > li")).to_have_count(50)
+        page.get_by_role("button", name="Older answers").click()
+        expect(page.locator(".rows > li")).to_have_count(60)
+        page.get_by_label("any rating").select_option("rated 2")
+        expect(page.locator("#list .nothing")).to_be_visible()
+        assert "rating=2" in page.url
+        assert "text=question" in page.url
+        expect(page.get_by_role("button", name="Try a question")).to_be_hidden()
+
+
+def test_answers_arrive_live(browser: Browser, record: DatabaseRecord) -> None:
+    """A new answer appears by itself; while paused it is counted; a lost record is said."""
+    with serving(record) as address, opened(browser, address) as page:
+        expect(page.locator("#list .nothing")).to_be_visible()
+        ask(record, "first")
+        expect(page.locator(".rows > li")).to_have_count(1)
+        page.keyboard.press("p")
+        ask(record, "second")
+        expect(page.get_by_role("button", name="Show 1 new")).to_be_visible()
+        expect(page.locator(".rows > li")).to_have_count(1)
+        page.keyboard.press("p")
+        expect(page.locator(".rows > li")).to_have_count(2)
+        record.close(0)
+        record.add(SelfRefine(lambda _: "x", ScriptedJudge([4])).refine("?"))
+        expect(page.locator("#status")).to_contain_text("1 lost")
+
+
+def test_labels_by_keyboard_alone(browser: Browser, record: DatabaseRecord) -> None:
+    """Keys open, choose an attempt, rate, and write a note; a review goes on to the next unlabelled answer."""
+    ids = []
+    for number in range(3):
+        ids.append(ask(record, f"question {number}").id)
+        assert record.flush()  # the next one is later by some milliseconds
+    with serving(record) as address, opened(browser, address) as page:
+        expect(page.locator(".rows > li")).to_have_count(3)
+        for key in ("j", "Enter"):
+            page.keyboard.press(key)
+        expect(page.locator(".attempt")).to_have_count(2)
+        for key in ("[", "3"):
+            page.keyboard.press(key)
+        expect(page.get_by_role("button", name="rate 3 of 4")).to_have_attribute("aria-pressed", "true")
+        for key in ("d", "n"):
+            page.keyboard.press(key)
+        page.keyboard.type("too short")
+        page.keyboard.press("Tab")
+        expect(page.get_by_label("Note")).to_have_value("too short")
+        page.locator("body").press("Escape")
+        page.goto(f"{address}/?review=no")
+        expect(page.locator(".reviewing")).to_be_visible()
+        expect(page.locator(".detail .question")).to_have_text("question 1")
+        page.keyboard.press("4")
+        expect(page.locator(".detail .question")).to_have_text("question 0")
+        page.keyboard.press("u")
+        expect(page.locator(".reviewing")).to_contain_text("2 labelled")
+    labels = [
+        [(one["number"], one["by"], one["rating"], one["up"], one["note"]) for one in row["labels"]]
+        for row in (record.outcome(identifier) for identifier in reversed(ids))
+        if row
+    ]
+    assert labels == [
+        [(1, "me", 3, False, "too short")],
+        [(2, "me", 4, None, None)],
+        [(2, "me", None, True, None)],
+    ]
+
+
+def test_a_question_is_tried(browser: Browser, record: DatabaseRecord) -> None:
+    """Attempts appear as they happen and nothing is recorded; rows are downloaded; the key is asked for."""
+    ask(record, "recorded")
+    assert record.flush()
+    with serving(record, try_out=try_out, key=KEY) as address, opened_with_key(browser, address) as page:
+        page.keyboard.press("t")
+        page.keyboard.type("How?")
+        page.keyboard.press("Control+Enter")
+        expect(page.locator("#tryout .attempt")).to_have_count(2)
+        expect(page.locator("#tryout .end")).to_contain_text("passed")
+        expect(page.locator("#tryout .attempt.released")).to_contain_text("--soft")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Export as a dataset").click()
+        rows = [json.loads(line) for line in Path(download.value.path()).read_text("utf-8").splitlines()]
+        assert [row["response"] for row in rows] == list(DRAFTS)
+    assert record.figures()["outcomes"] == 1
+
+
+@contextmanager
+def opened_with_key(browser: Browser, address: str) -> Iterator[Page]:
+    """Open a page that has a key; the browser itself reports the refused request."""
+    page = browser.new_page()
+    page.goto(address)
+    expect(page.get_by_label("Page key")).to_be_focused()
+    page.keyboard.type(KEY)
+    page.keyboard.press("Enter")
+    expect(page.locator(".rows > li")).to_have_count(1)
+    yield page
+    page.close()
+
+
+TAGS = ("script", "img", "svg", "iframe", "object", "embed", "video", "a", "form", "math", "style", "template")
+ATTACKS = (
+    *(f"<{tag} src=x href=javascript:pwned() onerror=pwned() onload=pwned()>pwned()</{tag}>" for tag in TAGS),
+    *(f'">{quote}<{tag} onload=pwned()>' for quote in ("'", "`", "-->") for tag in TAGS),
+    "javascript:pwned()",
+    "{{constructor.constructor('pwned()')()}}",
+    "${pwned()}",
+    "</textarea><script>pwned()</script>",
+    "</title><script>pwned()</script>",
+    "\u202e<script>pwned()</script>",
+    "<scr\x00ipt>pwned()</scr\x00ipt>",
+    "&lt;script&gt;pwned()&lt;/script&gt;",
+    "<!--<img src=--><img src=x onerror=pwned()//>",
+    "<svg><animate onbegin=pwned() attributeName=x dur=1s>",
+    "data:text/html,<script>pwned()</script>",
+    "]]><script>pwned()</script>",
+)
+
+
+def test_nothing_recorded_becomes_code(browser: Browser, record: DatabaseRecord) -> None:
+    """Sixty attacks, in every text there is and in names, labels and the address, are shown as text."""
+    assert len(ATTACKS) == 60
+    for number, attack in enumerate(ATTACKS):
+        part = Verdict.checked(passed=True, subject=attack)
+        verdict = Verdict.rated(4, judge=attack, rationale=attack, feedback=attack, items=(part,))
+        outcome = SelfRefine(lambda _, attack=attack: attack, ScriptedJudge([verdict])).refine(attack)
+        outcome = outcome.model_copy(update={"detail": attack, "id": f"{number}{attack}"})
+        record.add(outcome, Origin(refiner=attack, judge=attack, model=attack, request_id=attack))
+    assert record.flush()
+    for row in record.outcomes(limit=60):
+        record.label(row["id"], 1, by=row["question"], rating=1, note=row["question"])
+    with (
+        serving(record, try_out=try_out) as address,
+        opened(browser, f"{address}/?text=pwned&x={ATTACKS[0]}") as page,
+    ):
+        page.evaluate("void (window.pwned = () => { window.wasPwned = true; })")
+        page.get_by_role("button", name="Older answers").click()
+        expect(page.locator(".rows > li")).to_have_count(60)
+        seen = page.locator(".words").all_text_contents()
+        assert sorted(seen) == sorted(attack.replace("\x00", "\ufffd") for attack in ATTACKS)
+        for number in range(0, 60, 4):
+            page.locator(".rows > li > .head").nth(number).click()
+            expect(page.locator(".detail .question")).to_have_text(seen[number])
+        foreign = (
+            "#list :is(script, img, iframe, object, embed, video, a, form, math, style, template, animate, title)"
+        )
+        assert page.locator(foreign).count() == 0
+        assert page.evaluate("window.wasPwned") is None
+
+
+def test_light_and_dark(browser: Browser, record: DatabaseRecord) -> None:
+    """The page follows the system's colours, fits a telephone, and names every control."""
+    ask(record, "How do I undo a commit?")
+    assert record.flush()
+    grounds = []
+    for scheme in ("light", "dark"):
+        small = {"width": 390, "height": 800}
+        with serving(record) as address, opened(browser, address, color_scheme=scheme, viewport=small) as page:
+            page.locator(".head").first.click()
+            expect(page.locator(".label-bar")).to_be_visible()
+            grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            controls = "[...document.querySelectorAll('button, input, select')]"
+            assert page.evaluate(f"{controls}.filter(one => !(one.ariaLabel || one.innerText)).length") == 0
+    assert len(set(grounds)) == 2
+
+
+CALLS: dict[str, Callable[[httpx.Client], httpx.Response]] = {
+    "401": lambda client: client.get("/page/api/status", headers={"authorization": "Bearer wrong"}),
+    "404": lambda client: client.get("/page/api/outcomes/none"),
+    "400": lambda client: client.get("/page/api/outcomes", params={"rating": "9"}),
+    "405": lambda client: client.get("/page/api/label"),
+    "413": lambda client: client.post(
+        "/page/api/label", content=b" " * 1_100_000, headers={"content-type": "application/json"}
+    ),
+    "415": lambda client: client.post("/page/api/label", content=b"{}", headers={"content-type": "text/plain"}),
+}
+
+
+def test_the_routes_refuse_what_is_wrong(record: DatabaseRecord) -> None:
+    """A wrong key, filter, body or type is refused in one line, and every answer carries the page's headers."""
+    outcome = ask(record, "?")
+    assert record.flush()
+    with serving(record, try_out=try_out, key=KEY) as address:
+        with httpx.Client(base_url=address, headers={"authorization": f"Bearer {KEY}"}, trust_env=False) as client:
+            for status, call in CALLS.items():
+                response = call(client)
+                assert response.status_code == int(status), response.text
+                if status != "405":
+                    assert list(response.json()) == ["error"]
+                    assert HEADERS.items() <= dict(response.headers).items()
+            label = {"outcome": outcome.id, "number": 1, "by": "me"}
+            for wrong in (
+                {"rating": 7},
+                {"rating": "3"},
+                {"up": 1},
+                {"number": True},
+                {"note": 3},
+                {"extra": 1},
+                {"by": ""},
+            ):
+                assert client.post("/page/api/label", json={**label, **wrong}).status_code == 400
+            for body in (b"[]", b"{", b"[" * 100_000):
+                sent = client.post("/page/api/try", content=body, headers={"content-type": "application/json"})
+                assert sent.status_code == 400
+            told = client.post("/page/api/try", json={"question": "?", "guard": "none"}).json()
+            assert told == {"event": "error", "error": "there is no guard 'none'"}
+            for path in ("/", "/page/main.js", "/page/style.css", "/page/icon.svg"):
+                assert HEADERS.items() <= dict(client.get(path).headers).items()
+            assert client.get("/page/../routes.py").status_code == 404
+        with httpx.Client(base_url=address, trust_env=False) as client:
+            assert client.get("/page/api/outcomes").status_code == 401
+    with serving(record) as address, httpx.Client(base_url=address, trust_env=False) as client:
+        assert client.get("/page/api/outcomes").status_code == 200
+        assert client.get("/page/api/outcomes", headers={"host": "rebound.example"}).status_code == 403
+    with pytest.raises(ConfigurationError, match="8 at least"):
+        page_routes(record, key="short")
