@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -15,10 +16,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep bytecode in pytest's own cache where the environment forbids Python to write it beside the sources.
+    """Give no example of a property a deadline, and keep bytecode in pytest's own cache.
 
-    Else each worker, and each process that a test starts, would compile every framework anew.
+    That is where the environment forbids Python to write it beside the sources: else each worker, and each process that a test starts, would compile every framework anew.
     """
+    with suppress(ModuleNotFoundError):  # the lowest versions are tested without it
+        from hypothesis import settings  # noqa: PLC0415 - not everywhere
+
+        settings.register_profile("untimed", deadline=None)  # an example's time says how busy the machine is
+        settings.load_profile("untimed")
     if not sys.dont_write_bytecode or not hasattr(config, "cache"):
         return
     sys.pycache_prefix = str(config.cache.mkdir("bytecode"))

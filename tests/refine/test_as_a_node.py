@@ -84,7 +84,9 @@ async def test_the_answer_of_a_node_is_in_the_state() -> None:
         assert texts(await graph.ainvoke(ASKED)) == ["what?", "good"]
         assert texts(list(graph.stream(ASKED, stream_mode="values"))[-1]) == ["what?", "good"]
         assert texts([part async for part in graph.astream(ASKED, stream_mode="values")][-1]) == ["what?", "good"]
-        assert [texts(one) for one in graph.batch([ASKED, ASKED])] == [["what?", "good"]] * 2
+        assert [texts(one) for one in graph.batch([ASKED, ASKED], {"max_concurrency": 1})] == [
+            ["what?", "good"]
+        ] * 2
 
 
 async def test_the_state_has_the_summary_where_it_has_a_place_for_it() -> None:

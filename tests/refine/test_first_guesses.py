@@ -69,7 +69,7 @@ CLIENTS: list[tuple[dict[str, Any], str]] = [
 REFUSED: list[tuple[Make, dict[str, Any], str]] = [
     *((make, settings, remedy) for make in (refiner, graph) for settings, remedy in LOOPS),
     *((make, settings, remedy) for make in (client, embedder) for settings, remedy in CLIENTS),
-    (refiner, {"record": 5}, "record is the path of a file, not 5"),
+    (refiner, {"record": 5}, "record is a path, a URL such as"),
     (refiner, {"durability": "never"}, "durability is 'sync', 'async' or 'exit', not 'never'"),
     (Price, {}, "price input: field required"),
     (Price, {"input": 1}, "price output: field required"),
