@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphs.attempt import Attempt
 from graphs.augment import all_drafts, feedback_only, last_draft, last_drafts
 from graphs.errors import (
     ConcurrentTurn,
@@ -19,7 +20,7 @@ from graphs.graph import SelfJudgingWarning, self_refine
 from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy
-from graphs.refinement import Attempt, Refinement
+from graphs.refinement import Refinement
 
 __all__ = [
     "Attempt",

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from langchain_core.messages import BaseMessage
 
+from graphs.attempt import Attempt
 from graphs.progress import Event
-from graphs.refinement import Attempt, Refinement
+from graphs.refinement import Refinement
 from judges.entry import Explanation
 from judges.excerpt import is_long
 from judges.judge import Judge

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from graphs.attempt import Attempt
 from graphs.progress import Event
-from graphs.refinement import Attempt, Refinement
+from graphs.refinement import Refinement
 from graphs.secrets import withhold
 from judges.verdict import Verdict
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from graphs.refinement import Attempt, Refinement
+from graphs.attempt import Attempt
+from graphs.refinement import Refinement
 
 M = TypeVar("M", bound=BaseMessage)
 

@@ -25,6 +25,7 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import langgraph_private
 from graphs.alarms import Needs, Ration, excerpt_alarms, needs_of, release_alarms, unmet_alarms
+from graphs.attempt import Attempt
 from graphs.augment import added_messages
 from graphs.deadline import DeadlinePassed
 from graphs.drafts import Draft
@@ -39,9 +40,10 @@ from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.reasoning import without_reasoning
-from graphs.refinement import Attempt, Refinement, StopReason
+from graphs.refinement import Refinement
 from graphs.review import Decided, Written, rejection, review_of, reviewed
 from graphs.running_clock import RunningClock
+from graphs.stopping import StopReason
 from graphs.tracing import trace_judges
 from judges.errors import ConfigurationError
 from judges.excerpt import shown_within

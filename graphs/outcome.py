@@ -8,9 +8,11 @@ from typing import Annotated, Any
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
 
+from graphs.attempt import Attempt
 from graphs.reasoning import reply_without_reasoning
-from graphs.refinement import Attempt, Refinement, StopReason
+from graphs.refinement import Refinement
 from graphs.secrets import withhold
+from graphs.stopping import StopReason
 from judges.messages import Conversation, Message
 from judges.sample import Sample
 from judges.verdict import Usage

@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from pydantic import JsonValue
 
 from graphs.answer_kind import (
     CUT_NOTE,
-    AnswerKind,
     fault_of,
-    kind_of_answer,
     reason_to_skip,
     rejection_for,
-    text_of_answer,
     unfit_answer,
 )
+from graphs.attempt import Attempt, consumed_by
+from graphs.choosing import Ending, best_of, chosen_of, ending_of
 from graphs.policy import Policy
 from graphs.prompt import Memo, Prompt
-from graphs.secrets import withhold
+from graphs.stopping import StopReason, limit_reached, reason_to_stop
 from judges.prompting.prompts import language_of
-from judges.runtime.budget import Allowance, unkept_budget
+from judges.runtime.budget import Allowance
 from judges.verdict import Usage, Verdict
-
-StopReason = Literal[
-    "accepted",
-    "max_attempts",
-    "budget",
-    "deadline",
-    "no_progress",
-    "skipped",
-    "judge_failed",
-    "generator_failed",
-    "interrupted",
-]
-"""Why the loop stopped."""
-
-Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
-"""How a finished refinement ends: an attempt's answer, the fallback, an error, a question to a human."""
 
 Status = Literal["running", "waiting", "done"]
 """Where a turn stands.
@@ -53,95 +35,6 @@ to decide. `done`: nothing is called any more; there is an answer, or an error s
 
 Decision = Literal["accepted", "rewritten", "rejected"]
 """What a reviewer made of a turn: released its draft, wrote the answer, or let there be none."""
-
-
-class Attempt(BaseModel):
-    """One generated answer and its verdict.
-
-    Args:
-        number: Number of the attempt, from 1.
-        answer: The draft, as returned by the generator.
-        steps: Messages between question and answer: tool calls and tool results.
-        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
-        raw: The endpoint's own reply, where the generator is a direct client.
-        verdict: The judge's verdict; None where the judge was not asked or did not finish.
-        fault: What makes the answer unfit to be released; empty where nothing does.
-        usage: What generating consumed; the verdict holds what judging consumed.
-        latency_s: Seconds the generator took.
-        candidate: Number of the draft among those of its attempt, from 1; None where it is the only one.
-        unchosen: The other drafts of the attempt, in order; rejected drafts like any other.
-        review: What a reviewer asked to change; empty where no reviewer sent the answer back.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    number: int = Field(ge=1)
-    answer: AIMessage
-    steps: tuple[AnyMessage, ...] = ()
-    evidence: dict[str, JsonValue] = {}
-    raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
-    verdict: Verdict | None = None
-    fault: str = ""
-    usage: Usage = Usage()
-    latency_s: float = Field(default=0.0, ge=0)
-    candidate: int | None = Field(default=None, ge=1)
-    unchosen: tuple[Attempt, ...] = ()
-    review: str = ""
-
-    @property
-    def text(self) -> str:
-        """Text of the draft; of a refusal without one, what the refusal says."""
-        return text_of_answer(self.answer)
-
-    @cached_property
-    def kind(self) -> AnswerKind:
-        """The kind of the draft: text, a refusal, cut off, ..."""
-        return kind_of_answer(self.answer)
-
-    @property
-    def rating(self) -> int | None:
-        """Rating from 1 to 4, or None where there is none."""
-        return None if self.verdict is None else self.verdict.rating
-
-    @property
-    def feedback(self) -> str:
-        """The changes that a reviewer requests, or else the judge; empty where there is no feedback."""
-        return self.review or ("" if self.verdict is None else self.verdict.feedback)
-
-    @property
-    def tools(self) -> list[dict[str, Any]]:
-        """Tool calls of this attempt in order: `name`, `args`, and `result`, the text returned, or None."""
-        results = {step.tool_call_id: str(step.text) for step in self.steps if isinstance(step, ToolMessage)}
-        return [
-            {"name": call["name"], "args": deepcopy(call["args"]), "result": results.get(call["id"] or "")}
-            for message in self.steps
-            if isinstance(message, AIMessage)
-            for call in message.tool_calls
-        ]
-
-    @property
-    def drafts(self) -> list[Attempt]:
-        """All drafts of the attempt by the number of their candidate, this one included."""
-        return sorted((self, *self.unchosen), key=lambda draft: draft.candidate or 0)
-
-    def to_state(self) -> dict[str, Any]:
-        """Return the attempt as plain data and LangChain messages, for a checkpoint."""
-        candidate = {} if self.candidate is None else {"candidate": self.candidate}
-        unchosen = {"unchosen": [draft.to_state() for draft in self.unchosen]} if self.unchosen else {}
-        return {
-            "number": self.number,
-            "answer": self.answer,
-            "steps": list(self.steps),
-            "evidence": self.evidence,
-            "verdict": None if self.verdict is None else self.verdict.model_dump(mode="json"),
-            "fault": self.fault,
-            "usage": self.usage.model_dump(mode="json"),
-            "latency_s": self.latency_s,
-            **({} if self.raw is None else {"raw": self.raw}),
-            **candidate,
-            **unchosen,
-            "review": self.review,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +139,13 @@ class Refinement:
             raise ValueError("there is no draft that awaits a verdict; record one with drafted(...) first")
         last = self.attempts[-1].model_copy(update={"verdict": verdict})
         updated = self._with(attempts=(*self.attempts[:-1], last), updated_at=now)
-        reason, detail = updated._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
+        reason, detail = reason_to_stop(
+            updated.attempts,
+            self.policy,
+            evidence=self.evidence,
+            is_last=updated.is_last,
+            limit=lambda: updated.limit_reached(now),
+        )
         return updated if reason is None else updated.stopped(reason, detail, now=now)
 
     def augmented(self, added: Sequence[AnyMessage]) -> Self:
@@ -362,32 +261,10 @@ class Refinement:
         fault = fault_of(last.kind, last.answer, is_last=self.is_last)
         return None if fault is None else rejection_for(fault, language_of(self.question or last.text))
 
-    def _reason_to_stop(self, verdict: Verdict, now: float) -> tuple[StopReason | None, str]:
-        policy = self.policy
-        if verdict.unscored in ("budget", "deadline"):
-            return verdict.unscored, withhold(verdict.detail, self.evidence)
-        if verdict.unscored is not None:
-            return "judge_failed", f"{verdict.unscored}: {withhold(verdict.detail, self.evidence)}".rstrip(": ")
-        if verdict.reaches(policy.success_rating):
-            return "accepted", ""
-        if self.is_last:
-            return "max_attempts", ""
-        limit = self.limit_reached(now)
-        if limit is not None:
-            return limit
-        return ("no_progress", f"no better for {policy.patience} attempts") if self._stalled() else (None, "")
-
     @property
     def most_attempts(self) -> int:
         """The number of the last attempt there may be; each time a reviewer sends an answer back, one more."""
         return self.sent_back[-1] + 1 if self.sent_back else self.policy.max_attempts
-
-    def _stalled(self) -> bool:
-        patience = self.policy.patience
-        if patience is None or len(self.attempts) <= patience:
-            return False
-        scores = [_score(attempt) for attempt in self.attempts]
-        return max(scores[-patience:]) <= max(scores[:-patience])
 
     def seen_from(self, number: int) -> Self:
         """Return the record as the generator is to see it: with the attempt that was sent back as the last."""
@@ -413,22 +290,9 @@ class Refinement:
 
     def limit_reached(self, now: float) -> tuple[StopReason, str] | None:
         """Return the limit that leaves no room for another call, with a description, or None."""
-        policy = self.policy
         if not self.policy.has_limits:
             return None
-        usage = self.usage
-        if policy.deadline_s is not None and now - self.started_at >= policy.deadline_s:
-            return "deadline", f"{policy.deadline_s:g} s passed"
-        if policy.max_calls is not None and usage.calls >= policy.max_calls:
-            return "budget", f"{usage.calls} of {policy.max_calls} model calls made"
-        if policy.max_tokens is not None and usage.tokens >= policy.max_tokens:
-            return "budget", f"{usage.tokens} of {policy.max_tokens} tokens used"
-        unkept = unkept_budget(usage, calls=policy.max_calls, tokens=policy.max_tokens, cost=policy.max_cost)
-        if unkept is not None:
-            return "budget", unkept
-        if policy.max_cost is not None and (usage.cost or 0.0) >= policy.max_cost:
-            return "budget", f"{usage.cost:g} of {policy.max_cost:g} US dollars spent"
-        return None
+        return limit_reached(self.policy, self.usage, seconds=now - self.started_at)
 
     def allowance(
         self, now: float, *, purpose: str = "the judge was asked", bounds_retries: bool = True
@@ -459,7 +323,7 @@ class Refinement:
     @property
     def usage(self) -> Usage:
         """Usage of all attempts, generating and judging."""
-        return sum((_usage(attempt) for attempt in self.attempts), self.unfinished)
+        return sum((consumed_by(attempt) for attempt in self.attempts), self.unfinished)
 
     @property
     def passed(self) -> bool:
@@ -469,51 +333,24 @@ class Refinement:
     @property
     def best(self) -> Attempt | None:
         """The attempt with the highest score, the latest on a tie; None while none is rated and releasable."""
-        return self._best_of(self.attempts)
-
-    def _best_of(self, attempts: Sequence[Attempt]) -> Attempt | None:
-        rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.fault]
-        return max(reversed(rated), key=self._rank, default=None)
+        return best_of(self.attempts, self.policy)
 
     @property
     def _eligible(self) -> tuple[Attempt, ...]:
         """The attempts of which one may be released: where a reviewer sent one back, those since then, if any."""
         return self.attempts[self.sent_back[-1] :] or self.attempts if self.sent_back else self.attempts
 
-    def _rank(self, attempt: Attempt) -> tuple[bool, float]:
-        verdict = attempt.verdict
-        return (verdict is not None and verdict.reaches(self.policy.success_rating), _score(attempt))
-
     @property
     def chosen(self) -> Attempt | None:
         """The attempt whose answer is released, or None where none may be."""
-        last = self.attempts[-1] if self.attempts else None
-        if last is not None and last.fault and self.sampled and not self.policy.shadow:
-            return self.best
-        if self.stop_reason in ("accepted", "skipped") or self.policy.shadow:
-            return last
-        accepts_unjudged = self.policy.on_judge_error == "accept"
-        if self.stop_reason == "judge_failed" and accepts_unjudged:
-            return last
-        best = self._best_of(self._eligible)
-        if self.policy.on_exhausted == "last":
-            return last if last is not None and (last.rating is not None or accepts_unjudged) else best
-        return best or (last if accepts_unjudged else None)
+        return chosen_of(
+            self.attempts, self._eligible, self.policy, stop_reason=self.stop_reason, sampled=self.sampled
+        )
 
     @property
     def ending(self) -> Ending:
         """How the finished refinement ends."""
-        policy = self.policy
-        released = self.stop_reason in ("accepted", "skipped") or policy.shadow
-        if self._unjudged and not released:
-            if policy.on_judge_error == "raise":
-                return "raise"
-            released = self.stop_reason == "judge_failed" and policy.on_judge_error == "accept"
-        if not released and policy.on_exhausted in ("fallback", "raise"):
-            return policy.on_exhausted
-        if self.chosen is None:
-            return "nothing"
-        return "interrupt" if not released and policy.on_exhausted == "interrupt" else "answer"
+        return ending_of(self.attempts, self.chosen, self.policy, stop_reason=self.stop_reason)
 
     @property
     def status(self) -> Status:
@@ -521,13 +358,6 @@ class Refinement:
         if not self.done or self.ending in ("answer", "fallback"):
             return "running"
         return "waiting" if self.ending == "interrupt" else "done"
-
-    @property
-    def _unjudged(self) -> bool:
-        """Whether it ended without a verdict: the judge failed, or no draft was judged in time."""
-        if self.stop_reason in ("budget", "deadline"):
-            return bool(self.attempts) and self.best is None
-        return self.stop_reason == "judge_failed"
 
     # Checkpoints
 
@@ -571,13 +401,3 @@ class Refinement:
         """The reference answer passed with the question, if any."""
         value = self.evidence.get("reference")
         return value if isinstance(value, str) else None
-
-
-def _score(attempt: Attempt) -> float:
-    verdict = attempt.verdict
-    return -1.0 if verdict is None or verdict.score is None else verdict.score
-
-
-def _usage(attempt: Attempt) -> Usage:
-    own = attempt.usage if attempt.verdict is None else attempt.usage + attempt.verdict.usage
-    return sum(map(_usage, attempt.unchosen), own) if attempt.unchosen else own

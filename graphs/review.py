@@ -9,9 +9,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, ValidationError
 
+from graphs.attempt import Attempt
 from graphs.errors import InputError, Rejected
 from graphs.outcome import Outcome
-from graphs.refinement import Attempt, Refinement
+from graphs.refinement import Refinement
 from graphs.secrets import withhold
 from graphs.turns import aclaim_decision, aclaimed_decision, claim_decision, claimed_decision
 

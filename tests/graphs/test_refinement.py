@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from graphs import Attempt, Policy, Refinement
 from graphs.answer_kind import empty_answer
 from graphs.augment import added_messages
-from graphs.refinement import StopReason
+from graphs.stopping import StopReason
 from judges import Usage, Verdict
 from judges.verdict import Unscored
 from tests.laws import for_every
