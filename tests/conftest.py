@@ -18,7 +18,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def pytest_configure(config: pytest.Config) -> None:
     """Give no example of a property a deadline, and keep bytecode in pytest's own cache.
 
-    That is where the environment forbids Python to write it beside the sources: else each worker, and each process that a test starts, would compile every framework anew.
+    The latter where the environment forbids Python to write it beside the sources: else each worker, and each
+    process that a test starts, would compile every framework anew.
     """
     with suppress(ModuleNotFoundError):  # the lowest versions are tested without it
         from hypothesis import settings  # noqa: PLC0415 - not everywhere
