@@ -39,6 +39,7 @@ from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.runtime.validation import one_of
 from refine.binding import BindsToGenerator
+from refine.configured import Configured
 from refine.question import (
     ModelQuestion,
     RefineInput,
@@ -254,7 +255,7 @@ class SelfRefine(
         config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
-            answer = self._call_with_config(self._answer, graph_input, config)  # type: ignore[arg-type]  # LangChain checks whether the function takes a config
+            answer = self._call_with_config(Configured(self._answer), graph_input, config)
         except Rejected as rejected:
             return reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
@@ -295,7 +296,7 @@ class SelfRefine(
         config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
-            answer = await self._acall_with_config(self._aanswer, graph_input, config)  # type: ignore[arg-type]  # as above
+            answer = await self._acall_with_config(Configured(self._aanswer), graph_input, config)
         except Rejected as rejected:
             return reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
@@ -326,7 +327,7 @@ class SelfRefine(
             return outcomes[0].answer
 
         try:
-            self._call_with_config(run, self._graph_input(input, evidence, config), config)  # type: ignore[arg-type]  # as in `invoke`
+            self._call_with_config(Configured(run), self._graph_input(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -350,7 +351,7 @@ class SelfRefine(
             return outcomes[0].answer
 
         try:
-            await self._acall_with_config(run, self._graph_input(input, evidence, config), config)  # type: ignore[arg-type]  # as above
+            await self._acall_with_config(Configured(run), self._graph_input(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
