@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -298,8 +297,9 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
     if silent:
         remaining.pop(_PROGRESS, None)
         remaining[_SILENCED] = True
-        if _RUNTIME in remaining:
-            remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+        runtime = remaining.get(_RUNTIME)
+        if runtime is not None and not _writes_nothing(runtime.stream_writer):
+            remaining[_RUNTIME] = runtime.override(stream_writer=_drop)
     if _DURABILITY in remaining:
         remaining[_OUTER_DURABILITY] = remaining.pop(_DURABILITY)
     remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
@@ -392,8 +392,7 @@ def with_own_limit(config: RunnableConfig, own_limit: int | None) -> RunnableCon
     return {**config, "recursion_limit": own_limit}
 
 
-@contextmanager
-def leaving_the_graph(config: RunnableConfig) -> Iterator[None]:
+class leaving_the_graph:  # noqa: N801 - named like a function, as what is used in a `with` statement is
     """Pass a command of a generator for the graph around it on to the graph around the loop's.
 
     To the agent that gave the command `Command.PARENT` is the loop's graph, an inside that no agent knows of.
@@ -401,14 +400,22 @@ def leaving_the_graph(config: RunnableConfig) -> Iterator[None]:
     Args:
         config: The config of the node that runs the generator.
     """
-    try:
-        yield
-    except ParentCommand as left:
+
+    __slots__ = ("_config",)
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self._config = config
+
+    def __enter__(self) -> None:
+        """Do nothing yet."""
+
+    def __exit__(self, kind: object, left: object, place: object) -> None:
+        if not isinstance(left, ParentCommand):
+            return
         command: Command[Any] = left.args[0]
-        namespace = config["configurable"].get("checkpoint_ns", "")
+        namespace = self._config["configurable"].get("checkpoint_ns", "")
         if command.graph in (namespace, recast_checkpoint_ns(namespace)):
             left.args = (replace(command, graph=Command.PARENT),)
-        raise
 
 
 def _drop(_: Any) -> None:
