@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import cache, partial
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
@@ -19,7 +20,7 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 from graphs import langgraph_private
 from graphs.admission import OnNewQuestion
 from graphs.best_of import BestOfLoop
-from graphs.compiled import LoopCheckpointer, LoopGraph
+from graphs.compiled import Graph, LoopCheckpointer, LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop, Node, Transition
 from graphs.overrides import Bounds, Overrides
@@ -317,6 +318,25 @@ def compile_loop(
             "on_exhausted='interrupt' waits for a human, which needs a checkpointer: give checkpointer=..., or "
             "checkpointer='inherit' where the graph around, or the server, has one"
         )
+    compiled = _compiled(loop, checkpointer=checkpointer, store=store, name=name, single_node=single_node)
+    can_be_one = not single_node and not loop.may_interrupt
+    return LoopGraph.of(
+        compiled,
+        loop=loop,
+        concurrent_turns=concurrent_turns,
+        on_new_question=on_new_question,
+        in_one_step=cache(partial(_compiled, loop, name=name, single_node=True)) if can_be_one else None,
+    )
+
+
+def _compiled(
+    loop: Loop,
+    *,
+    name: str,
+    checkpointer: LoopCheckpointer = None,
+    store: BaseStore | None = None,
+    single_node: bool = False,
+) -> Graph:
     graph = StateGraph(_State, context_schema=Overrides, input_schema=GraphInput, output_schema=GraphOutput)
     first = "tries" if single_node else "generate"
     graph.add_conditional_edges(START, _Entrance(loop), {"begin": first})
@@ -333,4 +353,4 @@ def compile_loop(
     own = None if checkpointer == "inherit" else checkpointer
     compiled = graph.compile(checkpointer=own, store=store, name=name)
     langgraph_private.hide_record(compiled)
-    return LoopGraph.of(compiled, loop=loop, concurrent_turns=concurrent_turns, on_new_question=on_new_question)
+    return compiled

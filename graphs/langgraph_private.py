@@ -32,7 +32,11 @@ from langchain_core.callbacks import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT as LANGCHAIN_LIMIT
-from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_callback_manager_for_config,
+    var_child_runnable_config,
+)
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
 from langchain_core.tracers.context import _configure_hooks
@@ -469,6 +473,16 @@ def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
 def _writes_nothing(own: Callable[[Any], None]) -> bool:
     """Check for the writer that LangGraph gives a run without a custom stream: it holds nothing to write to."""
     return getattr(own, "__module__", "") == _PREGEL and getattr(own, "__closure__", own) is None
+
+
+def is_watched(config: RunnableConfig) -> bool:
+    """Check whether anybody could see the steps of a graph that is invoked with this config.
+
+    That is a graph around it, a callback handler of any origin, or a limit of the number of steps.
+    """
+    own = ensure_config(config)
+    inside = any(key.startswith(_GRAPH_KEYS) for key in own.get("configurable", ()))
+    return inside or _requested_limit(own) is not None or bool(get_callback_manager_for_config(own).handlers)
 
 
 def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
