@@ -124,7 +124,9 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a turn, once it is alone on its thread; see LangGraph."""
         config, settings = self._read(config, settings)
         seen = flow.run(self._open_interrupts(input, config), self.get_state)
-        with turn(self._thread(config), self.concurrent_turns, self.loop.policy.deadline_s):
+        thread = self._thread(config)
+        config = config if thread is None else langgraph_private.with_records(config)
+        with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = flow.run(self._begin(input, config, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
             if decision is not None:
@@ -139,7 +141,9 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a turn without blocking; otherwise as `stream`."""
         config, settings = self._read(config, settings)
         seen = await flow.arun(self._open_interrupts(input, config), self.aget_state)
-        async with aturn(self._thread(config), self.concurrent_turns, self.loop.policy.deadline_s):
+        thread = self._thread(config)
+        config = config if thread is None else langgraph_private.with_records(config)
+        async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = await flow.arun(self._begin(input, config, seen), self.aget_state)  # noqa: A001
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
             async with aclosing(chunks):

@@ -177,13 +177,18 @@ def _load(config: RunnableConfig, loop: Loop) -> Refinement:
     decision = langgraph_private.decision_of(config)
     if decision is not None:
         decision.reached_a_step = True
-    return loop.overridden(loop.read(langgraph_private.read(config, langgraph_private.RECORD)), config)
+    data = langgraph_private.read(config, langgraph_private.RECORD)
+    return loop.overridden(langgraph_private.records_of(config).of(data) or loop.read(data), config)
 
 
 def _write(refinement: Refinement, config: RunnableConfig) -> None:
     """Write the record: as plain data where it goes into a checkpoint, otherwise as it is."""
-    record = refinement.to_state() if langgraph_private.has_checkpointer(config) else refinement
-    langgraph_private.write(config, langgraph_private.RECORD, record)
+    if not langgraph_private.has_checkpointer(config):
+        langgraph_private.write(config, langgraph_private.RECORD, refinement)
+        return
+    data = refinement.to_state()
+    langgraph_private.records_of(config).keep(data, refinement)
+    langgraph_private.write(config, langgraph_private.RECORD, data)
 
 
 def _write_status(status: Status, config: RunnableConfig, *, always: bool = False) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
 from langchain_core.callbacks import (
@@ -52,6 +52,8 @@ from langgraph.types import Command
 from graphs.muting import run_task, without_tokens
 from judges.errors import ConfigurationError
 
+T = TypeVar("T")
+
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
 
@@ -67,12 +69,14 @@ _TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoi
 _RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
 _CALL, _RESUME = "__pregel_call", "__resume__"
 _SILENCED, _DECISION, _OVERRIDES = "__refine_silenced", "__refine_decision", "__refine_overrides"
+_RECORDS = "__refine_records"
 _DURABILITY_SETTINGS = ("durability", "checkpoint_during")
 """Arguments of a run that say how soon it saves; the second one is deprecated."""
 
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
 _OUTER_DURABILITY = "__refine_durability"
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES, _OUTER_DURABILITY)
+_OWN_KEYS = (_PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES, _OUTER_DURABILITY, _RECORDS)
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, *_OWN_KEYS)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 _DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
@@ -247,6 +251,35 @@ def decision_of(config: RunnableConfig) -> Decision | None:
     return value if isinstance(value, Decision) else None
 
 
+class Records(Generic[T]):
+    """The record that a run wrote last, and the plain data it wrote, which the next step need not read then."""
+
+    def __init__(self) -> None:
+        self._last: tuple[object, T] | None = None
+
+    def keep(self, data: object, record: T) -> None:
+        """Keep the record that was written as `data`."""
+        self._last = data, record
+
+    def of(self, data: object) -> T | None:
+        """Return the record that was written as `data`, this very object; None for what came from a checkpoint."""
+        return self._last[1] if self._last is not None and self._last[0] is data else None
+
+
+def with_records(config: RunnableConfig | None) -> RunnableConfig:
+    """Return the config of a run whose steps hand the record on within this process."""
+    configurable = (config or {}).get("configurable") or {}
+    if _RECORDS in configurable:
+        return config or {}
+    return {**(config or {}), "configurable": {**configurable, _RECORDS: Records()}}
+
+
+def records_of(config: RunnableConfig) -> Records[Any]:
+    """Return the records of a run; empty ones where it hands none on."""
+    records = config.get("configurable", {}).get(_RECORDS)
+    return records if isinstance(records, Records) else Records()
+
+
 def is_interrupt_id(key: object) -> bool:
     """Check whether a key of a resume value has the form of an interrupt's id, as LangGraph does."""
     return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
@@ -296,7 +329,7 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         silent: Whether values written to LangGraph's stream writer are dropped.
     """
     configurable = config.get("configurable") or {}
-    ours = (*_STREAM_KEYS, _STEP_LIMIT, _DECISION, _OVERRIDES)
+    ours = (*_STREAM_KEYS, _STEP_LIMIT, _DECISION, _OVERRIDES, _RECORDS)
     remaining = {key: value for key, value in configurable.items() if key not in ours}
     if silent:
         remaining.pop(_PROGRESS, None)

@@ -536,7 +536,7 @@ class Refinement:
         return {
             "question": self.question,
             "evidence": dict(self.evidence),
-            "attempts": [attempt.to_state() for attempt in self.attempts],
+            "attempts": [self._state_of(attempt) for attempt in self.attempts],
             "added": list(self.added),
             "stop_reason": self.stop_reason,
             "detail": self.detail,
@@ -552,6 +552,10 @@ class Refinement:
             "sent_back": list(self.sent_back),
             "decision": self.decision,
         }
+
+    def _state_of(self, attempt: Attempt) -> dict[str, Any]:
+        """Return an attempt's plain data, made once for all the checkpoints of a run."""
+        return self.memo.get(f"attempt {attempt.number}", (attempt,), attempt.to_state)
 
     @classmethod
     def read(cls, state: Refinement | Mapping[str, Any], policy: Policy) -> Refinement:

@@ -464,12 +464,12 @@ class SelfRefine(
     def _run(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = langgraph_private.muted_config_with_progress(config)
+                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
                 with langgraph_private.use_config(graph_config):
                     state = self.graph.invoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
-                outcome = self._final_outcome(state)
+                outcome = self._final_outcome(state, graph_config)
             else:
                 outcome = run(self._loop, graph_input, config)
         except Unanswered as unanswered:
@@ -481,12 +481,12 @@ class SelfRefine(
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = langgraph_private.muted_config_with_progress(config)
+                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
                 with langgraph_private.use_config(graph_config):
                     state = await self.graph.ainvoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
-                outcome = self._final_outcome(state)
+                outcome = self._final_outcome(state, graph_config)
             else:
                 outcome = await arun(self._loop, graph_input, config)
         except Unanswered as unanswered:
@@ -552,9 +552,10 @@ class SelfRefine(
         del run_manager
         yield await self._aanswer(await anext(inputs), config)
 
-    def _final_outcome(self, state: Mapping[str, Any]) -> Outcome:
+    def _final_outcome(self, state: Mapping[str, Any], config: RunnableConfig) -> Outcome:
         """Return the outcome that the graph's final state holds."""
-        refinement = self._loop.read(state[langgraph_private.RECORD])
+        data = state[langgraph_private.RECORD]
+        refinement = langgraph_private.records_of(config).of(data) or self._loop.read(data)
         if refinement.decision == "rejected":
             raise rejection(Outcome.of(refinement, state["messages"], None, now=time.time()))
         if state.get(langgraph_private.SUMMARY) is None:
