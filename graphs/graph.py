@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -23,6 +23,7 @@ from graphs.best_of import BestOfLoop
 from graphs.compiled import Graph, LoopCheckpointer, LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop, Node, Transition
+from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy, policy_of
 from graphs.refinement import Refinement, Status
@@ -162,7 +163,7 @@ class _StepNode(Runnable[Any, Any]):
         return self._apply(transition, config)
 
     def _apply(self, transition: Transition, config: RunnableConfig) -> Any:
-        _write(transition.refinement, config)
+        _write(transition.refinement, config, transition.outcome)
         ended = self.name == "finish" and transition.goto is None
         _write_status("done" if ended else transition.refinement.status, config, always=self.name == "finish")
         decision = langgraph_private.decision_of(config)
@@ -178,16 +179,30 @@ def _load(config: RunnableConfig, loop: Loop) -> Refinement:
     if decision is not None:
         decision.reached_a_step = True
     data = langgraph_private.read(config, langgraph_private.RECORD)
-    return loop.overridden(langgraph_private.records_of(config).of(data) or loop.read(data), config)
+    written = written_as(data, config)
+    return loop.overridden(loop.read(data) if written is None else written.refinement, config)
 
 
-def _write(refinement: Refinement, config: RunnableConfig) -> None:
+class Written(NamedTuple):
+    """What a step wrote: the record and, if it was the last step, the outcome."""
+
+    refinement: Refinement
+    outcome: Outcome | None
+
+
+def written_as(data: object, config: RunnableConfig) -> Written | None:
+    """Return what a step of this run wrote as `data`; None where that comes from a checkpoint."""
+    written: Written | None = langgraph_private.records_of(config).of(data)
+    return written
+
+
+def _write(refinement: Refinement, config: RunnableConfig, outcome: Outcome | None = None) -> None:
     """Write the record: as plain data where it goes into a checkpoint, otherwise as it is."""
     if not langgraph_private.has_checkpointer(config):
         langgraph_private.write(config, langgraph_private.RECORD, refinement)
         return
     data = refinement.to_state()
-    langgraph_private.records_of(config).keep(data, refinement)
+    langgraph_private.records_of(config).keep(data, Written(refinement, outcome))
     langgraph_private.write(config, langgraph_private.RECORD, data)
 
 

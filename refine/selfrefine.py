@@ -30,7 +30,7 @@ from graphs import (
 from graphs.admission import OnNewQuestion
 from graphs.compiled import LoopCheckpointer
 from graphs.drivers import arun, run
-from graphs.graph import build_loop, compile_loop
+from graphs.graph import build_loop, compile_loop, written_as
 from graphs.policy import policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
@@ -555,9 +555,12 @@ class SelfRefine(
     def _final_outcome(self, state: Mapping[str, Any], config: RunnableConfig) -> Outcome:
         """Return the outcome that the graph's final state holds."""
         data = state[langgraph_private.RECORD]
-        refinement = langgraph_private.records_of(config).of(data) or self._loop.read(data)
+        written = written_as(data, config)
+        refinement = self._loop.read(data) if written is None else written.refinement
         if refinement.decision == "rejected":
             raise rejection(Outcome.of(refinement, state["messages"], None, now=time.time()))
+        if written is not None and written.outcome is not None:
+            return written.outcome
         if state.get(langgraph_private.SUMMARY) is None:
             return Outcome.waiting(refinement, state["messages"], now=time.time())
         *conversation, answer = state["messages"]
