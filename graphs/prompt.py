@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Memo:
-    """What was made of a request's conversation and attempts, so that later steps need not make it again; never stored."""
+    """What was made of a request's conversation and attempts, for later steps; never stored."""
 
     def __init__(self) -> None:
         self._results: dict[str, tuple[Sequence[object], Any]] = {}
