@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -88,7 +88,7 @@ class Attempt(BaseModel):
     unchosen: tuple[Attempt, ...] = ()
     review: str = ""
 
-    @property
+    @cached_property
     def text(self) -> str:
         """Text of the draft; of a refusal without one, what the refusal says."""
         return text_of_answer(self.answer)
@@ -459,7 +459,7 @@ class Refinement:
     @property
     def usage(self) -> Usage:
         """Usage of all attempts, generating and judging."""
-        return sum((_usage(attempt) for attempt in self.attempts), self.unfinished)
+        return Usage.total((self.unfinished, *(usage for attempt in self.attempts for usage in _usages(attempt))))
 
     @property
     def passed(self) -> bool:
@@ -582,6 +582,10 @@ def _score(attempt: Attempt) -> float:
     return -1.0 if verdict is None or verdict.score is None else verdict.score
 
 
-def _usage(attempt: Attempt) -> Usage:
-    own = attempt.usage if attempt.verdict is None else attempt.usage + attempt.verdict.usage
-    return sum(map(_usage, attempt.unchosen), own) if attempt.unchosen else own
+def _usages(attempt: Attempt) -> Iterator[Usage]:
+    """Yield what an attempt consumed: generating, judging, and the drafts that were not chosen."""
+    yield attempt.usage
+    if attempt.verdict is not None:
+        yield attempt.verdict.usage
+    for draft in attempt.unchosen:
+        yield from _usages(draft)
