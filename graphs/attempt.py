@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import cached_property
 from typing import Annotated, Any
@@ -46,7 +47,7 @@ class Attempt(BaseModel):
     unchosen: tuple[Attempt, ...] = ()
     review: str = ""
 
-    @property
+    @cached_property
     def text(self) -> str:
         """Text of the draft; of a refusal without one, what the refusal says."""
         return text_of_answer(self.answer)
@@ -102,7 +103,10 @@ class Attempt(BaseModel):
         }
 
 
-def consumed_by(attempt: Attempt) -> Usage:
-    """Return what an attempt consumed, generating and judging all of its drafts."""
-    own = attempt.usage if attempt.verdict is None else attempt.usage + attempt.verdict.usage
-    return sum(map(consumed_by, attempt.unchosen), own) if attempt.unchosen else own
+def usages_of(attempt: Attempt) -> Iterator[Usage]:
+    """Yield what an attempt consumed: generating, judging, and the drafts that were not chosen."""
+    yield attempt.usage
+    if attempt.verdict is not None:
+        yield attempt.verdict.usage
+    for draft in attempt.unchosen:
+        yield from usages_of(draft)

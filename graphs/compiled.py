@@ -1,8 +1,11 @@
-"""The compiled graph of the loop, which runs one turn at a time on each thread of a checkpointer."""
+"""The compiled graph of the loop.
+
+It runs one turn at a time on each thread of a checkpointer, and makes no steps of what nobody can see as steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, get_args
 
@@ -31,18 +34,22 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
 
     All ways to run a graph come down to `stream` and `astream`, so what holds for every turn is seen to there: its
     place on the thread, its overrides, and that its steps are saved before the next one starts. A config's
-    `recursion_limit` bounds the steps of an agent inside, never the loop, which its policy bounds.
+    `recursion_limit` bounds the steps of an agent inside, never the loop, which its policy bounds. Invoked where no
+    step is stored, streamed or traced, the graph runs all attempts in one step, which costs a third less.
 
     Args:
         loop: The loop that it runs.
         concurrent_turns: What becomes of a turn while another one runs on its thread; see `graphs.self_refine`.
         on_new_question: What becomes of a new question while the turn before waits for a human.
+        in_one_step: Returns a graph of the same loop with all attempts in one node; None where a step of its own
+            must be made of each call.
         settings: Those of LangGraph's class.
     """
 
     loop: Loop
     concurrent_turns: ConcurrentTurns
     on_new_question: OnNewQuestion
+    in_one_step: Callable[[], Graph] | None
 
     def __init__(
         self,
@@ -50,6 +57,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         loop: Loop,
         concurrent_turns: ConcurrentTurns = "queue",
         on_new_question: OnNewQuestion = "refuse",
+        in_one_step: Callable[[], Graph] | None = None,
         **settings: Any,
     ) -> None:
         if concurrent_turns not in get_args(ConcurrentTurns):
@@ -60,6 +68,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         self.loop = loop
         self.concurrent_turns = concurrent_turns
         self.on_new_question = on_new_question
+        self.in_one_step = in_one_step
 
     @classmethod
     def of(cls, compiled: Graph, **settings: Any) -> LoopGraph:
@@ -88,6 +97,24 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         """Return the state of a thread without blocking; otherwise as `get_state`."""
         return with_status(await super().aget_state(config, subgraphs=subgraphs))
 
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's name
+        config: RunnableConfig | None = None,
+        **settings: Any,
+    ) -> Any:
+        """Run a turn and return the state at its end; see LangGraph."""
+        return super(LoopGraph, self._graph_for(input, config, settings)).invoke(input, config, **settings)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's name
+        config: RunnableConfig | None = None,
+        **settings: Any,
+    ) -> Any:
+        """Run a turn without blocking; otherwise as `invoke`."""
+        return await super(LoopGraph, self._graph_for(input, config, settings)).ainvoke(input, config, **settings)
+
     def stream(
         self,
         input: Any,  # noqa: A002 - LangGraph's name
@@ -97,7 +124,9 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a turn, once it is alone on its thread; see LangGraph."""
         config, settings = self._read(config, settings)
         seen = flow.run(self._open_interrupts(input, config), self.get_state)
-        with turn(self._thread(config), self.concurrent_turns, self.loop.policy.deadline_s):
+        thread = self._thread(config)
+        config = config if thread is None else langgraph_private.with_records(config)
+        with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = flow.run(self._begin(input, config, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
             if decision is not None:
@@ -112,7 +141,9 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a turn without blocking; otherwise as `stream`."""
         config, settings = self._read(config, settings)
         seen = await flow.arun(self._open_interrupts(input, config), self.aget_state)
-        async with aturn(self._thread(config), self.concurrent_turns, self.loop.policy.deadline_s):
+        thread = self._thread(config)
+        config = config if thread is None else langgraph_private.with_records(config)
+        async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = await flow.arun(self._begin(input, config, seen), self.aget_state)  # noqa: A001
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
             async with aclosing(chunks):
@@ -170,3 +201,32 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
 
     def _thread(self, config: RunnableConfig) -> Hashable:
         return langgraph_private.thread_of(merge_configs(self.config, config), self.checkpointer)
+
+    def _graph_for(self, value: Any, config: RunnableConfig | None, settings: Mapping[str, Any]) -> LoopGraph:
+        """Return the graph that a turn runs on: with all attempts in one step where nobody sees the steps."""
+        is_plain = isinstance(value, Mapping) and settings.keys() <= _UNSEEN_SETTINGS
+        if self.in_one_step is None or not is_plain or any(map(vars(self).get, _SEEN_ATTRIBUTES)):
+            return self
+        if langgraph_private.is_watched(merge_configs(self.config, config)):
+            return self
+        graph = object.__new__(type(self))
+        one_step = vars(self.in_one_step())
+        vars(graph).update(vars(self), **{name: one_step[name] for name in _STEPS})
+        return graph
+
+
+_STEPS = ("nodes", "channels", "trigger_to_nodes")
+"""Attributes of a compiled graph that say which steps it has."""
+
+_SEEN_ATTRIBUTES = (
+    "checkpointer",
+    "debug",
+    "interrupt_after_nodes",
+    "interrupt_before_nodes",
+    "retry_policy",
+    "step_timeout",
+)
+"""Attributes of a compiled graph by which its steps are stored, shown, stopped at, repeated or timed."""
+
+_UNSEEN_SETTINGS = frozenset({"context"})
+"""Settings of a run that have nothing to do with its steps."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Annotated, Any
+from functools import cache, partial
+from typing import Annotated, Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -19,9 +20,10 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 from graphs import langgraph_private
 from graphs.admission import OnNewQuestion
 from graphs.best_of import BestOfLoop
-from graphs.compiled import LoopCheckpointer, LoopGraph
+from graphs.compiled import Graph, LoopCheckpointer, LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop, Node, Transition
+from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy, policy_of
 from graphs.refinement import Refinement, Status
@@ -161,7 +163,7 @@ class _StepNode(Runnable[Any, Any]):
         return self._apply(transition, config)
 
     def _apply(self, transition: Transition, config: RunnableConfig) -> Any:
-        _write(transition.refinement, config)
+        _write(transition.refinement, config, transition.outcome)
         ended = self.name == "finish" and transition.goto is None
         _write_status("done" if ended else transition.refinement.status, config, always=self.name == "finish")
         decision = langgraph_private.decision_of(config)
@@ -176,13 +178,32 @@ def _load(config: RunnableConfig, loop: Loop) -> Refinement:
     decision = langgraph_private.decision_of(config)
     if decision is not None:
         decision.reached_a_step = True
-    return loop.overridden(loop.read(langgraph_private.read(config, langgraph_private.RECORD)), config)
+    data = langgraph_private.read(config, langgraph_private.RECORD)
+    written = written_as(data, config)
+    return loop.overridden(loop.read(data) if written is None else written.refinement, config)
 
 
-def _write(refinement: Refinement, config: RunnableConfig) -> None:
+class Written(NamedTuple):
+    """What a step wrote: the record and, if it was the last step, the outcome."""
+
+    refinement: Refinement
+    outcome: Outcome | None
+
+
+def written_as(data: object, config: RunnableConfig) -> Written | None:
+    """Return what a step of this run wrote as `data`; None where that comes from a checkpoint."""
+    written: Written | None = langgraph_private.records_of(config).of(data)
+    return written
+
+
+def _write(refinement: Refinement, config: RunnableConfig, outcome: Outcome | None = None) -> None:
     """Write the record: as plain data where it goes into a checkpoint, otherwise as it is."""
-    record = refinement.to_state() if langgraph_private.has_checkpointer(config) else refinement
-    langgraph_private.write(config, langgraph_private.RECORD, record)
+    if not langgraph_private.has_checkpointer(config):
+        langgraph_private.write(config, langgraph_private.RECORD, refinement)
+        return
+    data = refinement.to_state()
+    langgraph_private.records_of(config).keep(data, Written(refinement, outcome))
+    langgraph_private.write(config, langgraph_private.RECORD, data)
 
 
 def _write_status(status: Status, config: RunnableConfig, *, always: bool = False) -> None:
@@ -317,6 +338,25 @@ def compile_loop(
             "on_exhausted='interrupt' waits for a human, which needs a checkpointer: give checkpointer=..., or "
             "checkpointer='inherit' where the graph around, or the server, has one"
         )
+    compiled = _compiled(loop, checkpointer=checkpointer, store=store, name=name, single_node=single_node)
+    can_be_one = not single_node and not loop.may_interrupt
+    return LoopGraph.of(
+        compiled,
+        loop=loop,
+        concurrent_turns=concurrent_turns,
+        on_new_question=on_new_question,
+        in_one_step=cache(partial(_compiled, loop, name=name, single_node=True)) if can_be_one else None,
+    )
+
+
+def _compiled(
+    loop: Loop,
+    *,
+    name: str,
+    checkpointer: LoopCheckpointer = None,
+    store: BaseStore | None = None,
+    single_node: bool = False,
+) -> Graph:
     graph = StateGraph(_State, context_schema=Overrides, input_schema=GraphInput, output_schema=GraphOutput)
     first = "tries" if single_node else "generate"
     graph.add_conditional_edges(START, _Entrance(loop), {"begin": first})
@@ -333,4 +373,4 @@ def compile_loop(
     own = None if checkpointer == "inherit" else checkpointer
     compiled = graph.compile(checkpointer=own, store=store, name=name)
     langgraph_private.hide_record(compiled)
-    return LoopGraph.of(compiled, loop=loop, concurrent_turns=concurrent_turns, on_new_question=on_new_question)
+    return compiled

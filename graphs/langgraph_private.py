@@ -14,11 +14,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
 from langchain_core.callbacks import (
@@ -33,7 +32,11 @@ from langchain_core.callbacks import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT as LANGCHAIN_LIMIT
-from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_callback_manager_for_config,
+    var_child_runnable_config,
+)
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
 from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
 from langchain_core.tracers.context import _configure_hooks
@@ -48,6 +51,8 @@ from langgraph.types import Command
 
 from graphs.muting import run_task, without_tokens
 from judges.errors import ConfigurationError
+
+T = TypeVar("T")
 
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
@@ -64,12 +69,14 @@ _TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoi
 _RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
 _CALL, _RESUME = "__pregel_call", "__resume__"
 _SILENCED, _DECISION, _OVERRIDES = "__refine_silenced", "__refine_decision", "__refine_overrides"
+_RECORDS = "__refine_records"
 _DURABILITY_SETTINGS = ("durability", "checkpoint_during")
 """Arguments of a run that say how soon it saves; the second one is deprecated."""
 
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
 _OUTER_DURABILITY = "__refine_durability"
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES, _OUTER_DURABILITY)
+_OWN_KEYS = (_PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES, _OUTER_DURABILITY, _RECORDS)
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, *_OWN_KEYS)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 _DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
@@ -244,6 +251,35 @@ def decision_of(config: RunnableConfig) -> Decision | None:
     return value if isinstance(value, Decision) else None
 
 
+class Records(Generic[T]):
+    """The record that a run wrote last, and the plain data it wrote, which the next step need not read then."""
+
+    def __init__(self) -> None:
+        self._last: tuple[object, T] | None = None
+
+    def keep(self, data: object, record: T) -> None:
+        """Keep the record that was written as `data`."""
+        self._last = data, record
+
+    def of(self, data: object) -> T | None:
+        """Return the record that was written as `data`, this very object; None for what came from a checkpoint."""
+        return self._last[1] if self._last is not None and self._last[0] is data else None
+
+
+def with_records(config: RunnableConfig | None) -> RunnableConfig:
+    """Return the config of a run whose steps hand the record on within this process."""
+    configurable = (config or {}).get("configurable") or {}
+    if _RECORDS in configurable:
+        return config or {}
+    return {**(config or {}), "configurable": {**configurable, _RECORDS: Records()}}
+
+
+def records_of(config: RunnableConfig) -> Records[Any]:
+    """Return the records of a run; empty ones where it hands none on."""
+    records = config.get("configurable", {}).get(_RECORDS)
+    return records if isinstance(records, Records) else Records()
+
+
 def is_interrupt_id(key: object) -> bool:
     """Check whether a key of a resume value has the form of an interrupt's id, as LangGraph does."""
     return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
@@ -293,13 +329,14 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         silent: Whether values written to LangGraph's stream writer are dropped.
     """
     configurable = config.get("configurable") or {}
-    ours = (*_STREAM_KEYS, _STEP_LIMIT, _DECISION, _OVERRIDES)
+    ours = (*_STREAM_KEYS, _STEP_LIMIT, _DECISION, _OVERRIDES, _RECORDS)
     remaining = {key: value for key, value in configurable.items() if key not in ours}
     if silent:
         remaining.pop(_PROGRESS, None)
         remaining[_SILENCED] = True
-        if _RUNTIME in remaining:
-            remaining[_RUNTIME] = remaining[_RUNTIME].override(stream_writer=_drop)
+        runtime = remaining.get(_RUNTIME)
+        if runtime is not None and not _writes_nothing(runtime.stream_writer):
+            remaining[_RUNTIME] = runtime.override(stream_writer=_drop)
     if _DURABILITY in remaining:
         remaining[_OUTER_DURABILITY] = remaining.pop(_DURABILITY)
     remaining |= {_SEND: partial(_send_resumed, remaining.get(_SEND)), _CALL: run_task}
@@ -392,8 +429,7 @@ def with_own_limit(config: RunnableConfig, own_limit: int | None) -> RunnableCon
     return {**config, "recursion_limit": own_limit}
 
 
-@contextmanager
-def leaving_the_graph(config: RunnableConfig) -> Iterator[None]:
+class leaving_the_graph:  # noqa: N801 - named like a function, as what is used in a `with` statement is
     """Pass a command of a generator for the graph around it on to the graph around the loop's.
 
     To the agent that gave the command `Command.PARENT` is the loop's graph, an inside that no agent knows of.
@@ -401,14 +437,22 @@ def leaving_the_graph(config: RunnableConfig) -> Iterator[None]:
     Args:
         config: The config of the node that runs the generator.
     """
-    try:
-        yield
-    except ParentCommand as left:
+
+    __slots__ = ("_config",)
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self._config = config
+
+    def __enter__(self) -> None:
+        """Do nothing yet."""
+
+    def __exit__(self, kind: object, left: object, place: object) -> None:
+        if not isinstance(left, ParentCommand):
+            return
         command: Command[Any] = left.args[0]
-        namespace = config["configurable"].get("checkpoint_ns", "")
+        namespace = self._config["configurable"].get("checkpoint_ns", "")
         if command.graph in (namespace, recast_checkpoint_ns(namespace)):
             left.args = (replace(command, graph=Command.PARENT),)
-        raise
 
 
 def _drop(_: Any) -> None:
@@ -462,6 +506,16 @@ def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
 def _writes_nothing(own: Callable[[Any], None]) -> bool:
     """Check for the writer that LangGraph gives a run without a custom stream: it holds nothing to write to."""
     return getattr(own, "__module__", "") == _PREGEL and getattr(own, "__closure__", own) is None
+
+
+def is_watched(config: RunnableConfig) -> bool:
+    """Check whether anybody could see the steps of a graph that is invoked with this config.
+
+    That is a graph around it, a callback handler of any origin, or a limit of the number of steps.
+    """
+    own = ensure_config(config)
+    inside = any(key.startswith(_GRAPH_KEYS) for key in own.get("configurable", ()))
+    return inside or _requested_limit(own) is not None or bool(get_callback_manager_for_config(own).handlers)
 
 
 def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:

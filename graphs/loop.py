@@ -496,8 +496,10 @@ def _consumed(effect: Effect, reported: Usage) -> Usage:
     They do so for calls that an agent made before it stopped for a human. If no call was counted and none
     reported, how many there were is unknown.
     """
+    if effect.allowance is None:
+        return reported if reported.calls else Usage()
     counted = effect.spent
-    if counted.calls or effect.allowance is None:
+    if counted.calls:
         return reported if reported.calls > counted.calls else counted
     return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
 

@@ -11,23 +11,23 @@ T = TypeVar("T")
 
 
 class Memo:
-    """What was made of a request's conversation, so that later attempts need not make it again; never stored."""
+    """What was made of a request's conversation and attempts, for later steps; never stored."""
 
     def __init__(self) -> None:
-        self._results: dict[str, tuple[Sequence[BaseMessage], Any]] = {}
+        self._results: dict[str, tuple[Sequence[object], Any]] = {}
 
-    def get(self, name: str, messages: Sequence[BaseMessage], make: Callable[[], T]) -> T:
-        """Return what was made of these very messages under a name; make it where it was not.
+    def get(self, name: str, parts: Sequence[object], make: Callable[[], T]) -> T:
+        """Return what was made of these very messages, or attempts, under a name; make it where it was not.
 
         Args:
             name: What is made.
-            messages: Of what.
+            parts: Of what; at least one.
             make: Makes it.
         """
         before, result = self._results.get(name, ((), None))
-        if len(before) != len(messages) or any(old is not new for old, new in zip(before, messages, strict=True)):
+        if len(before) != len(parts) or any(old is not new for old, new in zip(before, parts, strict=True)):
             result = make()
-            self._results[name] = tuple(messages), result
+            self._results[name] = tuple(parts), result
         made: T = result
         return made
 

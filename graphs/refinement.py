@@ -17,7 +17,7 @@ from graphs.answer_kind import (
     rejection_for,
     unfit_answer,
 )
-from graphs.attempt import Attempt, consumed_by
+from graphs.attempt import Attempt, usages_of
 from graphs.choosing import Ending, best_of, chosen_of, ending_of
 from graphs.policy import Policy
 from graphs.prompt import Memo, Prompt
@@ -323,7 +323,8 @@ class Refinement:
     @property
     def usage(self) -> Usage:
         """Usage of all attempts, generating and judging."""
-        return sum((consumed_by(attempt) for attempt in self.attempts), self.unfinished)
+        consumed = (usage for attempt in self.attempts for usage in usages_of(attempt))
+        return Usage.total((self.unfinished, *consumed))
 
     @property
     def passed(self) -> bool:
@@ -366,7 +367,7 @@ class Refinement:
         return {
             "question": self.question,
             "evidence": dict(self.evidence),
-            "attempts": [attempt.to_state() for attempt in self.attempts],
+            "attempts": [self._state_of(attempt) for attempt in self.attempts],
             "added": list(self.added),
             "stop_reason": self.stop_reason,
             "detail": self.detail,
@@ -382,6 +383,10 @@ class Refinement:
             "sent_back": list(self.sent_back),
             "decision": self.decision,
         }
+
+    def _state_of(self, attempt: Attempt) -> dict[str, Any]:
+        """Return an attempt's plain data, made once for all the checkpoints of a run."""
+        return self.memo.get(f"attempt {attempt.number}", (attempt,), attempt.to_state)
 
     @classmethod
     def read(cls, state: Refinement | Mapping[str, Any], policy: Policy) -> Refinement:

@@ -194,6 +194,9 @@ def _keys_of(requests: tuple[Request, ...]) -> list[Hashable | None]:
     Equal requests of one tuple (two contexts of the same text) get different keys, so that a judge makes as many
     calls as it says.
     """
+    if len(requests) == 1:
+        key = _key_of(requests[0])
+        return [None if key is None else (key, 0)]
     seen: Counter[Hashable] = Counter()
     keys: list[Hashable | None] = []
     for key in map(_key_of, requests):

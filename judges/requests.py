@@ -59,6 +59,12 @@ class Ask:
     check: Callable[[Any], str | None] | None = None
     shared: bool = False
 
+    def about(self, data: Mapping[str, JsonValue], check: Callable[[Any], str | None] | None = None) -> Ask:
+        """Return the same question about other data; `dataclasses.replace` would set all fields one by one."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), data=data, check=check)
+        return other
+
 
 @dataclass(frozen=True)
 class Embed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -112,18 +113,24 @@ class Usage(BaseModel):
         """Sum two usages; an unknown cost makes the sum unknown, unless nothing was consumed."""
         if not other:
             return self
-        if not self:
-            return other
-        cost_known = self.cost is not None and other.cost is not None
-        return Usage(
-            calls=self.calls + other.calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if cost_known else None,
-            cached=self.cached + other.cached,
-            calls_known=self.calls_known and other.calls_known,
-            tokens_known=self.tokens_known and other.tokens_known,
+        return Usage.total((self, other)) if self else other
+
+    @classmethod
+    def total(cls, usages: Iterable[Usage]) -> Usage:
+        """Sum any number of usages at once, which costs no more than one `+`."""
+        parts = [usage for usage in usages if usage]
+        if len(parts) < 2:  # noqa: PLR2004 - there is nothing to add
+            return parts[0] if parts else cls()
+        costs = [part.cost for part in parts if part.cost is not None]
+        return cls(
+            calls=sum([part.calls for part in parts]),
+            input_tokens=sum([part.input_tokens for part in parts]),
+            output_tokens=sum([part.output_tokens for part in parts]),
+            cached_input_tokens=sum([part.cached_input_tokens for part in parts]),
+            cost=sum(costs) if len(costs) == len(parts) else None,
+            cached=sum([part.cached for part in parts]),
+            calls_known=all(part.calls_known for part in parts),
+            tokens_known=all(part.tokens_known for part in parts),
         )
 
 

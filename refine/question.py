@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -115,7 +115,7 @@ def _with_evidence(messages: list[BaseMessage], evidence: Any) -> dict[str, Any]
 
 def _messages(value: Any) -> list[BaseMessage]:
     if isinstance(value, str):
-        return convert_to_messages([("user", value)]) if value.strip() else []
+        return [HumanMessage(value)] if value.strip() else []
     if isinstance(value, PromptValue):
         return value.to_messages()
     if isinstance(value, BaseMessage):

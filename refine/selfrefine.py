@@ -30,7 +30,7 @@ from graphs import (
 from graphs.admission import OnNewQuestion
 from graphs.compiled import LoopCheckpointer
 from graphs.drivers import arun, run
-from graphs.graph import build_loop, compile_loop
+from graphs.graph import build_loop, compile_loop, written_as
 from graphs.policy import policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
@@ -39,6 +39,7 @@ from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.runtime.validation import one_of
 from refine.binding import BindsToGenerator
+from refine.configured import Configured
 from refine.question import (
     ModelQuestion,
     RefineInput,
@@ -254,7 +255,7 @@ class SelfRefine(
         config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
-            answer = self._call_with_config(self._answer, graph_input, config)  # type: ignore[arg-type]  # LangChain checks whether the function takes a config
+            answer = self._call_with_config(Configured(self._answer), graph_input, config)
         except Rejected as rejected:
             return reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
@@ -295,7 +296,7 @@ class SelfRefine(
         config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
-            answer = await self._acall_with_config(self._aanswer, graph_input, config)  # type: ignore[arg-type]  # as above
+            answer = await self._acall_with_config(Configured(self._aanswer), graph_input, config)
         except Rejected as rejected:
             return reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
@@ -326,7 +327,7 @@ class SelfRefine(
             return outcomes[0].answer
 
         try:
-            self._call_with_config(run, self._graph_input(input, evidence, config), config)  # type: ignore[arg-type]  # as in `invoke`
+            self._call_with_config(Configured(run), self._graph_input(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -350,7 +351,7 @@ class SelfRefine(
             return outcomes[0].answer
 
         try:
-            await self._acall_with_config(run, self._graph_input(input, evidence, config), config)  # type: ignore[arg-type]  # as above
+            await self._acall_with_config(Configured(run), self._graph_input(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -463,12 +464,12 @@ class SelfRefine(
     def _run(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = langgraph_private.muted_config_with_progress(config)
+                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
                 with langgraph_private.use_config(graph_config):
                     state = self.graph.invoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
-                outcome = self._final_outcome(state)
+                outcome = self._final_outcome(state, graph_config)
             else:
                 outcome = run(self._loop, graph_input, config)
         except Unanswered as unanswered:
@@ -480,12 +481,12 @@ class SelfRefine(
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = langgraph_private.muted_config_with_progress(config)
+                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
                 with langgraph_private.use_config(graph_config):
                     state = await self.graph.ainvoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
-                outcome = self._final_outcome(state)
+                outcome = self._final_outcome(state, graph_config)
             else:
                 outcome = await arun(self._loop, graph_input, config)
         except Unanswered as unanswered:
@@ -551,11 +552,15 @@ class SelfRefine(
         del run_manager
         yield await self._aanswer(await anext(inputs), config)
 
-    def _final_outcome(self, state: Mapping[str, Any]) -> Outcome:
+    def _final_outcome(self, state: Mapping[str, Any], config: RunnableConfig) -> Outcome:
         """Return the outcome that the graph's final state holds."""
-        refinement = self._loop.read(state[langgraph_private.RECORD])
+        data = state[langgraph_private.RECORD]
+        written = written_as(data, config)
+        refinement = self._loop.read(data) if written is None else written.refinement
         if refinement.decision == "rejected":
             raise rejection(Outcome.of(refinement, state["messages"], None, now=time.time()))
+        if written is not None and written.outcome is not None:
+            return written.outcome
         if state.get(langgraph_private.SUMMARY) is None:
             return Outcome.waiting(refinement, state["messages"], now=time.time())
         *conversation, answer = state["messages"]

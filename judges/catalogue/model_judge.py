@@ -128,7 +128,7 @@ class ModelJudge(Metric):
             data: The data shown to the model, by name.
             check: Returns the fault of a reply that fits the schema but not the data, or None.
         """
-        return replace(self._templates[question.prompt, self.language_for(sample)], data=data, check=check)
+        return self._templates[question.prompt, self.language_for(sample)].about(data, check)
 
     def ask(
         self,

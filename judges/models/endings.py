@@ -62,12 +62,14 @@ def _words(reason: str) -> list[str]:
 
 def reason_in(value: object) -> str:
     """Return a provider's field for why a reply ended as text: from a word, an enumeration or `{"type": ...}`."""
+    if value is None:
+        return ""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
         return next((text for key in ("type", "reason") if isinstance(text := value.get(key), str)), "unreadable")
     name = getattr(value, "name", None)
-    return name if isinstance(name, str) else "" if value is None else str(value)
+    return name if isinstance(name, str) else str(value)
 
 
 def finish_reason_of(metadata: Mapping[str, Any]) -> str:

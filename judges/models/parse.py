@@ -20,6 +20,7 @@ _LONGEST_ENDING = 40
 _MOST_BESIDE = 1_000
 """Most fields looked at in the text beside a tool call."""
 _NO_VALUE = object()
+_STRICT_JSON = json.JSONEncoder(allow_nan=False)
 
 
 class Unreadable(ValueError):  # noqa: N818 - an adjective that describes the reply
@@ -124,7 +125,7 @@ def _value_at(text: str, start: int) -> object:
 def _json(value: dict[str, Any]) -> str:
     """Return a parsed object as JSON text again: strict validation depends on JSON's own types."""
     try:
-        return json.dumps(value, allow_nan=False)
+        return _STRICT_JSON.encode(value)
     except (ValueError, TypeError, RecursionError):
         raise Unreadable("the tool call's arguments are not valid JSON") from None
 

@@ -118,7 +118,7 @@ def render_example(data: Mapping[str, JsonValue], reply: BaseModel) -> WorkedExa
 
 def render_data(data: Mapping[str, JsonValue]) -> str:
     """Return fields as a JSON object, one per line."""
-    lines = ",\n".join(f"{encode(name)}: {encode(value)}" for name, value in data.items())
+    lines = ",\n".join(f"{_encoded_name(name)}: {encode(value)}" for name, value in data.items())
     return f"{{\n{lines}\n}}"
 
 
@@ -143,6 +143,9 @@ def encode(value: JsonValue) -> str:
     Other characters stay as they are, non-ASCII included; `json.loads` gives the value back unchanged.
     """
     return _neutralise(_JSON.encode(value))
+
+
+_encoded_name = lru_cache(maxsize=1024)(encode)
 
 
 def _neutralise(text: str) -> str:

@@ -446,6 +446,19 @@ def test_the_runtime_of_a_node_writes_to_the_custom_stream() -> None:
     assert list(made.stream(ASKED, stream_mode="custom")) == ["told"]
 
 
+def test_where_nobody_streams_the_writer_closes_over_nothing() -> None:
+    """The writer of a graph that is invoked, or streamed in another mode, counts as none."""
+    writers: list[Any] = []
+    made = chain(lambda config: writers.append(langgraph_private.writer(config)))
+    made.invoke(ASKED)
+    list(made.stream(ASKED, stream_mode="updates"))
+    asyncio.run(made.ainvoke(ASKED))
+    assert writers == [None] * 3
+    list(made.stream(ASKED, stream_mode="custom"))
+    list(made.stream(ASKED, stream_mode=["values", "custom"]))
+    assert all(map(callable, writers[3:]))
+
+
 def test_an_overridden_writer_takes_the_streams_place() -> None:
     """What is called with the changed runtime writes to the new writer; the node's own runtime stays."""
     told: list[Any] = []

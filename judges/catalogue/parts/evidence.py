@@ -13,13 +13,19 @@ from judges.sample import Sample
 def evidence(sample: Sample) -> dict[str, JsonValue]:
     """Return the non-empty parts of a sample as shown to a judge, by name."""
     fields: dict[str, JsonValue] = {
-        "conversation": transcript(sample.conversation),
+        "conversation": _conversation(sample),
         "steps": transcript(sample.steps),
         "documents": list(sample.retrieved_contexts or ()),
         "reference": sample.reference,
         "answer": sample.answer,
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def _conversation(sample: Sample) -> list[JsonValue]:
+    if isinstance(sample.user_input, str) and sample.user_input:
+        return [{"role": "user", "content": sample.user_input}]
+    return transcript(sample.conversation)
 
 
 def transcript(messages: Iterable[Message]) -> list[JsonValue]:

@@ -82,33 +82,41 @@ def _limit(connected: Any, end: float | None) -> None:
 
 
 class BoundedHTTP(HTTPConnection):
-    """A connection that keeps `exchange_end`."""
+    """A connection that keeps `exchange_end`, and sends the headers together with a body that is small."""
+
+    _ends_headers = False
+    _headers_held: bytes = b""
+
+    def putrequest(self, *target: Any, **options: Any) -> None:
+        """Begin a request."""
+        self._headers_held = b""
+        super().putrequest(*target, **options)
+
+    def endheaders(self, *body: Any, **options: Any) -> None:
+        """End the headers, and hold them until there is a body, or none will come."""
+        self._ends_headers = True
+        super().endheaders(*body, **options)
 
     def send(self, data: Any) -> None:
         """Send, within the time that is left."""
-        if len(data) > _AT_ONCE:
+        if self._ends_headers:
+            self._ends_headers, self._headers_held = False, data
+            return
+        held, self._headers_held = self._headers_held, b""
+        if len(held) + len(data) > _AT_ONCE:
             _limit(self.sock, exchange_end.get())
-        super().send(data)
+        super().send(held + data)
 
     def getresponse(self) -> Any:
         """Return the response, all of which is read within the time that is left."""
+        if self._headers_held:
+            self.send(b"")
         _bound_response(self)
         return super().getresponse()
 
 
-class BoundedHTTPS(HTTPSConnection):
-    """A TLS connection that keeps `exchange_end`."""
-
-    def send(self, data: Any) -> None:
-        """Send, within the time that is left."""
-        if len(data) > _AT_ONCE:
-            _limit(self.sock, exchange_end.get())
-        super().send(data)
-
-    def getresponse(self) -> Any:
-        """Return the response, all of which is read within the time that is left."""
-        _bound_response(self)
-        return super().getresponse()
+class BoundedHTTPS(BoundedHTTP, HTTPSConnection):
+    """A TLS connection that does the same."""
 
 
 def _bound_response(connection: Any) -> None:

@@ -235,6 +235,9 @@ class Endpoint(SharedByCopies):
             exchange_end.reset(token)
 
     def _read(self, response: BaseHTTPResponse, until: float) -> bytes:
+        promised = response.length_remaining
+        if promised is not None and promised <= LARGEST_REPLY:
+            return response.read(decode_content=False)
         parts, size = [], 0
         while part := response.read1(_CHUNK):
             parts.append(part)

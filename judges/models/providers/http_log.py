@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
+
+from judges.runtime.context import setting
 
 _LOGGERS = ("urllib3.connectionpool", "urllib3.connection", "urllib3.util.retry")
 _HIDDEN = "/..."
@@ -18,14 +18,9 @@ def hide_targets() -> None:
         logging.getLogger(name).addFilter(_hide)
 
 
-@contextmanager
-def hidden_target(target: str) -> Iterator[None]:
-    """Hide a request's path and query in what is logged within the block."""
-    token = _target.set(target)
-    try:
-        yield
-    finally:
-        _target.reset(token)
+def hidden_target(target: str) -> setting[str | None]:
+    """Hide a request's path and query in what is logged within a `with` block."""
+    return setting(_target, target)
 
 
 def _hide(record: logging.LogRecord) -> bool:

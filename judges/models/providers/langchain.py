@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from judges.errors import ConfigurationError, one_line, shortened
-from judges.model import ModelRequest, ModelResponse
+from judges.model import ModelRequest, ModelResponse, PromptRole
 from judges.models.endings import finish_reason_of
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
 from judges.models.providers.endpoint import checked_address
@@ -334,10 +334,15 @@ def _overrides(chat: object, method: str) -> bool:
 
 
 def _messages(request: ModelRequest) -> list[BaseMessage]:
+    kinds = _message_kinds()
+    return [kinds[role](text) for role, text in request.messages]
+
+
+@cache
+def _message_kinds() -> Mapping[PromptRole, Callable[[str], BaseMessage]]:
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage  # noqa: PLC0415 - on demand
 
-    kinds = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
-    return [kinds[role](text) for role, text in request.messages]
+    return {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
 
 
 def _response(reply: Any, *, raw_only: bool) -> ModelResponse:
