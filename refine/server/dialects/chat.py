@@ -1,0 +1,157 @@
+"""OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from judges.verdict import Usage
+from refine.server import json_text
+from refine.server.dialects.protocol import JudgedRequest, Json
+from refine.server.dialects.reading import (
+    LEFT_OUT,
+    arguments,
+    message,
+    objects,
+    read_model,
+    read_refine,
+    string,
+    up_to_question,
+)
+from refine.server.errors import ApiError, UpstreamFailed, openai_error
+
+PATH = "/chat/completions"
+KEY_HEADER = "authorization"
+KEEP_ALIVE = b": keep-alive\n\n"
+_DONE = b"data: [DONE]\n\n"
+
+
+def read_request(body: Json) -> JudgedRequest:
+    """Read a request; the body is not changed."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+        raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
+    return JudgedRequest(
+        payload={name: value for name, value in body.items() if name not in LEFT_OUT},
+        model=read_model(body),
+        streamed=body.get("stream") is True,
+        refine=read_refine(body),
+        unjudged=_unjudged(body),
+    )
+
+
+def _unjudged(body: Json) -> str:
+    n = body.get("n")
+    if n is not None and n != 1:
+        return "several answers to one question (n) are not judged"
+    modalities = body.get("modalities")
+    if isinstance(modalities, list) and any(kind != "text" for kind in modalities):
+        return "answers other than text (modalities) are not judged"
+    if body["messages"][-1].get("role") == "assistant":
+        return "an answer that goes on from the client's own words is not judged"
+    return ""
+
+
+def conversation(payload: Json) -> list[AnyMessage]:
+    """Return the messages for the judge, ending with the question or a tool's result."""
+    return up_to_question([_message(item, f"messages[{at}]") for at, item in enumerate(payload["messages"])])
+
+
+def _message(item: Json, where: str) -> AnyMessage:
+    calls = _calls(item) if item.get("role") == "assistant" else None
+    return message(
+        item.get("role"), item.get("content"), where=where, calls=calls, call_id=string(item.get("tool_call_id"))
+    )
+
+
+def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
+    """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
+    roles = {"ai": "assistant", "human": "user"}
+    extra = [{"role": roles.get(one.type, one.type), "content": str(one.text)} for one in added]
+    return {**payload, "messages": [*payload["messages"], *extra]}
+
+
+def read_answer(reply: Json) -> AIMessage:
+    """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
+    choices = reply.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    body = first.get("message") if isinstance(first, dict) else None
+    if not isinstance(first, dict) or not isinstance(body, dict):
+        raise UpstreamFailed(502, "the upstream's reply is no chat completion", code="upstream_reply")
+    content = body.get("content")
+    extra = {name: body[name] for name in ("refusal", "audio") if body.get(name)}
+    return AIMessage(
+        content if isinstance(content, str | list) else "",
+        tool_calls=_calls(body),
+        additional_kwargs=extra,
+        response_metadata={"finish_reason": first.get("finish_reason"), "model_name": string(reply.get("model"))},
+    )
+
+
+def _calls(body: Json) -> list[Any]:
+    calls = objects(body.get("tool_calls"))
+    functions: list[tuple[Json, object]] = [
+        (call.get("function") or call.get("custom") or {}, call.get("id")) for call in calls
+    ]
+    if isinstance(body.get("function_call"), dict):
+        functions.append((body["function_call"], None))
+    return [
+        {
+            "name": string(function.get("name")),
+            "args": arguments(function.get("arguments", function.get("input"))),
+            "id": identifier if isinstance(identifier, str) else None,
+            "type": "tool_call",
+        }
+        for function, identifier in functions
+        if isinstance(function, dict)
+    ]
+
+
+def usage(reply: Json) -> Usage:
+    """Return the tokens that the upstream reports."""
+    counts = reply.get("usage")
+    counts = counts if isinstance(counts, dict) else {}
+    return Usage.of_call(counts.get("prompt_tokens"), counts.get("completion_tokens"))
+
+
+def written(text: str, model: str) -> Json:
+    """Return a reply of the guard's own: the fallback text."""
+    answer = {"role": "assistant", "content": text, "refusal": None}
+    return {
+        "id": f"chatcmpl-{uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [{"index": 0, "message": answer, "finish_reason": "stop", "logprobs": None}],
+    }
+
+
+def events(reply: Json) -> list[bytes]:
+    """Return a whole reply as one chunk: each choice's message is its delta, usage and `refine` go with it."""
+    choices = [_delta(choice) for choice in objects(reply.get("choices"))]
+    chunk = {**reply, "object": "chat.completion.chunk", "choices": choices}
+    return [b"data: " + json_text.write(chunk) + b"\n\n", _DONE]
+
+
+def _delta(choice: Json) -> Json:
+    rest = {name: value for name, value in choice.items() if name != "message"}
+    body = choice.get("message")
+    delta = {"role": "assistant", **(body if isinstance(body, dict) else {})}
+    if isinstance(delta.get("tool_calls"), list):
+        calls = objects(delta["tool_calls"])
+        delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+    return {**rest, "delta": delta}
+
+
+def error_body(error: ApiError) -> Json:
+    """Return the body of an error of the guard's own."""
+    return openai_error(error)
+
+
+def error_events(body: Json) -> list[bytes]:
+    """Return an error in the midst of a stream as events, the last of the stream included."""
+    return [b"data: " + json_text.write(body) + b"\n\n", _DONE]

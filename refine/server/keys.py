@@ -1,0 +1,92 @@
+"""The guard's own keys: random, shown once, kept as a hash, compared in constant time."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from refine.server.errors import ApiError
+from refine.server.incoming import KEY_HEADER, Incoming
+
+_PREFIX = "rf-"
+_BYTES = 32
+ANYONE = ""
+"""Name of the caller where no key is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key as the configuration holds it.
+
+    Args:
+        name: What it is called in limits and logs.
+        sha256: Hash of the key, 64 hexadecimal digits. A random key of 32 bytes needs no slower hash.
+        guards: Names of the guards it is for; None for all.
+    """
+
+    name: str
+    sha256: str
+    guards: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks.
+
+    Args:
+        name: Name of the key; empty where no key is wanted.
+        guards: Names of the guards the key is for; None for all.
+        upstream_key: The caller's own key for the upstream; empty for none.
+    """
+
+    name: str
+    guards: frozenset[str] | None
+    upstream_key: str
+
+
+class Keys:
+    """The keys that are let in; without any, everybody is.
+
+    Args:
+        keys: The keys.
+    """
+
+    def __init__(self, keys: Sequence[Key] = ()) -> None:
+        self._keys = tuple((key, key.sha256.encode()) for key in keys)
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def caller(self, incoming: Incoming) -> Caller:
+        """Return who asks: by the header `x-refine-key`, or else by the API key sent.
+
+        Raises:
+            ApiError: If a key is wanted and none of the known ones came.
+        """
+        own = incoming.headers.get(KEY_HEADER)
+        if not self._keys:
+            return Caller(ANYONE, None, incoming.api_key)
+        key = self._known(incoming.api_key if own is None else own)
+        if key is None:
+            remedy = f"send it as `Authorization: Bearer ...` or as `{KEY_HEADER}`"
+            raise ApiError(401, f"this server wants a key of its own; {remedy}", code="invalid_api_key")
+        return Caller(key.name, key.guards, "" if own is None else incoming.api_key)
+
+    def _known(self, text: str) -> Key | None:
+        """Compare with every key, so that the time does not tell which one is near."""
+        digest = digest_of(text).encode()
+        matching = [key for key, known in self._keys if hmac.compare_digest(digest, known)]
+        return matching[0] if matching and text else None
+
+
+def new_key() -> str:
+    """Return a new random key."""
+    return f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
+
+
+def digest_of(key: str) -> str:
+    """Return the hash of a key as the configuration holds it."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
