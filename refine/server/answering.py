@@ -9,13 +9,13 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from graphs import Outcome
+from graphs import Bounds, Outcome, Overrides, Refinement
 from graphs.drivers import arun_attempts, arun_step
 from graphs.errors import GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
 from graphs.loop import Loop, Messages
 from graphs.secrets import withhold
 from judges.errors import BadSample
-from refine.server.dialects.protocol import Dialect, JudgedRequest, Json
+from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
 from refine.server.errors import ApiError
 from refine.server.generator import RawAnswer, UpstreamGenerator, UpstreamRefused
 from refine.server.guards import Guard
@@ -61,23 +61,40 @@ async def answer(question: Question) -> tuple[Reply, Outcome | None]:
     )
     loop = guard.loop.with_generator(generator)
     try:
-        outcome = await _run(loop, conversation, request)
+        outcome = await _run(loop, guard.bounds, conversation, request)
     except Unanswered as error:
         return _unanswered(error, question), error.outcome
     except (InputError, BadSample) as error:
-        raise ApiError(400, str(error), code="invalid", param="refine.evidence") from error
+        raise ApiError(400, str(error), code="invalid", param="refine") from error
     return _released(outcome, generator.answers, question), outcome
 
 
-async def _run(loop: Loop, conversation: Messages, request: JudgedRequest) -> Outcome:
-    refinement = loop.begin({"messages": conversation, "evidence": request.refine.get("evidence")})
-    if request.unjudged:
-        refinement = replace(refinement, sampled=False, detail=request.unjudged)
+async def _run(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRequest) -> Outcome:
+    refinement = _begun(loop, bounds, conversation, request)
     refinement = await arun_attempts(loop, refinement, conversation, _NO_CONFIG)
     transition = await arun_step(loop.finish, refinement, conversation, _NO_CONFIG)
     assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
     outcome = transition.outcome
     return outcome.model_copy(update={"detail": request.unjudged}) if request.unjudged else outcome
+
+
+def _begun(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRequest) -> Refinement:
+    """Begin a refinement with the evidence and the settings that the client sent.
+
+    Raises:
+        InputError: If one of them is unknown, or goes beyond the bounds.
+        BadSample: If the evidence cannot be read.
+    """
+    evidence = request.refine.get("evidence")
+    settings = {name: value for name, value in request.refine.items() if name != "evidence"}
+    if not settings:
+        begun = loop.begin({"messages": conversation, "evidence": evidence})
+    else:
+        overrides = Overrides.read(settings)
+        bounds.check(overrides, loop.policy)
+        begun = loop.begin({"messages": conversation, "evidence": overrides.added_to(evidence or {})})
+        begun = replace(begun, policy=overrides.applied_to(loop.policy))
+    return replace(begun, sampled=False) if request.unjudged else begun
 
 
 def _released(outcome: Outcome, answers: Mapping[str, RawAnswer], question: Question) -> Reply:
@@ -114,7 +131,9 @@ def refine_headers(found: Json) -> RawHeaders:
         "id": found["id"],
         "guard": found["guard"],
     }
-    return [(f"x-refine-{name}".encode(), str(value).encode()) for name, value in values.items() if value is not None]
+    return [
+        (f"x-refine-{name}".encode(), str(value).encode()) for name, value in values.items() if value is not None
+    ]
 
 
 def _unanswered(error: Unanswered, question: Question) -> Reply:

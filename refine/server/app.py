@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from refine.server.dialects import chat
+from refine.server import judge_route, litellm
+from refine.server.dialects import chat, messages, responses
+from refine.server.metrics import Metrics
+from refine.server.operations import operations
+from refine.server.passing import PREFIX, PassThrough
+from refine.server.routes import JudgeRoute, LiteLLMRoute
 from refine.server.service import JudgedRoute, Service
+
+DIALECTS = (chat, responses, messages)
 
 
 class GuardApp:
-    """The ASGI application of the guard."""
+    """The ASGI application of the guard: judged paths first, then what passes through, then everything else.
 
-    def __init__(self, service: Service) -> None:
+    Args:
+        service: What the routes share.
+        metrics: What `/metrics` shows; None leaves it out.
+        pass_through: Patterns of the paths below `/v1` that pass through unjudged; see `PassThrough`.
+        routes: Further routes of Starlette, for instance those of the page.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        metrics: Metrics | None = None,
+        pass_through: Sequence[str] = ("*",),
+        routes: Sequence[BaseRoute] = (),
+    ) -> None:
         self.service = service
-        self._judged: dict[str, ASGIApp] = {f"/v1{dialect.PATH}": JudgedRoute(dialect, service) for dialect in (chat,)}
+        self._exact: dict[str, ASGIApp] = {
+            **{f"{PREFIX}{dialect.PATH}": JudgedRoute(dialect, service) for dialect in DIALECTS},
+            judge_route.PATH: JudgeRoute(service),
+            litellm.PATH: LiteLLMRoute(service),
+        }
+        self._pass = PassThrough(service, pass_through)
+        self._others = Starlette(routes=[*operations(service, metrics), *routes])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        await self._judged[scope["path"]](scope, receive, send)
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            judged = self._exact.get(path) or self._exact.get(path.rstrip("/"))
+            if judged is not None:
+                await judged(scope, receive, send)
+                return
+            if path.startswith(f"{PREFIX}/"):
+                await self._pass(scope, receive, send)
+                return
+        await self._others(scope, receive, send)

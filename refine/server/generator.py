@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from graphs.generators import Draft
 from judges.errors import ConfigurationError
 from refine.server import json_text
-from refine.server.dialects.protocol import Dialect, JudgedRequest, Json
+from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
 from refine.server.errors import UpstreamFailed
 from refine.server.headers import RawHeaders
 from refine.server.upstream import Upstream, UpstreamReply
@@ -86,9 +86,7 @@ class UpstreamGenerator:
         """
         number = next(self._numbers)
         payload = self._payload(prompt, number, temperature)
-        reply = await self._upstream.post(
-            self._dialect.PATH, json_text.write(payload), self._headers_of(number)
-        )
+        reply = await self._upstream.post(self._dialect.PATH, json_text.write(payload), self._headers_of(number))
         document = _document(reply)
         answer = self._dialect.read_answer(document)
         answer.id = f"attempt-{number}"

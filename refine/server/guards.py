@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from graphs import Bounds
 from graphs.loop import Loop
 from judges.judge import Judge
 from refine.server.errors import ApiError
@@ -26,6 +27,7 @@ class Guard:
         upstream: The model that is guarded; None judges only.
         models: Patterns of the names of models that it serves, for instance `gpt-*`.
         attempt_models: Another model's name from an attempt number on.
+        bounds: How far a request may go with settings of its own.
         reveal: What a client sees of a verdict beside its marks.
     """
 
@@ -34,7 +36,8 @@ class Guard:
     loop: Loop
     upstream: Upstream | None
     models: tuple[str, ...] = ()
-    attempt_models: Mapping[int, str]
+    attempt_models: Mapping[int, str] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=Bounds)
     reveal: frozenset[Revealed] = frozenset()
 
     @property
@@ -64,7 +67,7 @@ class Guards:
         self._default = guards[0]
         self._by_header = by_header
 
-    def __iter__(self) -> object:
+    def __iter__(self) -> Iterator[Guard]:
         return iter(self._by_name.values())
 
     def choose(self, header: str | None, model: str, allowed: frozenset[str] | None = None) -> Guard:

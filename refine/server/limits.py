@@ -27,7 +27,7 @@ class Limits:
         in_flight_per_key: Most of them for one key.
     """
 
-    body_bytes: int = 20_000_000
+    body_bytes: int = 10_000_000
     body_s: float = 30.0
     in_flight: int = 1_000
     in_flight_per_key: int = 1_000

@@ -82,18 +82,19 @@ class Client:
         """Send a response in one piece."""
         body = json_text.write(reply.document) if reply.body is None else reply.body
         length = (b"content-length", str(len(body)).encode())
-        await self._start(reply.status, [(b"content-type", reply.kind), length, *reply.headers])
+        await self.start(reply.status, [(b"content-type", reply.kind), length, *reply.headers])
         await self.send({"type": "http.response.body", "body": body})
 
     async def start_events(self, headers: RawHeaders) -> None:
         """Send the head of a stream of events."""
-        await self._start(200, [*_EVENTS, _UNBUFFERED, *headers])
+        await self.start(200, [*_EVENTS, _UNBUFFERED, *headers])
 
     async def some(self, part: bytes, *, last: bool = False) -> None:
         """Send a part of a stream."""
         await self.send({"type": "http.response.body", "body": part, "more_body": not last})
 
-    async def _start(self, status: int, headers: RawHeaders) -> None:
+    async def start(self, status: int, headers: RawHeaders) -> None:
+        """Send the head of a response."""
         await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
 
 
@@ -109,6 +110,7 @@ async def respond(
     *,
     keep_alive_s: float | None,
     catch: Callable[[Exception], ApiError],
+    running: set[asyncio.Future[Reply]],
 ) -> Reply | None:
     """Do the work and send what it came to; return that, or None where the client left.
 
@@ -118,8 +120,10 @@ async def respond(
         form: How events and errors are written.
         keep_alive_s: Seconds between comments to a streaming client; None sends one whole response.
         catch: Turns an error of the work into one to send.
+        running: Where the work is kept while it goes on; whoever cancels it there ends the request with an error.
     """
     task = asyncio.ensure_future(work)
+    running.add(task)
     gone = asyncio.ensure_future(client.left())
     try:
         started = False
@@ -136,10 +140,27 @@ async def respond(
         await _finish(reply, client, form, streamed=keep_alive_s is not None, started=started)
         return reply
     finally:
+        running.discard(task)
+        await _end(task, gone)
+
+
+async def racing(work: Coroutine[Any, Any, None], client: Client) -> None:
+    """Do work that sends its response itself; cancel it if the client leaves."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(client.left())
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+    finally:
         await _end(task, gone)
 
 
 def _result(task: asyncio.Future[Reply], form: Form, catch: Callable[[Exception], ApiError]) -> Reply:
+    if task.cancelled():
+        return failure(
+            ApiError(503, "the server shuts down; ask again", code="shutting_down", retry_after_s=1), form
+        )
     try:
         return task.result()
     except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer

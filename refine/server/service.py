@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -13,14 +14,14 @@ from starlette.types import Receive, Scope, Send
 from graphs import Outcome
 from refine.server import json_text
 from refine.server.answering import Question, answer
-from refine.server.dialects.protocol import Dialect, JudgedRequest
+from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
 from refine.server.errors import ApiError
 from refine.server.guards import Guard, Guards
 from refine.server.headers import to_upstream
 from refine.server.incoming import GUARD_HEADER, Incoming
 from refine.server.keys import Caller, Keys
 from refine.server.limits import Admission, ClientGone, Limits, read_body
-from refine.server.responder import Client, Reply, failure, respond
+from refine.server.responder import Client, Form, Reply, failure, respond
 
 _log = logging.getLogger("refine.server")
 
@@ -60,6 +61,7 @@ class Service:
         limits: Limits of a request.
         keep_alive_s: Seconds between comments to a waiting client that streams.
         observers: Told of every request served.
+        draining: Whether the server is about to stop.
     """
 
     guards: Guards
@@ -82,56 +84,6 @@ class Service:
                 _log.exception("an observer of the guard failed")
 
 
-class JudgedRoute:
-    """A route whose answers are judged: an ASGI application.
-
-    Args:
-        dialect: The protocol it speaks.
-        service: What the routes share.
-    """
-
-    def __init__(self, dialect: Dialect, service: Service) -> None:
-        self._dialect = dialect
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        incoming, started = Incoming.of(scope), perf_counter()
-        client = Client(receive, send, incoming.id_headers)
-        exchange = Exchange(self._service, incoming)
-        try:
-            caller = self._service.keys.caller(incoming)
-            with self._service.admission.place(caller.name):
-                reply = await self._serve(exchange, client, caller)
-        except ClientGone:
-            reply = None
-        except ApiError as error:
-            reply = failure(error, self._dialect)
-            await client.whole(reply)
-        exchange.done(None if reply is None else reply.status, perf_counter() - started)
-
-    async def _serve(self, exchange: Exchange, client: Client, caller: Caller) -> Reply | None:
-        service, incoming = self._service, exchange.incoming
-        body = await read_body(client.receive, incoming.headers, service.limits)
-        request = self._dialect.read_request(json_text.read_object(body))
-        guard = service.guards.choose(incoming.headers.get(GUARD_HEADER), request.model, caller.guards)
-        exchange.guard, exchange.caller = guard.name, caller.name
-        return await respond(
-            self._answer(exchange, guard, request, caller),
-            client,
-            self._dialect,
-            keep_alive_s=service.keep_alive_s if request.streamed else None,
-            catch=unexpected,
-        )
-
-    async def _answer(self, exchange: Exchange, guard: Guard, request: JudgedRequest, caller: Caller) -> Reply:
-        incoming = exchange.incoming
-        key = guard.required_upstream.credentials(caller.upstream_key, self._dialect.KEY_HEADER)
-        headers = {**to_upstream(incoming.headers, incoming.id), "content-type": "application/json", **key}
-        reply, exchange.outcome = await answer(Question(guard, self._dialect, request, headers))
-        return reply
-
-
 class Exchange:
     """What becomes known of a request while it is served.
 
@@ -147,6 +99,23 @@ class Exchange:
         self.caller = ""
         self.outcome: Outcome | None = None
 
+    def choose_guard(self, model: str, caller: Caller, named: str | None = None) -> Guard:
+        """Return the guard for a model, or the one that the header, or else `named`, asks for.
+
+        Raises:
+            ApiError: If there is no such guard, or the key is not for it.
+        """
+        header = self.incoming.headers.get(GUARD_HEADER) or named
+        guard = self._service.guards.choose(header, model, caller.guards)
+        self.guard = guard.name
+        return guard
+
+    def upstream_headers(self, guard: Guard, caller: Caller, key_header: str) -> dict[str, str]:
+        """Return the headers of a JSON request to a guard's upstream, with the key that its setting says."""
+        key = guard.required_upstream.credentials(caller.upstream_key, key_header)
+        sent = to_upstream(self.incoming.headers, self.incoming.id)
+        return {**sent, "content-type": "application/json", **key}
+
     def done(self, status: int | None, seconds: float) -> None:
         """Tell the observers how it ended."""
         self._service.observe(
@@ -161,9 +130,79 @@ class Exchange:
         )
 
 
+class PostRoute(ABC):
+    """A route that takes JSON and answers it: an ASGI application.
+
+    Args:
+        service: What the routes share.
+        form: How it writes events and errors.
+    """
+
+    def __init__(self, service: Service, form: Form) -> None:
+        self._service = service
+        self._form = form
+
+    @abstractmethod
+    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> Reply | None:
+        """Answer one request, and return the reply that was sent; None where the client left."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        incoming, started = Incoming.of(scope), perf_counter()
+        client = Client(receive, send, incoming.id_headers)
+        exchange = Exchange(self._service, incoming)
+        try:
+            reply = await self._serve(scope["method"], exchange, client)
+        except ClientGone:
+            reply = None
+        except ApiError as error:
+            reply = failure(error, self._form)
+            await client.whole(reply)
+        exchange.done(None if reply is None else reply.status, perf_counter() - started)
+
+    async def _serve(self, method: str, exchange: Exchange, client: Client) -> Reply | None:
+        service, incoming = self._service, exchange.incoming
+        if method != "POST":
+            raise ApiError(405, "this path takes POST", code="method_not_allowed")
+        caller = service.keys.caller(incoming)
+        exchange.caller = caller.name
+        with service.admission.place(caller.name):
+            body = await read_body(client.receive, incoming.headers, service.limits)
+            return await self.serve(exchange, json_text.read_object(body), caller, client)
+
+
+class JudgedRoute(PostRoute):
+    """A route whose answers are judged.
+
+    Args:
+        dialect: The protocol it speaks.
+        service: What the routes share.
+    """
+
+    def __init__(self, dialect: Dialect, service: Service) -> None:
+        super().__init__(service, dialect)
+        self._dialect = dialect
+
+    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> Reply | None:
+        """Answer one request; see the base class."""
+        service, request = self._service, self._dialect.read_request(body)
+        guard = exchange.choose_guard(request.model, caller)
+        return await respond(
+            self._answer(exchange, guard, request, caller),
+            client,
+            self._dialect,
+            keep_alive_s=service.keep_alive_s if request.streamed else None,
+            catch=unexpected,
+            running=service.running,
+        )
+
+    async def _answer(self, exchange: Exchange, guard: Guard, request: JudgedRequest, caller: Caller) -> Reply:
+        headers = exchange.upstream_headers(guard, caller, self._dialect.KEY_HEADER)
+        reply, exchange.outcome = await answer(Question(guard, self._dialect, request, headers))
+        return reply
+
+
 def unexpected(error: Exception) -> ApiError:
     """Return the error for what should not happen; the log tells where it happened, the client nothing of it."""
     _log.error("the guard failed: %s", type(error).__name__, exc_info=error)
     return ApiError(500, "the guard failed; the server's log says why", code="internal_error")
-
-

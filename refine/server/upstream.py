@@ -10,7 +10,7 @@ import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import NoReturn
 
 import aiohttp
 from pydantic import SecretStr
@@ -22,17 +22,12 @@ from refine.server.breaker import UpstreamBreaker
 from refine.server.errors import ApiError, UpstreamFailed
 from refine.server.headers import RawHeaders, to_client
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
-
 _CONNECTING_S = 10.0
 _IDLE_S = 4.0
 """Seconds that a connection is kept unused: below the 5 s after which common servers close theirs."""
 _CONNECTIONS = 4_096
 _LARGE = 1 << 20
 _UNAVAILABLE = frozenset({500, 502, 503, 504})
-
-KeyHeader = Literal["authorization", "x-api-key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +128,7 @@ class Upstream:
 
     @asynccontextmanager
     async def opened(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: AsyncIterable[bytes] | None
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open any request, to pass its response on as it comes.
 
@@ -143,9 +138,10 @@ class Upstream:
         """
         session = await self._sessions.current()
         url = self._target(path, query)
+        data = body if body is None or len(body) < _LARGE else io.BytesIO(body)
         with self._breaker.call() as outcome:
             try:
-                response = await session.request(method, url, data=body, headers=headers, allow_redirects=False)
+                response = await session.request(method, url, data=data, headers=headers, allow_redirects=False)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 outcome.failed = True
                 self._fail(error)

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from judges.verdict import Usage
 from refine.server import json_text
-from refine.server.dialects.protocol import JudgedRequest, Json
+from refine.server.dialects.protocol import Json, JudgedRequest
 from refine.server.dialects.reading import (
     LEFT_OUT,
     arguments,

@@ -21,7 +21,10 @@ def read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
     if not isinstance(refine, dict):
         raise ApiError(
-            400, 'refine is an object, for instance {"evidence": {"reference": "..."}}', code="invalid", param="refine"
+            400,
+            'refine is an object, for instance {"evidence": {"reference": "..."}}',
+            code="invalid",
+            param="refine",
         )
     return refine
 
@@ -53,7 +56,9 @@ def arguments(text: object) -> dict[str, Any]:
     return read if isinstance(read, dict) else {"arguments": text}
 
 
-def message(role: object, content: Any, *, where: str, calls: list[Any] | None = None, call_id: str = "") -> AnyMessage:
+def message(
+    role: object, content: Any, *, where: str, calls: list[Any] | None = None, call_id: str = ""
+) -> AnyMessage:
     """Return a message for the judge.
 
     Raises:
