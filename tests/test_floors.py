@@ -74,7 +74,7 @@ DOORS: dict[str, frozenset[str]] = {
     "refine/cli/": frozenset({"rich", "typer"}),
     "refine/page/": frozenset({"langchain_core", "starlette"}),
     "refine/record/": frozenset({"langchain_core", "sqlalchemy"}),
-    "refine/server/": frozenset({"langchain_core", "langgraph", "starlette", "uvicorn"}),
+    "refine/server/": frozenset({"aiohttp", "langchain_core", "langgraph", "starlette", "uvicorn"}),
     "demos/": FRAMEWORKS,
 }
 """Frameworks that a folder or module may import at module level; the longest prefix counts."""

@@ -104,8 +104,11 @@ def _released(outcome: Outcome, answers: Mapping[str, RawAnswer], question: Ques
     if raw is None:
         text = "" if outcome.answer is None else str(outcome.answer.text)
         raw = RawAnswer(question.dialect.written(text, question.request.model), [])
+    document = raw.document
+    if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
+        document = question.dialect.without_reasoning(document)
     found = refine_object(outcome, question.guard)
-    return Reply(200, {**raw.document, "refine": found}, [*raw.headers, *refine_headers(found)])
+    return Reply(200, {**document, "refine": found}, [*raw.headers, *refine_headers(found)])
 
 
 def refine_object(outcome: Outcome, guard: Guard) -> Json:
@@ -137,7 +140,7 @@ def refine_headers(found: Json) -> RawHeaders:
 
 
 def _unanswered(error: Unanswered, question: Question) -> Reply:
-    """Return the reply for a loop that may release nothing: an upstream's error as it came, or an error of ours."""
+    """Return the reply for a loop that may release nothing: the upstream's error, or one of ours."""
     cause = error.__cause__ if isinstance(error, GeneratorFailed) else None
     if isinstance(cause, UpstreamRefused):
         return _refused(cause.reply, question.dialect)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
@@ -44,7 +45,16 @@ class GuardApp:
             litellm.PATH: LiteLLMRoute(service),
         }
         self._pass = PassThrough(service, pass_through)
-        self._others = Starlette(routes=[*operations(service, metrics), *routes])
+        self._others = Starlette(routes=[*operations(service, metrics), *routes], lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """Close the connections to the upstreams once everything is answered."""
+        try:
+            yield
+        finally:
+            for upstream in {guard.upstream for guard in self.service.guards if guard.upstream is not None}:
+                await upstream.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""

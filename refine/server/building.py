@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import SecretStr
 
 from graphs import Bounds, Policy
-from graphs.generators import Draft
+from graphs.drafts import Draft
 from graphs.loop import Loop
 from judges import Judge, OpenAICompatible, as_judge, known_prices, load
 from judges.errors import ConfigurationError, one_line, shortened

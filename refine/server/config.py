@@ -149,6 +149,7 @@ class _File(PydanticBaseSettingsSource):
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         """Return the value of one field; see the base class."""
+        del field
         return self._content.get(field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:
@@ -162,15 +163,21 @@ def load_settings(file: Path | None, flags: Mapping[str, Any]) -> ServerSettings
     Raises:
         ConfigurationError: If one cannot be used; the message names key, value and remedy.
     """
+    content = {} if file is None else _read(file)
 
     class Settings(ServerSettings):
         @classmethod
         def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            """Let flags win over the environment, and that over the file."""
-            content = {} if file is None else _read(file)
-            return sources["init_settings"], sources["env_settings"], _File(settings_cls, content)
+            """Let flags win over the environment, and that over the file; no other file is read."""
+            del dotenv_settings, file_secret_settings
+            return init_settings, env_settings, _File(settings_cls, content)
 
     place = "" if file is None else f"{file}: "
     try:

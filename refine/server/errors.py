@@ -64,8 +64,8 @@ class ApiError(Exception):
         return [(b"retry-after", str(max(1, math.ceil(self.retry_after_s))).encode())]
 
 
-class UpstreamFailed(ApiError):
-    """The upstream gave no reply that can be used: no connection, no reply in time, or no such thing as a reply."""
+class UpstreamFailed(ApiError):  # noqa: N818 - what the upstream did
+    """No reply that can be used: no connection, none in time, or no such thing as a reply."""
 
 
 def openai_error(error: ApiError) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The generator of one request: the client's own JSON goes to the upstream, and on a retry the feedback with it."""
+"""The generator of one request: the client's own JSON goes to the upstream, on a retry with the feedback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NoReturn
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from graphs.generators import Draft
+from graphs.drafts import Draft
 from judges.errors import ConfigurationError
 from refine.server import json_text
 from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
@@ -75,6 +75,7 @@ class UpstreamGenerator:
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> NoReturn:
         """Refuse: the server never blocks."""
+        del prompt, config, temperature
         raise ConfigurationError("the guard's generator has no blocking form; use adraft")
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
@@ -84,6 +85,7 @@ class UpstreamGenerator:
             UpstreamRefused: If the upstream answers with an error.
             UpstreamFailed: If it gives no reply that can be used.
         """
+        del config
         number = next(self._numbers)
         payload = self._payload(prompt, number, temperature)
         reply = await self._upstream.post(self._dialect.PATH, json_text.write(payload), self._headers_of(number))

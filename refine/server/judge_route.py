@@ -40,7 +40,7 @@ async def judge(guard: Guard, row: Json) -> Reply:
 
 
 def verdict_object(verdict: Verdict, sample: Sample, guard: Guard) -> Json:
-    """Return a verdict as a client may see it: marks and figures, and texts only as far as the guard reveals them."""
+    """Return a verdict as a client may see it: marks, figures, and what texts the guard reveals."""
     shown = _without_texts(verdict.model_dump(mode="json", exclude={"raw"}))
     evidence = sample.model_dump(mode="json", exclude_defaults=True, exclude={"user_input", "response"})
     if "rationale" in guard.reveal:

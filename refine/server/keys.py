@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from judges.errors import ConfigurationError, shortened
 from refine.server.errors import ApiError
 from refine.server.incoming import KEY_HEADER, Incoming
 
 _PREFIX = "rf-"
 _BYTES = 32
+_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 ANYONE = ""
 """Name of the caller where no key is wanted."""
 
@@ -85,6 +88,19 @@ class Keys:
 def new_key() -> str:
     """Return a new random key."""
     return f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
+
+
+def described_key(name: str) -> tuple[str, str]:
+    """Return a new key in a line for a person, and the lines of TOML that let it in.
+
+    Raises:
+        ConfigurationError: If the name cannot be used.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"a key's name is 1 to 64 letters, digits, '.', '_' or '-', not {shortened(name)}")
+    key = new_key()
+    table = f'[[keys]]\nname = "{name}"\nsha256 = "{digest_of(key)}"'
+    return f"{key}\nKeep it: it is shown this once. Add to the configuration:", table
 
 
 def digest_of(key: str) -> str:

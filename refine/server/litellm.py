@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from graphs import Outcome
 from graphs.drivers import arun
 from graphs.errors import Unanswered
-from graphs.generators import Draft
+from graphs.drafts import Draft
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.sample import canonical_field
@@ -71,8 +71,8 @@ def _check_needs(guard: Guard) -> None:
     if judges:
         raise ApiError(
             422,
-            f"the judge {judges[0]!r} needs the conversation, which LiteLLM's response hook does not send; choose a "
-            f"judge that needs none, or put the guard behind LiteLLM as a model",
+            f"the judge {judges[0]!r} needs the conversation, which LiteLLM's response hook does not send; choose "
+            f"a judge that needs none, or put the guard behind LiteLLM as a model",
             code="conversation_needed",
         )
 
@@ -156,6 +156,7 @@ class _GivenFirst:
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> NoReturn:
         """Refuse: the server never blocks."""
+        del prompt, config, temperature
         raise ConfigurationError("the guard's generator has no blocking form; use adraft")
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:

@@ -13,15 +13,15 @@ from refine.server.service import Service
 def operations(service: Service, metrics: Metrics | None) -> list[Route]:
     """Return the routes; without metrics there is none for them."""
 
-    async def healthz(request: Request) -> Response:
+    async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def readyz(request: Request) -> Response:
+    async def readyz(_: Request) -> Response:
         status = "draining" if service.draining else "ready"
         headers = {"retry-after": "5"} if service.draining else None
         return JSONResponse({"status": status}, status_code=503 if service.draining else 200, headers=headers)
 
-    async def read_metrics(request: Request) -> Response:
+    async def read_metrics(_: Request) -> Response:
         assert metrics is not None  # noqa: S101 - the route exists with metrics only
         metrics.in_flight.set(service.admission.in_flight)
         return Response(metrics.text(), headers={"content-type": CONTENT_TYPE.decode()})

@@ -1,7 +1,7 @@
 """Responding while an answer is being worked on: keep-alive comments, clients that leave, errors in mid-stream.
 
-A streaming client gets nothing before the first interval has passed, so that an error that comes at once has its own
-status. The work ends with the client, however it leaves: nothing goes on in the background.
+A streaming client gets nothing before the first interval has passed, so that an error that comes at once has its
+own status. The work ends with the client, however it leaves: nothing goes on in the background.
 """
 
 from __future__ import annotations

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 
+from graphs.reasoning import reply_without_reasoning
+from judges.models.providers.openai_messages import answer_of, to_dicts, to_message
+from judges.models.providers.openai_replies import usage_in
 from judges.verdict import Usage
 from refine.server import json_text
 from refine.server.dialects.protocol import Json, JudgedRequest
 from refine.server.dialects.reading import (
     LEFT_OUT,
-    arguments,
-    message,
+    check_message,
     objects,
     read_model,
     read_refine,
-    string,
     up_to_question,
 )
 from refine.server.errors import ApiError, UpstreamFailed, openai_error
@@ -58,64 +58,43 @@ def _unjudged(body: Json) -> str:
 
 def conversation(payload: Json) -> list[AnyMessage]:
     """Return the messages for the judge, ending with the question or a tool's result."""
-    return up_to_question([_message(item, f"messages[{at}]") for at, item in enumerate(payload["messages"])])
+    messages = [_message(fields, f"messages[{at}]") for at, fields in enumerate(payload["messages"])]
+    return up_to_question(messages)
 
 
-def _message(item: Json, where: str) -> AnyMessage:
-    calls = _calls(item) if item.get("role") == "assistant" else None
-    return message(
-        item.get("role"), item.get("content"), where=where, calls=calls, call_id=string(item.get("tool_call_id"))
-    )
+def _message(fields: Json, where: str) -> AnyMessage:
+    check_message(fields.get("role"), fields.get("content"), where)
+    return to_message(fields)  # type: ignore[return-value]  # roles of other classes were refused
 
 
 def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
     """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
-    roles = {"ai": "assistant", "human": "user"}
-    extra = [{"role": roles.get(one.type, one.type), "content": str(one.text)} for one in added]
-    return {**payload, "messages": [*payload["messages"], *extra]}
+    return {**payload, "messages": [*payload["messages"], *to_dicts(added)]}
 
 
 def read_answer(reply: Json) -> AIMessage:
     """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
     choices = reply.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
-    body = first.get("message") if isinstance(first, dict) else None
-    if not isinstance(first, dict) or not isinstance(body, dict):
+    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
         raise UpstreamFailed(502, "the upstream's reply is no chat completion", code="upstream_reply")
-    content = body.get("content")
-    extra = {name: body[name] for name in ("refusal", "audio") if body.get(name)}
-    return AIMessage(
-        content if isinstance(content, str | list) else "",
-        tool_calls=_calls(body),
-        additional_kwargs=extra,
-        response_metadata={"finish_reason": first.get("finish_reason"), "model_name": string(reply.get("model"))},
-    )
+    answer = answer_of(reply, "")
+    if answer.invalid_tool_calls and not answer.tool_calls:  # a call all the same, which the client may mend
+        answer.tool_calls = [
+            {"name": broken["name"] or "", "args": {}, "id": broken["id"], "type": "tool_call"}
+            for broken in answer.invalid_tool_calls
+        ]
+    return answer
 
 
-def _calls(body: Json) -> list[Any]:
-    calls = objects(body.get("tool_calls"))
-    functions: list[tuple[Json, object]] = [
-        (call.get("function") or call.get("custom") or {}, call.get("id")) for call in calls
-    ]
-    if isinstance(body.get("function_call"), dict):
-        functions.append((body["function_call"], None))
-    return [
-        {
-            "name": string(function.get("name")),
-            "args": arguments(function.get("arguments", function.get("input"))),
-            "id": identifier if isinstance(identifier, str) else None,
-            "type": "tool_call",
-        }
-        for function, identifier in functions
-        if isinstance(function, dict)
-    ]
+def without_reasoning(reply: Json) -> Json:
+    """Return a reply without the reasoning in it."""
+    return reply_without_reasoning(reply)
 
 
 def usage(reply: Json) -> Usage:
     """Return the tokens that the upstream reports."""
-    counts = reply.get("usage")
-    counts = counts if isinstance(counts, dict) else {}
-    return Usage.of_call(counts.get("prompt_tokens"), counts.get("completion_tokens"))
+    return usage_in(reply)
 
 
 def written(text: str, model: str) -> Json:

@@ -25,14 +25,7 @@ from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
 PATH = "/messages"
 KEY_HEADER = "x-api-key"
 KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
-_ENDINGS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refusal",
-    "tool_use": "tool_calls",
-}
+_THOUGHTS = ("thinking", "redacted_thinking")
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -76,7 +69,7 @@ def _told(content: Any) -> Any:
     """Return what is said, without the blocks that a message has as fields, or that are for the model alone."""
     if not isinstance(content, list):
         return content
-    own = ("tool_use", "thinking", "redacted_thinking")
+    own = ("tool_use", *_THOUGHTS)
     return [part for part in content if not (isinstance(part, dict) and part.get("type") in own)]
 
 
@@ -106,17 +99,18 @@ def read_answer(reply: Json) -> AIMessage:
         raise UpstreamFailed(502, "the upstream's reply is no message with content", code="upstream_reply")
     blocks = objects(reply["content"])
     text = "".join(string(block.get("text")) for block in blocks if block.get("type") == "text")
+    calls = [_call(block) for block in blocks if block.get("type") == "tool_use"]
     ending = string(reply.get("stop_reason"))
-    refused = {"refusal": text or "refused"} if ending == "refusal" else {}
-    return AIMessage(
-        text,
-        tool_calls=[_call(block) for block in blocks if block.get("type") == "tool_use"],
-        additional_kwargs=refused,
-        response_metadata={
-            "finish_reason": _ENDINGS.get(ending, ending or "stop"),
-            "model_name": string(reply.get("model")),
-        },
-    )
+    if ending == "pause_turn":  # the client is to send it back, so that the model goes on
+        calls.append({"name": ending, "args": {}, "id": None, "type": "tool_call"})
+    metadata = {"stop_reason": ending, "model_name": string(reply.get("model"))}
+    return AIMessage(text, tool_calls=calls, response_metadata=metadata)
+
+
+def without_reasoning(reply: Json) -> Json:
+    """Return a reply without the reasoning in it."""
+    blocks = [block for block in objects(reply["content"]) if block.get("type") not in _THOUGHTS]
+    return {**reply, "content": blocks}
 
 
 def usage(reply: Json) -> Usage:

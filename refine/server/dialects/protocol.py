@@ -62,6 +62,10 @@ class Dialect(Protocol):
         """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
         ...
 
+    def without_reasoning(self, reply: Json) -> Json:
+        """Return a reply without the reasoning in it, which may speak of a rejected draft."""
+        ...
+
     def usage(self, reply: Json) -> Usage:
         """Return the tokens that the upstream reports."""
         ...

@@ -13,6 +13,8 @@ from refine.server.errors import ApiError
 LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
 """Fields of a request that the upstream does not see."""
 
+_ROLES = ("user", "assistant", "system", "developer", "tool", "function")
+
 
 def read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the client's `refine` object; empty where there is none."""
@@ -56,17 +58,24 @@ def arguments(text: object) -> dict[str, Any]:
     return read if isinstance(read, dict) else {"arguments": text}
 
 
-def message(
-    role: object, content: Any, *, where: str, calls: list[Any] | None = None, call_id: str = ""
-) -> AnyMessage:
-    """Return a message for the judge.
+def check_message(role: object, content: object, where: str) -> None:
+    """Check what every message has.
 
     Raises:
         ApiError: If the role is unknown, or the content is neither text nor a list of parts.
     """
-    content = "" if content is None else content
-    if not isinstance(content, str | list):
+    if role not in _ROLES:
+        raise ApiError(400, f"{where}.role is none of {', '.join(_ROLES)}", code="invalid", param=f"{where}.role")
+    if not isinstance(content, str | list | None):
         raise ApiError(400, f"{where}.content is neither text nor a list of parts", code="invalid", param=where)
+
+
+def message(
+    role: object, content: Any, *, where: str, calls: list[Any] | None = None, call_id: str = ""
+) -> AnyMessage:
+    """Return a message for the judge; see `check_message`."""
+    check_message(role, content, where)
+    content = "" if content is None else content
     match role:
         case "user":
             return HumanMessage(content)
@@ -74,9 +83,8 @@ def message(
             return AIMessage(content, tool_calls=calls or [])
         case "system" | "developer":
             return SystemMessage(content)
-        case "tool" | "function":
+        case _:
             return ToolMessage(content, tool_call_id=call_id)
-    raise ApiError(400, f"{where}.role is none that the guard can judge", code="invalid", param=f"{where}.role")
 
 
 def up_to_question(messages: list[AnyMessage]) -> list[AnyMessage]:

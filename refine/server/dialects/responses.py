@@ -27,6 +27,18 @@ from refine.server.errors import ApiError, UpstreamFailed, openai_error
 PATH = "/responses"
 KEY_HEADER = "authorization"
 KEEP_ALIVE = b": keep-alive\n\n"
+_WAITING = frozenset(
+    {
+        "apply_patch_call",
+        "computer_call",
+        "custom_tool_call",
+        "function_call",
+        "local_shell_call",
+        "mcp_approval_request",
+        "shell_call",
+    }
+)
+"""Items that wait for the client; other calls were made by the provider."""
 _CALL = "_call"
 _OUTPUT = "_call_output"
 
@@ -108,23 +120,21 @@ def read_answer(reply: Json) -> AIMessage:
     parts = [part for item in items if item.get("type") == "message" for part in objects(item.get("content"))]
     texts = [string(part.get("text")) for part in parts if part.get("type") == "output_text"]
     refusal = "".join(string(part.get("refusal")) for part in parts if part.get("type") == "refusal")
-    waiting = [item for item in items if item.get("type") in ("function_call", "custom_tool_call")]
-    other = any(item.get("type") == "image_generation_call" for item in items)
+    images = [item for item in items if item.get("type") == "image_generation_call"]
+    extra = {"refusal": refusal, "tool_outputs": images}
+    metadata = {name: reply.get(name) for name in ("status", "incomplete_details")}
     return AIMessage(
-        [{"type": "image"}] if other and not "".join(texts) else "".join(texts),
-        tool_calls=[_call(item) for item in waiting],
-        additional_kwargs={"refusal": refusal} if refusal else {},
-        response_metadata={"finish_reason": _ending(reply), "model_name": string(reply.get("model"))},
+        "".join(texts),
+        tool_calls=[_call(item) for item in items if item.get("type") in _WAITING],
+        additional_kwargs={name: value for name, value in extra.items() if value},
+        response_metadata={**metadata, "model_name": string(reply.get("model"))},
     )
 
 
-def _ending(reply: Json) -> str:
-    """Return why a reply ended, in the words of chat completions; of a whole one `stop`."""
-    if reply.get("status") in ("completed", None):
-        return "stop"
-    details = reply.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, dict) else None
-    return {"max_output_tokens": "length", "max_tokens": "length"}.get(string(reason), string(reason) or "stop")
+def without_reasoning(reply: Json) -> Json:
+    """Return a reply without the reasoning in it."""
+    items = [item for item in objects(reply["output"]) if item.get("type") != "reasoning"]
+    return {**reply, "output": items}
 
 
 def usage(reply: Json) -> Usage:
