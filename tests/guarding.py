@@ -1,0 +1,103 @@
+"""A guard for tests: the real server on loopback, in a thread of its own, in front of a scripted upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from refine.server.building import service_of
+from refine.server.config import load_settings
+from refine.server.service import Service
+from refine.server.serving import address, app_of
+from refine.server.socket_server import GuardServer, listening_socket
+
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def rates(answer: str) -> dict[str, Any]:
+    """Rate an answer by what it says of itself: `good` is a 4, `fair` a 3, anything else a 1."""
+    rating = 4 if "good" in answer else 3 if "fair" in answer else 1
+    return {"rating": rating, "feedback": "Be good, SECRET-FEEDBACK.", "rationale": "SECRET-RATIONALE"}
+
+
+def breaks(answer: str) -> int:
+    """Fail to judge."""
+    raise RuntimeError("the judge is down")
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A guard that runs.
+
+    Args:
+        url: Its base URL.
+        service: What its routes share.
+    """
+
+    url: str
+    service: Service
+
+    @property
+    def root(self) -> str:
+        """The address without `/v1`."""
+        return self.url.removesuffix("/v1")
+
+    def post(self, path: str, body: object = None, **settings: Any) -> httpx2.Response:
+        """Post JSON to a path below the root."""
+        return httpx2.post(f"{self.root}{path}", content=json.dumps(body), timeout=20, **settings)
+
+    def get(self, path: str, **settings: Any) -> httpx2.Response:
+        """Get a path below the root."""
+        return httpx2.get(f"{self.root}{path}", timeout=20, **settings)
+
+    def chat(self, **fields: Any) -> httpx2.Response:
+        """Ask a question as chat completions."""
+        headers = fields.pop("headers", None)
+        return self.post("/v1/chat/completions", {"model": "m", "messages": QUESTION, **fields}, headers=headers)
+
+
+@contextmanager
+def guarding(upstream: str | None, **settings: Any) -> Iterator[Guarded]:
+    """Run a guard while the block runs; settings are those of the configuration's top."""
+    flags = {"upstream": upstream, "judge": "tests.guarding:rates", "port": 0, "drain_s": 0.0, **settings}
+    loaded = load_settings(None, flags)
+    service = service_of(loaded)
+    sock = listening_socket(loaded.host, loaded.port)
+    server = GuardServer(app_of(loaded, service), loaded)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            loops.append(runner.get_loop())
+            runner.run(server.serve([sock]))
+
+    thread = threading.Thread(target=run, name="guard", daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    try:
+        yield Guarded(address(sock), service)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+    assert not thread.is_alive()
+
+
+def wait_until(condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
+    """Wait until something holds, or fail."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not come about in time"
+        time.sleep(0.005)
+
+
+def events_of(text: str) -> list[str]:
+    """List the data of the events in a stream."""
+    return [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
