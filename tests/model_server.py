@@ -242,7 +242,8 @@ async def _request(reader: asyncio.StreamReader) -> Asked:
     first, *lines = head.rstrip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     raw = await reader.readexactly(int(headers.get("content-length", 0)))
-    body: Asked = json.loads(raw) if raw.startswith(b"{") else {}
+    is_json = headers.get("content-type", "application/json").startswith("application/json")
+    body: Asked = json.loads(raw) if raw and is_json else {}
     method, path, _ = first.split(" ")
     asked = {"method": method, "path": path, "authorization": headers.get("authorization"), "headers": headers}
     return {**body, **asked, "raw": raw}

@@ -13,7 +13,7 @@ from starlette.types import Receive
 from refine.server.errors import ApiError
 
 _DRAINED = 2
-"""How many times the limit is read and thrown away, so that a client sees the error and not a reset."""
+"""How many times the limit is read before an error is sent, which many clients read only after their body."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,8 @@ from refine.server.errors import ApiError, openai_error
 _BACKLOG = 2_048
 _KEEP_ALIVE_S = 75
 """Seconds that an idle connection is kept: longer than the load balancers in front, which keep theirs 60 s."""
+_LINGER_S = 2.0
+"""Seconds in which the rest of a body is thrown away after the response, before the connection is closed."""
 _log = logging.getLogger("refine.server")
 
 
@@ -48,7 +50,10 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes a connection whose headers are too slow or too large."""
+    """Closes a connection whose headers are too slow or too large, or whose body goes on after the response.
+
+    What is left of a body is thrown away for a while, since closing at once would cost the client the response.
+    """
 
     header_s = 10.0
     header_bytes = 32_768
@@ -57,9 +62,11 @@ class _Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._read = 0
         self._headers_due: TimerHandle | None = self._deadline()
+        self._lingering: TimerHandle | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
+        self._body_over()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -80,6 +87,20 @@ class _Protocol(HttpToolsProtocol):
         self._in_time()
         if self._read <= self.header_bytes:
             super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._body_over()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.more_body:
+            self._lingering = self.loop.call_later(_LINGER_S, self.transport.close)
+
+    def _body_over(self) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
 
     def _count(self, size: int) -> None:
         before, self._read = self._read, self._read + size
