@@ -40,10 +40,12 @@ class Guarded:
     Args:
         url: Its base URL.
         service: What its routes share.
+        client: Asks it.
     """
 
     url: str
     service: Service
+    client: httpx2.Client
 
     @property
     def root(self) -> str:
@@ -52,11 +54,11 @@ class Guarded:
 
     def post(self, path: str, body: object = None, **settings: Any) -> httpx2.Response:
         """Post JSON to a path below the root."""
-        return httpx2.post(f"{self.root}{path}", content=json.dumps(body), timeout=20, **settings)
+        return self.client.post(f"{self.root}{path}", content=json.dumps(body), **settings)
 
     def get(self, path: str, **settings: Any) -> httpx2.Response:
         """Get a path below the root."""
-        return httpx2.get(f"{self.root}{path}", timeout=20, **settings)
+        return self.client.get(f"{self.root}{path}", **settings)
 
     def chat(self, **fields: Any) -> httpx2.Response:
         """Ask a question as chat completions."""
@@ -83,7 +85,8 @@ def guarding(upstream: str | None, **settings: Any) -> Iterator[Guarded]:
     thread.start()
     wait_until(lambda: server.started)
     try:
-        yield Guarded(address(sock), service)
+        with httpx2.Client(timeout=20, trust_env=False, verify=False) as client:  # noqa: S501 - plain HTTP
+            yield Guarded(address(sock), service, client)
     finally:
         server.should_exit = True
         thread.join(10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -11,12 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from judges.errors import ConfigurationError, one_line, shortened
 from refine.server.guards import Revealed
 
 PREFIX = "REFINE_"
+_OPEN_TABLES = ("bounds", "judge_settings", "policy")
 _NAME = r"^[\w.-]{1,64}$"
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -157,6 +159,26 @@ class _File(PydanticBaseSettingsSource):
         return self._content
 
 
+class _Environment(EnvSettingsSource):
+    """What the environment holds; inside tables whose values may be anything, JSON is read as such."""
+
+    def __call__(self) -> dict[str, Any]:
+        """Return all values."""
+        values = super().__call__()
+        return {name: _read_json(value) if name in _OPEN_TABLES else value for name, value in values.items()}
+
+
+def _read_json(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _read_json(item) for name, item in value.items()}
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
 def load_settings(file: Path | None, flags: Mapping[str, Any]) -> ServerSettings:
     """Return the settings of the file, the environment and the flags that are set.
 
@@ -176,8 +198,8 @@ def load_settings(file: Path | None, flags: Mapping[str, Any]) -> ServerSettings
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             """Let flags win over the environment, and that over the file; no other file is read."""
-            del dotenv_settings, file_secret_settings
-            return init_settings, env_settings, _File(settings_cls, content)
+            del env_settings, dotenv_settings, file_secret_settings
+            return init_settings, _Environment(settings_cls), _File(settings_cls, content)
 
     place = "" if file is None else f"{file}: "
     try:

@@ -50,7 +50,7 @@ def guard(upstream: ModelServer) -> Iterator[Guarded]:
 
 
 def exchange(guard: Guarded, *parts: bytes, pause_s: float = 0.0, seconds: float = 5.0) -> bytes:
-    """Send bytes piece by piece, and return what came until the connection was closed."""
+    """Send bytes piece by piece, and return what came: an error, or all until the connection was closed."""
     host, port = guard.root.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=seconds) as connection:
         received = b""
@@ -59,7 +59,7 @@ def exchange(guard: Guarded, *parts: bytes, pause_s: float = 0.0, seconds: float
                 connection.sendall(part)
                 time.sleep(pause_s)
         with suppress(ConnectionError, TimeoutError):
-            while data := connection.recv(65_536):
+            while not received.endswith(b"}}") and (data := connection.recv(65_536)):
                 received += data
     return received
 
