@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from tests.guarding import Guarded, guarding
-from tests.model_server import Asked, ModelServer, Reply, in_turn, serving
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving
 
 PATH = "/beta/litellm_basic_guardrail_api"
 PROXY = "REFINE_TEST_LITELLM"
@@ -103,7 +103,9 @@ def test_without_an_upstream_nothing_is_mended() -> None:
 def test_the_real_proxy(tmp_path: Path) -> None:
     """LiteLLM's proxy in front: the guard as a model behind it, and as its guardrail."""
 
-    def reply_to(asked: Asked) -> Reply:
+    def reply_to(asked: Asked) -> Reply | Wire:
+        if asked["method"] == "GET":  # the proxy looks for models as it starts
+            return answered({"object": "list", "data": []})
         return Reply("good" if "bad DRAFT" in asked["raw"].decode() else "bad DRAFT")
 
     with serving(reply_to) as upstream, guarding(upstream.url) as guard:
