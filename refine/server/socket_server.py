@@ -155,6 +155,7 @@ class GuardServer(uvicorn.Server):
                 lifespan="on",
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 log_config=None,
                 log_level="warning",
                 timeout_keep_alive=_KEEP_ALIVE_S,
