@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +11,8 @@ from typing import Any
 
 import httpx2
 
-from refine.server.building import service_of
-from refine.server.config import load_settings
+from refine.server.running import RunningGuard
 from refine.server.service import Service
-from refine.server.serving import address, app_of
-from refine.server.socket_server import GuardServer, listening_socket
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
@@ -69,28 +64,10 @@ class Guarded:
 @contextmanager
 def guarding(upstream: str | None, **settings: Any) -> Iterator[Guarded]:
     """Run a guard while the block runs; settings are those of the configuration's top."""
-    flags = {"upstream": upstream, "judge": "tests.guarding:rates", "port": 0, "drain_s": 0.0, **settings}
-    loaded = load_settings(None, flags)
-    service = service_of(loaded)
-    sock = listening_socket(loaded.host, loaded.port)
-    server = GuardServer(app_of(loaded, service), loaded)
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            loops.append(runner.get_loop())
-            runner.run(server.serve([sock]))
-
-    thread = threading.Thread(target=run, name="guard", daemon=True)
-    thread.start()
-    wait_until(lambda: server.started)
-    try:
-        with httpx2.Client(timeout=20, trust_env=False, verify=False) as client:  # noqa: S501 - plain HTTP
-            yield Guarded(address(sock), service, client)
-    finally:
-        server.should_exit = True
-        thread.join(10)
-    assert not thread.is_alive()
+    common = {"upstream": upstream, "judge": "tests.guarding:rates", "drain_s": 0.0}
+    client = httpx2.Client(timeout=20, trust_env=False, verify=False)
+    with client, RunningGuard({**common, **settings}) as guard:
+        yield Guarded(guard.url, guard.service, client)
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float = 5.0) -> None:

@@ -205,7 +205,9 @@ def serve(
     max_attempts: Annotated[
         int | None, typer.Option(metavar="N", help="Most answers generated for one question. Default: 3")
     ] = None,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Address to listen at. Default: 127.0.0.1")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Listen here. Default: 127.0.0.1")
+    ] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen at; 0: any. Default: 8000")] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML file with these and all other settings.")
@@ -213,7 +215,9 @@ def serve(
     record: Annotated[
         str | None, typer.Option(metavar="URL", help="Where outcomes are recorded: a file, or a database.")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only check the settings, and say what they mean.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the settings, say what they mean, and end.")
+    ] = False,
 ) -> None:
     """Guard a chatbot: an OpenAI-compatible server whose answers are judged before anyone sees them.
 

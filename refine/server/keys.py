@@ -97,7 +97,9 @@ def described_key(name: str) -> tuple[str, str]:
         ConfigurationError: If the name cannot be used.
     """
     if not _NAME.fullmatch(name):
-        raise ConfigurationError(f"a key's name is 1 to 64 letters, digits, '.', '_' or '-', not {shortened(name)}")
+        raise ConfigurationError(
+            f"a key's name is 1 to 64 letters, digits, '.', '_' or '-', not {shortened(name)}"
+        )
     key = new_key()
     table = f'[[keys]]\nname = "{name}"\nsha256 = "{digest_of(key)}"'
     return f"{key}\nKeep it: it is shown this once. Add to the configuration:", table

@@ -15,9 +15,9 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs import Outcome
+from graphs.drafts import Draft
 from graphs.drivers import arun
 from graphs.errors import Unanswered
-from graphs.drafts import Draft
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.sample import canonical_field

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from graphs import Outcome
 from judges.verdict import Usage, Verdict
@@ -18,9 +21,13 @@ _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
 class Metrics:
-    """What Prometheus reads; an observer of the service."""
+    """What Prometheus reads; an observer of the service.
 
-    def __init__(self) -> None:
+    Args:
+        record: Returns how many outcomes the record lost, and how many wait to be written.
+    """
+
+    def __init__(self, record: Callable[[], tuple[int, int]] = lambda: (0, 0)) -> None:
         self.registry = CollectorRegistry()
         self.requests = self._counter("refine_requests", "Requests served", "guard", "outcome")
         self.attempts = self._counter("refine_attempts", "Answers generated", "guard", "result")
@@ -31,12 +38,7 @@ class Metrics:
         self.generate_s = self._histogram("refine_generate_duration_seconds", "One call of the upstream", "guard")
         self.judge_s = self._histogram("refine_judge_duration_seconds", "One verdict", "judge")
         self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
-        self.record_lost = Gauge(
-            "refine_record_lost_total", "Outcomes that the record lost", registry=self.registry
-        )
-        self.record_queue = Gauge(
-            "refine_record_queue", "Outcomes waiting to be written to the record", registry=self.registry
-        )
+        self.registry.register(_RecordCollector(record))
         self._child = cache(lambda metric, *labels: metric.labels(*labels))
 
     def text(self) -> bytes:
@@ -80,6 +82,18 @@ class Metrics:
 
     def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
         return Histogram(name, text, labels, buckets=_SECONDS, registry=self.registry)
+
+
+class _RecordCollector(Collector):
+    """Asks the record whenever the metrics are read."""
+
+    def __init__(self, record: Callable[[], tuple[int, int]]) -> None:
+        self._record = record
+
+    def collect(self) -> Iterator[Metric]:
+        lost, queued = self._record()
+        yield CounterMetricFamily("refine_record_lost", "Outcomes that the record lost", value=lost)
+        yield GaugeMetricFamily("refine_record_queue", "Outcomes that wait to be written", value=queued)
 
 
 def _outcome_of(served: Served) -> str:

@@ -1,8 +1,8 @@
-"""What the guard costs: `python -m tests.bench.guard` prints latency added, CPU for a request, and answers a second.
+"""What the guard costs: `python -m tests.bench.guard` prints latency added, CPU, and requests a second.
 
-Upstream and judge answer at once, in a process of their own; the CPU is that of the server's process. Compared with
-a plain proxy on the same server, and with the same loop over LangChain's client. The machine's other load changes
-milliseconds more than ratios.
+Upstream and judge answer at once, in a process of their own; the CPU is that of the server's process, the least of
+all rounds. Compared in turns with plain proxies on the same server, and with the same loop over LangChain's client,
+since the machine's other load changes milliseconds more than ratios.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 from tests.bench import guard_servers, instant_server
+
 
 @dataclass(frozen=True)
 class Load:
@@ -76,7 +77,10 @@ CASES = (
 def question(attempts: int, messages: int) -> bytes:
     """Write a request that is accepted at the first or at the third attempt, after some messages of history."""
     first = "Draft 2." if attempts == 1 else "How do I undo my last git commit but keep the changes?"
-    history = [{"role": ("user", "assistant")[number % 2], "content": "Some words. " * 10} for number in range(messages - 1)]
+    history = [
+        {"role": ("user", "assistant")[number % 2], "content": "Some words. " * 10}
+        for number in range(messages - 1)
+    ]
     return json.dumps({"model": "m", "messages": [*history, {"role": "user", "content": first}]}).encode()
 
 
@@ -102,7 +106,9 @@ def cpu_of(process: int) -> float:
 async def one_client(port: int, path: str, body: bytes, rounds: int, seconds: list[float]) -> int:
     """Ask again and again over one connection; return how many replies were no 200."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
     errors = 0
     for _ in range(rounds):
         started = time.perf_counter()
@@ -145,7 +151,9 @@ def one_at_a_time(root: str, rounds: int) -> None:
                     loads[case].append(result)
     alone_ms = _quantile(direct, 0.5)
     print(f"one client, no latency (upstream alone: p50 {alone_ms:.2f} ms)")
-    print(f"{'':<34}{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}   per attempt: {'added p50':>10}{'added p99':>10}{'CPU':>14}")
+    print(
+        f"{'':<34}{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}  per attempt: {'added p50':>9}{'added p99':>10}{'CPU':>13}"
+    )
     base = min(result.cpu_ms for result in loads[CASES[0]])
     for case, results in loads.items():
         cpu = min(result.cpu_ms for result in results)

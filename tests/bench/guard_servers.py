@@ -1,7 +1,7 @@
-"""The servers that `tests.bench.guard` compares, each alone in a process: `python -m tests.bench.guard_servers NAME URL`.
+"""The servers that `tests.bench.guard` compares: `python -m tests.bench.guard_servers NAME URL` runs one of them.
 
-`raw_proxy` and `proxy` (a route of Starlette) pass requests on and do nothing else; `guard` is the guard; `chat_openai` is the same loop over LangChain's
-client behind the same server. Each prints its port, and ends with its standard input.
+`raw_proxy` and `proxy` (a route of Starlette) pass requests on and do nothing else; `guard` is the guard;
+`chat_openai` is the same loop over LangChain's client. Each prints its port, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -104,12 +105,19 @@ class ChatOpenAILoop(Plain):
         return json.dumps({"choices": [{"message": {"content": answer.text}}]}).encode()
 
 
-SERVERS = {"raw_proxy": RawProxy, "proxy": proxy, "guard": guard, "chat_openai": ChatOpenAILoop}
+SERVERS: dict[str, Callable[[str], ASGIApp]] = {
+    "raw_proxy": RawProxy,
+    "proxy": proxy,
+    "guard": guard,
+    "chat_openai": ChatOpenAILoop,
+}
 
 
 async def _serve(app: ASGIApp) -> None:
     sock = listening_socket("127.0.0.1", 0)
-    config = uvicorn.Config(app, access_log=False, log_level="error", lifespan="off", ws="none", proxy_headers=False)
+    config = uvicorn.Config(
+        app, access_log=False, log_level="error", lifespan="off", ws="none", proxy_headers=False
+    )
     server = uvicorn.Server(config)
     serving = asyncio.ensure_future(server.serve([sock]))
     print(sock.getsockname()[1], flush=True)

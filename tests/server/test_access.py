@@ -118,7 +118,10 @@ def test_a_new_key_is_shown_once_and_kept_as_a_hash() -> None:
 def test_a_body_that_is_too_large(guard: Guarded) -> None:
     """A body over the limit is a 413, told by its length or not, and takes no memory."""
     headers = {"authorization": "Bearer rf-one"}
-    assert guard.post("/v1/chat/completions", "x" * 20_000, headers=headers).json()["error"]["code"] == "body_too_large"
+    assert (
+        guard.post("/v1/chat/completions", "x" * 20_000, headers=headers).json()["error"]["code"]
+        == "body_too_large"
+    )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer rf-one\r\n"
     for length in (b"content-length: 100000000\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n"):
@@ -140,7 +143,9 @@ def test_headers_and_bodies_that_trickle(guard: Guarded) -> None:
         "body": lambda: exchange(guard, head + b"content-length: 900\r\n\r\n", *[b"x"] * 80, pause_s=0.02),
     }
     replies: dict[str, bytes] = {}
-    threads = [threading.Thread(target=lambda name=name: replies.update({name: results[name]()})) for name in results]
+    threads = [
+        threading.Thread(target=lambda name=name: replies.update({name: results[name]()})) for name in results
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -17,7 +17,10 @@ EVERYTHING: dict[str, Any] = {
     "model": "gpt-x",
     "messages": [
         {"role": "developer", "content": "Be kind."},
-        {"role": "user", "content": [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": "x"}}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": "x"}}],
+        },
     ],
     "temperature": 0.25,
     "seed": 12345678901234567890,
@@ -54,7 +57,15 @@ def completion(message: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """Make a completion of one message."""
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": None, **message}}
     usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-    return {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage, **fields}
+    return {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+        **fields,
+    }
 
 
 def sent(asked: Asked) -> dict[str, Any]:
@@ -91,7 +102,9 @@ def test_the_reply_is_the_upstreams_own(upstream: ModelServer, guard: Guarded) -
     """Unknown fields, logprobs and usage come back; the loop's figures stand in `refine` and in headers."""
     message = {"content": "good", "annotations": [{"x": 1}], "reasoning_content": "hm", "vendor": [1.5]}
     own = completion(message, system_fingerprint="fp", vendor_top={"a": None})
-    script(upstream, answered(own, headers={"x-ratelimit-remaining": "9", "set-cookie": "a=b", "x-request-id": "up"}))
+    script(
+        upstream, answered(own, headers={"x-ratelimit-remaining": "9", "set-cookie": "a=b", "x-request-id": "up"})
+    )
     response = guard.chat(headers={"x-request-id": "mine-1"})
     body = response.json()
     refine = body.pop("refine")
@@ -156,7 +169,7 @@ def test_reasoning_about_a_rejected_draft_is_left_out(upstream: ModelServer, gua
 def test_what_is_not_judged_says_so(
     upstream: ModelServer, guard: Guarded, fields: dict[str, Any], reply: Reply, detail: str
 ) -> None:
-    """Several answers, sounds, tool calls and refusals come back unjudged after one call, and the reply says why."""
+    """Several answers, sounds, tool calls and refusals come back unjudged after one call; the reply says why."""
     requests = script(upstream, reply)
     response = guard.chat(**fields)
     refine = response.json()["refine"]
@@ -207,8 +220,10 @@ def test_a_waiting_stream_is_kept_alive_by_comments(upstream: ModelServer, guard
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_fast_error_keeps_its_status(upstream: ModelServer, guard: Guarded, *, streamed: bool) -> None:
-    """An upstream's error comes back with its status, body and Retry-After, for streaming clients too; one call."""
-    requests = script(upstream, Reply("slow down", status=429, headers={"retry-after": "7", "x-should-retry": "true"}))
+    """An upstream's error keeps status, body and Retry-After, for streaming clients too, after one call."""
+    requests = script(
+        upstream, Reply("slow down", status=429, headers={"retry-after": "7", "x-should-retry": "true"})
+    )
     response = guard.chat(stream=streamed)
     assert response.status_code == 429
     assert response.json() == {"error": {"message": "slow down", "type": "invalid_request_error"}}
@@ -252,7 +267,11 @@ def test_errors_sent_with_status_200_and_other_forms(upstream: ModelServer, guar
     assert guard.chat().status_code == 429
     script(upstream, answered(b"Bad Gateway", status=502, kind="text/plain"))
     response = guard.chat()
-    assert (response.status_code, response.text, response.headers["content-type"]) == (502, "Bad Gateway", "text/plain")
+    assert (response.status_code, response.text, response.headers["content-type"]) == (
+        502,
+        "Bad Gateway",
+        "text/plain",
+    )
 
 
 def test_an_error_after_a_draft_releases_the_best_so_far(upstream: ModelServer, guard: Guarded) -> None:
@@ -265,7 +284,7 @@ def test_an_error_after_a_draft_releases_the_best_so_far(upstream: ModelServer, 
 
 
 def test_evidence_and_settings_of_a_request(upstream: ModelServer, guard: Guarded) -> None:
-    """A request may be stricter than the operator, never laxer; what is unknown is an error, and nothing is asked."""
+    """A request may be stricter than the operator, never laxer; an unknown setting is an error, and asks nobody."""
     requests = script(upstream, Reply("bad"))
     assert guard.chat(refine={"max_attempts": 1}).headers["x-refine-attempts"] == "1"
     assert len(requests) == 1
@@ -303,7 +322,9 @@ def test_what_cannot_be_read_is_a_400(upstream: ModelServer, guard: Guarded, bod
 def test_a_retry_is_not_a_repetition(upstream: ModelServer, guard: Guarded) -> None:
     """An idempotency key gets a suffix on a retry, or the upstream would send the rejected draft again."""
     requests = script(upstream, Reply("bad"), Reply("good"))
-    guard.chat(headers={"idempotency-key": "k", "cookie": "a=b", "x-forwarded-for": "1.2.3.4", "x-request-id": "r 1"})
+    guard.chat(
+        headers={"idempotency-key": "k", "cookie": "a=b", "x-forwarded-for": "1.2.3.4", "x-request-id": "r 1"}
+    )
     first, second = (asked["headers"] for asked in requests)
     assert (first["idempotency-key"], second["idempotency-key"]) == ("k", "k-2")
     assert not {"cookie", "x-forwarded-for"} & first.keys()

@@ -201,7 +201,7 @@ async def test_langchain(guard: Guarded) -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl(guard: Guarded) -> None:
-    """curl gets the answer and the headers, and a body of 30 MB is refused in words."""
+    """Curl gets the answer and the headers, and a body of 30 MB is refused in words."""
     body = json.dumps({"model": "m", "messages": question()})
     command = ["curl", "-sS", "-i", "--max-time", "20", f"{guard.url}/chat/completions"]
     done = subprocess.run([*command, "-d", body], capture_output=True, text=True, check=True)

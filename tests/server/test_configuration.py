@@ -96,10 +96,16 @@ max_attempts = 5
         (GOOD + "[bounds]\nmax_atempts = 1", ["bounds = ", "did you mean 'max_attempts'?"]),
         (GOOD + "default_guard = 'b'\n[guards.a]", ["default_guard = 'b'", "known are a"]),
         (GOOD + "[[keys]]\nname = 'a'\nsha256 = 'secret-key'", ["keys.0.sha256 = ...", "match"]),
-        (GOOD + "[[keys]]\nname = 'a'\nsha256 = '" + "0" * 64 + "'\nguards = ['x']", ["keys.0.guards", "no such guard"]),
+        (
+            GOOD + "[[keys]]\nname = 'a'\nsha256 = '" + "0" * 64 + "'\nguards = ['x']",
+            ["keys.0.guards", "no such guard"],
+        ),
         (GOOD + "upstream_key = 'env:NOT_THERE'", ["upstream_key", "NOT_THERE", "set it"]),
         ("upstream = 'localhost:9'\njudge = 'length'", ["judge = 'length'"]),
-        ("upstream = 'ftp://x'\njudge = 'tests.guarding:rates'", ["upstream = 'ftp://x'", "http or https address"]),
+        (
+            "upstream = 'ftp://x'\njudge = 'tests.guarding:rates'",
+            ["upstream = 'ftp://x'", "http or https address"],
+        ),
         ("judge = 'helpfulness'", ["judge = 'helpfulness'", "--judge-model NAME with --judge-base-url URL"]),
         ("judge = 'helpfulness'\njudge_model = 'm'", ["judge_model = 'm'", "'openai:m'"]),
         ("judge = 'helpfulness'\njudge_base_url = 'http://x/v1'", ["needs judge_model"]),

@@ -28,7 +28,7 @@ async def leave(guard: Guarded, path: str, *, streamed: bool, after: ModelServer
     writer.write(head.encode() + body)
     await writer.drain()
     async with asyncio.timeout(10):
-        while len(after.requests) < calls:
+        while len(after.requests) < calls:  # noqa: ASYNC110 - the upstream runs in another thread
             await asyncio.sleep(0.002)
     writer.close()
     await writer.wait_closed()

@@ -70,7 +70,11 @@ def test_what_holds_no_answer_is_let_through(guard: Guarded) -> None:
     assert ask(guard, "bad", kind="request") == {"action": "NONE"}
     assert ask(guard) == {"action": "NONE"}
     assert ask(guard, "") == {"action": "NONE"}
-    for wrong in ({"texts": ["x"]}, {"input_type": "response", "texts": "x"}, {"input_type": "response", "texts": [1]}):
+    for wrong in (
+        {"texts": ["x"]},
+        {"input_type": "response", "texts": "x"},
+        {"input_type": "response", "texts": [1]},
+    ):
         assert guard.post(PATH, wrong).status_code == 400
 
 

@@ -15,7 +15,12 @@ from tests.guarding import Guarded, guarding
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
 
 BAIT = ["http://169.254.169.254/", "//evil.example/x", "/v1/../admin", "/v1/%2e%2e/admin", "/v1/a%252f..%252fb"]
-JUDGED_OTHERWISE = ["/v1/Chat/Completions", "/v1/chat/completions;x", "/v1/chat%252Fcompletions", "/v1//chat/completions"]
+JUDGED_OTHERWISE = [
+    "/v1/Chat/Completions",
+    "/v1/chat/completions;x",
+    "/v1/chat%252Fcompletions",
+    "/v1//chat/completions",
+]
 
 
 def echo(asked: Asked) -> Wire:
@@ -23,7 +28,9 @@ def echo(asked: Asked) -> Wire:
     if asked["path"].endswith("/chat/completions"):
         return Reply("good").wire(asked)
     told = {"method": asked["method"], "path": asked["path"], "raw": asked["raw"].decode("latin-1")}
-    return answered(told, status=404 if "missing" in asked["path"] else 200, headers={"x-vendor": "1", "set-cookie": "a"})
+    return answered(
+        told, status=404 if "missing" in asked["path"] else 200, headers={"x-vendor": "1", "set-cookie": "a"}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +57,9 @@ def test_other_paths_pass_through_and_say_so(guard: Guarded, upstream: ModelServ
         ("PUT", "/v1/audio/x", sent),
         ("GET", "/v1/missing", b""),
     ]:
-        response = httpx2.request(method, f"{guard.root}{path}", content=body or None, headers={"content-type": "x/y"})
+        response = httpx2.request(
+            method, f"{guard.root}{path}", content=body or None, headers={"content-type": "x/y"}
+        )
         assert response.json() == {"method": method, "path": path, "raw": body.decode("latin-1")}
         assert response.status_code == (404 if "missing" in path else 200)
         headers = response.headers
@@ -97,7 +106,7 @@ def test_pass_through_has_a_list_and_can_be_off(upstream: ModelServer) -> None:
 
 
 def test_judging_a_given_exchange(guard: Guarded, upstream: ModelServer) -> None:
-    """The body is a row of a dataset in any of its dialects; the verdict comes without texts, nothing is generated."""
+    """The body is a row of a dataset in any dialect; the verdict has no texts, and nothing is generated."""
     upstream.requests.clear()
     rows: list[dict[str, Any]] = [
         {"question": "?", "answer": "good"},
@@ -106,7 +115,12 @@ def test_judging_a_given_exchange(guard: Guarded, upstream: ModelServer) -> None
     ]
     for row in rows:
         verdict = guard.post("/v1/judge", row).json()
-        assert (verdict["rating"], verdict["score"], verdict["accepted"], verdict["guard"]) == (4, 1.0, True, "default")
+        assert (verdict["rating"], verdict["score"], verdict["accepted"], verdict["guard"]) == (
+            4,
+            1.0,
+            True,
+            "default",
+        )
         assert "SECRET" not in json.dumps(verdict)
     assert guard.post("/v1/judge", {"question": "?", "answer": "fair"}).json()["accepted"] is False
     for wrong in ({"question": "?"}, {}, {"foo": 1}, [1], {"question": 3, "answer": "x"}):
@@ -188,7 +202,10 @@ def test_guards_by_model_and_header() -> None:
     """A model's name or a header chooses the guard, each with its own judge, policy and upstream."""
     guards = {
         "strict": {"models": ["gpt-*"], "success_rating": 4, "max_attempts": 2},
-        "lax": {"models": ["small", "tiny-?"], "policy": {"overrides": {"2": {"model": "big", "temperature": 0.5}}}},
+        "lax": {
+            "models": ["small", "tiny-?"],
+            "policy": {"overrides": {"2": {"model": "big", "temperature": 0.5}}},
+        },
     }
     with (
         serving(lambda _: Reply("fair")) as upstream,
@@ -201,4 +218,8 @@ def test_guards_by_model_and_header() -> None:
         upstream.requests.clear()
         guard.chat(model="small")
         told = [json.loads(asked["raw"]) for asked in upstream.requests]
-        assert [(one["model"], one.get("temperature")) for one in told] == [("small", None), ("big", 0.5), ("big", 0.5)]
+        assert [(one["model"], one.get("temperature")) for one in told] == [
+            ("small", None),
+            ("big", 0.5),
+            ("big", 0.5),
+        ]

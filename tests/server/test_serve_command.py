@@ -30,7 +30,17 @@ BODY = json.dumps({"model": "m", "messages": QUESTION})
 @contextmanager
 def serving_command(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `refine serve` at a free port while the block runs; yields the process and its base URL."""
-    command = [sys.executable, "-m", "refine.cli", "serve", "--port", "0", "--judge", "tests.guarding:rates", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "refine.cli",
+        "serve",
+        "--port",
+        "0",
+        "--judge",
+        "tests.guarding:rates",
+        *arguments,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -73,7 +83,7 @@ def test_it_serves_and_drains() -> None:
 
 
 def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
-    """A request that outlives the drain ends with an error of the API, streamed or not, and no broken connection."""
+    """A request that outlives the drain ends with an error of the API, streamed or not; no connection breaks."""
     file = tmp_path / "refine.toml"
     file.write_text("ready_s = 0\ndrain_s = 0.3\nkeep_alive_s = 0.1\n", encoding="utf-8")
     hanging = Reply("good", delay_s=30)
@@ -111,8 +121,19 @@ def run(*arguments: str) -> tuple[int, str]:
 
 def test_checking_only() -> None:
     """`--check` says what the settings mean, one line a guard, and serves nothing."""
-    base = ["serve", "--upstream", "http://127.0.0.1:9/v1", "--check", "--success-rating", "4", "--max-attempts", "2"]
-    code, lines = run(*base, "--judge", "helpfulness", "--judge-base-url", "http://127.0.0.1:9/v1", "--judge-model", "m")
+    base = [
+        "serve",
+        "--upstream",
+        "http://127.0.0.1:9/v1",
+        "--check",
+        "--success-rating",
+        "4",
+        "--max-attempts",
+        "2",
+    ]
+    code, lines = run(
+        *base, "--judge", "helpfulness", "--judge-base-url", "http://127.0.0.1:9/v1", "--judge-model", "m"
+    )
     assert code == 0
     assert "judge helpfulness (m), upstream http://127.0.0.1:9, accepted from 4, at most 2 attempts" in lines
     assert "the configuration can be used" in lines
@@ -124,7 +145,10 @@ def test_checking_only() -> None:
         (["--judge", "tests.guarding:rates"], "upstream is not set"),
         (["--upstream", "http://127.0.0.1:9/v1", "--judge", "helpfulnes"], "did you mean helpfulness"),
         (["--config", "/nowhere.toml"], "No such file"),
-        (["--upstream", "http://127.0.0.1:9/v1", "--judge", "tests.guarding:rates", "--host", "256.1.1.1"], "--host"),
+        (
+            ["--upstream", "http://127.0.0.1:9/v1", "--judge", "tests.guarding:rates", "--host", "256.1.1.1"],
+            "--host",
+        ),
         (["--max-attempts", "0"], "max_attempts = 0"),
     ],
 )
