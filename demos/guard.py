@@ -1,4 +1,4 @@
-"""The guard in front of a chatbot that answers badly at first: start it, ask with the real client, look at the page.
+"""The guard in front of a chatbot that answers badly at first: start it, ask with the real client, open the page.
 
 A scripted model stands for the chatbot, and a rule for the judge, so neither a key nor a network is needed. The
 guard is the real server, and the client is the real `openai` package; all that changed for it is the base URL.

@@ -1,4 +1,4 @@
-"""A guard in a thread of its own, for notebooks, demos and tests; `refine serve` is the way to run one for others."""
+"""A guard in a thread of its own, for notebooks, demos and tests; to serve others there is `refine serve`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RunningGuard:
 
     async def _serve(self) -> None:
         serving = asyncio.ensure_future(self._server.serve([self._socket]))
-        while not self._server.started and not serving.done():
+        while not self._server.started and not serving.done():  # noqa: ASYNC110 - uvicorn only sets a flag
             await asyncio.sleep(0.005)
         self._started.set()
         await serving

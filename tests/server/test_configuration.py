@@ -12,6 +12,7 @@ from judges.verdict import Verdict
 from refine.server.building import guards_of, service_of
 from refine.server.config import load_settings, unknown_variables
 from refine.server.serving import describe
+from tests.snippets import ROOT, blocks
 
 MODEL = 'judge_model = "m"\njudge_base_url = "http://127.0.0.1:9/v1"\n'
 GOOD = 'upstream = "http://127.0.0.1:9/v1"\njudge = "tests.guarding:rates"\n'
@@ -134,6 +135,16 @@ def test_a_missing_file_and_unknown_variables(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("REFINE_POLICY", "{broken")
     with pytest.raises(ConfigurationError, match="environment variable"):
         load_settings(None, {})
+
+
+def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configuration in docs/guard.md can be used as it stands."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    (example,) = blocks((ROOT / "docs/guard.md").read_text(encoding="utf-8"), "toml")
+    service = service_of(load_settings(written(tmp_path, example), {}))
+    support, facts = service.guards
+    assert (support.loop.policy.max_attempts, support.loop.policy.on_judge_error) == (2, "raise")
+    assert facts.attempt_models == {2: "gpt-5"}
 
 
 class Picky:
