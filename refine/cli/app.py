@@ -205,9 +205,7 @@ def serve(
     max_attempts: Annotated[
         int | None, typer.Option(metavar="N", help="Most answers generated for one question. Default: 3")
     ] = None,
-    host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Listen here. Default: 127.0.0.1")
-    ] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen here. Default: 127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen at; 0: any. Default: 8000")] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML file with these and all other settings.")

@@ -177,6 +177,7 @@ def _upstream(settings: GuardSettings) -> Upstream | None:
     return Upstream(
         settings.upstream,
         key=None if text == "caller" else _secret(settings.upstream_key, "upstream_key"),
+        key_header=settings.upstream_key_header,
         timeout_s=settings.upstream_timeout_s,
         breaker=UpstreamBreaker(settings.breaker_failures, cooldown_s=settings.breaker_cooldown_s),
     )

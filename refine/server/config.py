@@ -36,6 +36,8 @@ class GuardSettings(BaseModel):
         upstream: Address of the model's API, without `/chat/completions`: `"https://api.openai.com/v1"`.
         upstream_key: `"caller"` sends the caller's own key, `"env:NAME"` the key in that environment variable;
             anything else is the key; empty sends none.
+        upstream_key_header: Header for that key: `"authorization"`, `"x-api-key"` or `"api-key"`, as Azure has it;
+            left out: the usual one of the API asked for. A caller's own key goes on in the header it came in.
         upstream_timeout_s: Seconds until a reply of the upstream must be complete.
         judge: Name of a judge of the catalogue, or `"module:object"`.
         judge_settings: Settings of the judge's class.
@@ -56,6 +58,7 @@ class GuardSettings(BaseModel):
 
     upstream: str | None = None
     upstream_key: SecretStr = SecretStr("caller")
+    upstream_key_header: Literal["authorization", "x-api-key", "api-key"] | None = None
     upstream_timeout_s: _Seconds = 600.0
     judge: str | None = None
     judge_settings: dict[str, Any] = {}

@@ -11,6 +11,8 @@ from refine.server.headers import RawHeaders, request_headers, request_id
 
 KEY_HEADER = "x-refine-key"
 GUARD_HEADER = "x-refine-guard"
+_BEARER = "authorization"
+_AUTHENTICATING = (_BEARER, "x-api-key", "api-key")
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,19 @@ class Incoming:
         return cls(headers, request_id(headers))
 
     @cached_property
-    def api_key(self) -> str:
-        """The key in `Authorization: Bearer`, or in `x-api-key` or `api-key`; empty where there is none."""
-        scheme, _, token = self.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token.strip():
-            return token.strip()
-        return self.headers.get("x-api-key") or self.headers.get("api-key") or ""
+    def credentials(self) -> dict[str, str]:
+        """The headers that authenticate, wherever a client of any API puts its key."""
+        return {name: self.headers[name] for name in _AUTHENTICATING if self.headers.get(name)}
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys in these headers."""
+        return [text.strip() for name, text in self.credentials.items() if name != _BEARER] + self._bearer
+
+    @property
+    def _bearer(self) -> list[str]:
+        scheme, _, token = self.credentials.get(_BEARER, "").partition(" ")
+        return [token.strip()] if scheme.lower() == "bearer" and token.strip() else []
 
     @property
     def id_headers(self) -> RawHeaders:

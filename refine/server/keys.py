@@ -6,8 +6,8 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from judges.errors import ConfigurationError, shortened
 from refine.server.errors import ApiError
@@ -42,12 +42,12 @@ class Caller:
     Args:
         name: Name of the key; empty where no key is wanted.
         guards: Names of the guards the key is for; None for all.
-        upstream_key: The caller's own key for the upstream; empty for none.
+        credentials: Headers with the caller's own key for the upstream.
     """
 
     name: str
     guards: frozenset[str] | None
-    upstream_key: str
+    credentials: Mapping[str, str] = field(repr=False)
 
 
 class Keys:
@@ -69,20 +69,21 @@ class Keys:
         Raises:
             ApiError: If a key is wanted and none of the known ones came.
         """
-        own = incoming.headers.get(KEY_HEADER)
         if not self._keys:
-            return Caller(ANYONE, None, incoming.api_key)
-        key = self._known(incoming.api_key if own is None else own)
+            return Caller(ANYONE, None, incoming.credentials)
+        own = incoming.headers.get(KEY_HEADER)
+        keys = incoming.keys if own is None else [own]
+        key = next((known for known in map(self._known, keys) if known is not None), None)
         if key is None:
             remedy = f"send it as `Authorization: Bearer ...` or as `{KEY_HEADER}`"
             raise ApiError(401, f"this server wants a key of its own; {remedy}", code="invalid_api_key")
-        return Caller(key.name, key.guards, "" if own is None else incoming.api_key)
+        return Caller(key.name, key.guards, {} if own is None else incoming.credentials)
 
     def _known(self, text: str) -> Key | None:
         """Compare with every key, so that the time does not tell which one is near."""
         digest = digest_of(text).encode()
         matching = [key for key, known in self._keys if hmac.compare_digest(digest, known)]
-        return matching[0] if matching and text else None
+        return matching[0] if matching else None
 
 
 def new_key() -> str:

@@ -38,7 +38,8 @@ class PassThrough:
 
     Args:
         service: What the routes share.
-        allowed: Patterns of the paths below `/v1`, for instance `embeddings` or `audio/*`; none passes nothing.
+        allowed: Patterns of the paths below `/v1`, for instance `embeddings` or `audio/*`; the list of
+            models passes always.
     """
 
     def __init__(self, service: Service, allowed: Sequence[str]) -> None:
@@ -83,6 +84,8 @@ class PassThrough:
             raise ApiError(404, "there is no such path", code="unknown_path")
         if any(part in f"{plain}/" for part in _FORBIDDEN) or not raw.startswith("/") or not plain.isprintable():
             raise ApiError(404, "there is no such path", code="unknown_path")
+        if scope["method"] == "GET" and plain.strip("/").partition("/")[0] == "models":
+            return raw
         if not any(fnmatchcase(plain.strip("/"), pattern.strip("/")) for pattern in self._allowed):
             raise ApiError(404, "this path is not served here", code="unknown_path")
         return raw
@@ -91,7 +94,7 @@ class PassThrough:
         anthropic = "anthropic-version" in incoming.headers
         header = "x-api-key" if anthropic else "authorization"
         sent = to_upstream(incoming.headers, incoming.id)
-        return {**sent, **guard.required_upstream.credentials(caller.upstream_key, header)}
+        return {**sent, **guard.required_upstream.credentials(caller.credentials, header)}
 
 
 class _Passing:

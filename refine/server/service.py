@@ -112,7 +112,7 @@ class Exchange:
 
     def upstream_headers(self, guard: Guard, caller: Caller, key_header: str) -> dict[str, str]:
         """Return the headers of a JSON request to a guard's upstream, with the key that its setting says."""
-        key = guard.required_upstream.credentials(caller.upstream_key, key_header)
+        key = guard.required_upstream.credentials(caller.credentials, key_header)
         sent = to_upstream(self.incoming.headers, self.incoming.id)
         return {**sent, "content-type": "application/json", **key}
 

@@ -53,6 +53,7 @@ class Upstream:
     Args:
         base_url: Address of the API, without `/chat/completions`.
         key: The operator's key; None sends the caller's, an empty one none at all.
+        key_header: The header for the operator's key; None takes the usual one of the API.
         timeout_s: Seconds until a reply must be complete.
         max_reply_bytes: Most bytes of a reply that are read.
         breaker: Refuses calls while the upstream does not answer.
@@ -66,6 +67,7 @@ class Upstream:
         base_url: str,
         *,
         key: SecretStr | None,
+        key_header: str | None = None,
         timeout_s: float = 600.0,
         max_reply_bytes: int = 50_000_000,
         breaker: UpstreamBreaker | None = None,
@@ -75,6 +77,7 @@ class Upstream:
         self._base = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
         self._query = f"?{url.query}" if url.query else ""
         self._key = key
+        self._key_header = key_header
         self._timeout_s = timeout_s
         self._max_reply_bytes = max_reply_bytes
         self._breaker = breaker or UpstreamBreaker()
@@ -84,22 +87,19 @@ class Upstream:
     def __repr__(self) -> str:
         return f"Upstream({self.origin!r})"
 
-    @property
-    def has_key(self) -> bool:
-        """Whether the operator's key is sent in place of the caller's."""
-        return self._key is not None
-
-    def credentials(self, caller_key: str, header: str) -> dict[str, str]:
-        """Return the header that authenticates: with the operator's key, or else the caller's own.
+    def credentials(self, caller: Mapping[str, str], header: str) -> Mapping[str, str]:
+        """Return the headers that authenticate: the operator's key, or else the caller's own, as they came.
 
         Args:
-            caller_key: The caller's key for the upstream; empty for none.
-            header: `authorization` or `x-api-key`.
+            caller: Headers with the caller's key for the upstream.
+            header: The header for the operator's key, unless a setting names another.
         """
-        key = caller_key if self._key is None else self._key.get_secret_value()
+        if self._key is None:
+            return caller
+        name, key = self._key_header or header, self._key.get_secret_value()
         if not key:
             return {}
-        return {header: key if header == "x-api-key" else f"Bearer {key}"}
+        return {name: f"Bearer {key}" if name == "authorization" else key}
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> UpstreamReply:
         """Post JSON and return the whole response, whatever its status.

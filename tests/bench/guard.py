@@ -1,7 +1,7 @@
 """What the guard costs: `python -m tests.bench.guard` prints latency added, CPU, and requests a second.
 
 Upstream and judge answer at once, in a process of their own; the CPU is that of the server's process, the least of
-all rounds. Compared in turns with plain proxies on the same server, and with the same loop over LangChain's client,
+all rounds. Compared in turns with plain proxies on the same server, and with the loop over LangChain's client,
 since the machine's other load changes milliseconds more than ratios.
 """
 
@@ -151,9 +151,7 @@ def one_at_a_time(root: str, rounds: int) -> None:
                     loads[case].append(result)
     alone_ms = _quantile(direct, 0.5)
     print(f"one client, no latency (upstream alone: p50 {alone_ms:.2f} ms)")
-    print(
-        f"{'':<34}{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}  per attempt: {'added p50':>9}{'added p99':>10}{'CPU':>13}"
-    )
+    print(f"{'':<34}{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}  attempt:{'added p50':>9}{'added p99':>10}{'CPU':>13}")
     base = min(result.cpu_ms for result in loads[CASES[0]])
     for case, results in loads.items():
         cpu = min(result.cpu_ms for result in results)

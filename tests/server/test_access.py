@@ -100,7 +100,9 @@ def test_a_key_of_the_guard_beside_one_of_the_upstream(upstream: ModelServer) ->
         upstream.requests.clear()
         guard.chat(headers={"x-refine-key": "rf-one", "authorization": "Bearer sk-caller"})
         guard.chat(headers={"authorization": "Bearer rf-one"})
-        assert [asked["authorization"] for asked in upstream.requests] == ["Bearer sk-caller", None]
+        guard.chat(headers={"x-refine-key": "rf-one", "api-key": "azure"})
+        assert [asked["authorization"] for asked in upstream.requests] == ["Bearer sk-caller", None, None]
+        assert upstream.requests[2]["headers"]["api-key"] == "azure"
 
 
 def test_a_new_key_is_shown_once_and_kept_as_a_hash() -> None:
@@ -179,7 +181,7 @@ def test_more_requests_than_places(settings: dict[str, int], status: int, code: 
         assert refused.headers["retry-after"] == "1"
         assert guard.get("/healthz").status_code == 200
         first.join(10)
-        assert guard.service.admission.in_flight == 0
+        wait_until(lambda: guard.service.admission.in_flight == 0)
 
 
 def test_a_dead_upstream_opens_the_circuit() -> None:

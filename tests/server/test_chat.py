@@ -284,7 +284,7 @@ def test_an_error_after_a_draft_releases_the_best_so_far(upstream: ModelServer, 
 
 
 def test_evidence_and_settings_of_a_request(upstream: ModelServer, guard: Guarded) -> None:
-    """A request may be stricter than the operator, never laxer; an unknown setting is an error, and asks nobody."""
+    """A request may be stricter than the operator, never laxer; an unknown setting is an error, and asks none."""
     requests = script(upstream, Reply("bad"))
     assert guard.chat(refine={"max_attempts": 1}).headers["x-refine-attempts"] == "1"
     assert len(requests) == 1

@@ -163,14 +163,13 @@ def test_openai_responses(client: openai.OpenAI, upstream: ModelServer) -> None:
 
 
 def test_anthropic_messages(claude: anthropic.Anthropic, upstream: ModelServer) -> None:
-    """Messages, whole and as events, with the key in Anthropic's header and errors in its form."""
+    """Messages, whole and as events, with the key as it was sent and errors in Anthropic's form."""
     upstream.requests.clear()
     whole = claude.messages.create(model="m", max_tokens=9, messages=question(), system="Be kind.")
     assert [block.type for block in whole.content] == ["text"]
     assert whole.content[0].text == TEXTS[1]  # type: ignore[union-attr]  # a text, as the line above says
     assert whole.refine["passed"] is True  # type: ignore[attr-defined]  # of the guard
-    assert upstream.requests[1]["headers"]["x-api-key"] == "sk-ant"
-    assert "authorization" not in upstream.requests[1]["headers"] or not upstream.requests[1]["authorization"]
+    assert upstream.requests[1]["authorization"] == "Bearer sk-ant"
     with claude.messages.stream(model="m", max_tokens=9, messages=question()) as stream:
         text = "".join(stream.text_stream)
         final = stream.get_final_message()

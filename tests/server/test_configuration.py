@@ -70,7 +70,9 @@ max_attempts = 5
     assert (policy.override(2).temperature, first.attempt_models) == (0.7, {2: "bigger"})
     assert first.judge.models[0].name == "m"
     assert first.upstream is not None
-    assert first.upstream.credentials("sk-caller", "authorization") == {"authorization": "Bearer sk-operator"}
+    assert first.upstream.credentials({"x-api-key": "sk-caller"}, "authorization") == {
+        "authorization": "Bearer sk-operator"
+    }
     assert second.bounds.max_attempts == 5
     assert describe(first).startswith("guard first: judge helpfulness (m), upstream http://127.0.0.1:9, accepted")
 

@@ -34,7 +34,7 @@ def test_the_dashboard_shows_metrics_that_exist() -> None:
 
 
 def test_the_manifest_fits_the_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The configuration in it can be used, the probes are its paths, and it is given the time that it drains for."""
+    """The configuration in it can be used, the probes are its paths, and it has the time that it drains for."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     kinds = manifests()
     file = tmp_path / "refine.toml"
