@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NoReturn
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs.drafts import Draft
 from judges.errors import ConfigurationError
+from judges.verdict import Usage
 from refine.server import json_text
 from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
 from refine.server.errors import UpstreamFailed
@@ -90,11 +91,18 @@ class UpstreamGenerator:
         payload = self._payload(prompt, number, temperature)
         reply = await self._upstream.post(self._dialect.PATH, json_text.write(payload), self._headers_of(number))
         document = _document(reply)
-        answer = self._dialect.read_answer(document)
+        answer, usage = self._read(document)
         answer.id = f"attempt-{number}"
         self.answers[answer.id] = RawAnswer(document, reply.headers)
         name = answer.response_metadata.get("model_name") or self._request.model or None
-        return Draft(answer=answer, calls=((name, self._dialect.usage(document)),))
+        return Draft(answer=answer, calls=((name, usage),))
+
+    def _read(self, document: Json) -> tuple[AIMessage, Usage]:
+        try:
+            return self._dialect.read_answer(document), self._dialect.usage(document)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            text = "the upstream's reply has fields of no known form"
+            raise UpstreamFailed(502, text, code="upstream_reply") from None
 
     def _payload(self, prompt: list[BaseMessage], number: int, temperature: float | None) -> Json:
         payload, added = self._request.payload, prompt[self._length :]

@@ -20,6 +20,7 @@ from refine.server.headers import RawHeaders
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 _UNBUFFERED = (b"x-accel-buffering", b"no")
 _JSON = b"application/json"
+_OK = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,10 @@ async def respond(
                     started = True
                 await client.some(form.KEEP_ALIVE)
         reply = _result(task, form, catch)
-        await _finish(reply, client, form, streamed=keep_alive_s is not None, started=started)
+        if keep_alive_s is None:
+            await client.whole(reply)
+        else:
+            await _stream(reply, client, form, started=started)
         return reply
     finally:
         running.discard(task)
@@ -158,24 +162,24 @@ async def racing(work: Coroutine[Any, Any, None], client: Client) -> None:
 
 def _result(task: asyncio.Future[Reply], form: Form, catch: Callable[[Exception], ApiError]) -> Reply:
     if task.cancelled():
-        return failure(
-            ApiError(503, "the server shuts down; ask again", code="shutting_down", retry_after_s=1), form
-        )
+        error = ApiError(503, "the server shuts down; ask again", code="shutting_down", retry_after_s=1)
+        return failure(error, form)
     try:
         return task.result()
     except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
         return failure(error if isinstance(error, ApiError) else catch(error), form)
 
 
-async def _finish(reply: Reply, client: Client, form: Form, *, streamed: bool, started: bool) -> None:
-    is_answer = reply.status == 200 and reply.body is None  # noqa: PLR2004 - HTTP's own number
-    if not streamed or (not started and not is_answer):
+async def _stream(reply: Reply, client: Client, form: Form, *, started: bool) -> None:
+    """Send a reply to a client that streams: as events, or an error with its status if that is not out yet."""
+    is_answer = reply.status == _OK and reply.body is None
+    if not is_answer and not started:
         await client.whole(reply)
         return
+    events = b"".join(form.events(reply.document) if is_answer else form.error_events(reply.document))
     if not started:
         await client.start_events(reply.headers)
-    events = form.events(reply.document) if is_answer else form.error_events(reply.document)
-    await client.some(b"".join(events), last=True)
+    await client.some(events, last=True)
 
 
 async def _end(*tasks: asyncio.Future[Any]) -> None:

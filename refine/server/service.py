@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -80,8 +81,8 @@ class Service:
         for observer in self.observers:
             try:
                 observer(served)
-            except Exception:  # noqa: BLE001 - told once in the log
-                _log.exception("an observer of the guard failed")
+            except Exception as error:  # noqa: BLE001 - the log tells it, without its texts
+                _log.error("an observer of the guard failed: %s", type(error).__name__)
 
 
 class Exchange:
@@ -204,5 +205,6 @@ class JudgedRoute(PostRoute):
 
 def unexpected(error: Exception) -> ApiError:
     """Return the error for what should not happen; the log tells where it happened, the client nothing of it."""
-    _log.error("the guard failed: %s", type(error).__name__, exc_info=error)
+    places = "".join(traceback.format_tb(error.__traceback__))  # its message may quote what was judged
+    _log.error("the guard failed: %s\n%s", type(error).__name__, places)
     return ApiError(500, "the guard failed; the server's log says why", code="internal_error")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
 from judges.verdict import Usage
 from refine.server import json_text
@@ -47,7 +47,7 @@ def read_request(body: Json) -> JudgedRequest:
 def conversation(payload: Json) -> list[AnyMessage]:
     """Return the messages for the judge, ending with the question or a tool's result."""
     system = payload.get("system")
-    before: list[AnyMessage] = [SystemMessage(system)] if isinstance(system, str | list) and system else []
+    before = [message("system", system, where="system")] if system else []
     items = enumerate(payload["messages"])
     return up_to_question([*before, *(one for at, item in items for one in _messages(item, f"messages[{at}]"))])
 

@@ -66,7 +66,8 @@ def check_message(role: object, content: object, where: str) -> None:
     """
     if role not in _ROLES:
         raise ApiError(400, f"{where}.role is none of {', '.join(_ROLES)}", code="invalid", param=f"{where}.role")
-    if not isinstance(content, str | list | None):
+    is_list = isinstance(content, list) and all(isinstance(part, str | dict) for part in content)
+    if not is_list and not isinstance(content, str | None):
         raise ApiError(400, f"{where}.content is neither text nor a list of parts", code="invalid", param=where)
 
 

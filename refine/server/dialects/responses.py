@@ -182,7 +182,8 @@ def _sequence(reply: Json) -> Iterator[Json]:
     yield {"type": "response.in_progress", "response": begun}
     for index, item in enumerate(objects(reply.get("output"))):
         yield from _item_events(index, item)
-    ended = string(reply.get("status")) or "completed"
+    status = string(reply.get("status"))
+    ended = status if status in ("failed", "incomplete") else "completed"
     yield {"type": f"response.{ended}", "response": reply}
 
 
