@@ -9,7 +9,8 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 
 from graphs.reasoning import reply_without_reasoning
-from judges.models.providers.openai_messages import answer_of, to_dicts, to_message
+from judges.models.providers.openai_answers import answer_of
+from judges.models.providers.openai_messages import to_dicts, to_message
 from judges.models.providers.openai_replies import usage_in
 from judges.verdict import Usage
 from refine.server import json_text
