@@ -56,6 +56,7 @@ def _run(options: argparse.Namespace) -> int:
             "success_rating": 4,
             "port": options.port,
             "record": str(Path(folder) / "record.db"),
+            "record_texts": True,
         }
         with serving_guard(settings) as url:
             display.line(f"The chatbot answers at {upstream}; the guard in front of it at {url}.", "dim")

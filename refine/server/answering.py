@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from graphs import Bounds, Outcome, Overrides, Refinement
+from graphs import Bounds, Outcome, Overrides, Policy, Refinement
 from graphs.drivers import arun_attempts, arun_step
 from graphs.errors import GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
 from graphs.loop import Loop, Messages
@@ -43,11 +43,26 @@ class Question:
     headers: Mapping[str, str] = field(repr=False)
 
 
-async def answer(question: Question) -> tuple[Reply, Outcome | None]:
-    """Answer a question; return the reply to send and, where the loop ran to its end, its record.
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What became of a question.
+
+    Args:
+        reply: The reply to send.
+        outcome: The loop's record, where it ran to its end.
+        policy: The policy in force: the guard's, with the settings of the request.
+    """
+
+    reply: Reply
+    outcome: Outcome | None
+    policy: Policy
+
+
+async def answer(question: Question) -> Answered:
+    """Answer a question.
 
     Raises:
-        ApiError: If there is no answer that may be released.
+        ApiError: If the request cannot be read, or goes beyond the bounds.
     """
     guard, dialect, request = question.guard, question.dialect, question.request
     conversation = dialect.conversation(request.payload)
@@ -61,16 +76,17 @@ async def answer(question: Question) -> tuple[Reply, Outcome | None]:
     )
     loop = guard.loop.with_generator(generator)
     try:
-        outcome = await _run(loop, guard.bounds, conversation, request)
-    except Unanswered as error:
-        return _unanswered(error, question), error.outcome
+        refinement = _begun(loop, guard.bounds, conversation, request)
     except (InputError, BadSample) as error:
         raise ApiError(400, str(error), code="invalid", param="refine") from error
-    return _released(outcome, generator.answers, question), outcome
+    try:
+        outcome = await _run(loop, refinement, conversation, request)
+    except Unanswered as error:
+        return Answered(_unanswered(error, question), error.outcome, refinement.policy)
+    return Answered(_released(outcome, generator.answers, question), outcome, refinement.policy)
 
 
-async def _run(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRequest) -> Outcome:
-    refinement = _begun(loop, bounds, conversation, request)
+async def _run(loop: Loop, refinement: Refinement, conversation: Messages, request: JudgedRequest) -> Outcome:
     refinement = await arun_attempts(loop, refinement, conversation, _NO_CONFIG)
     transition = await arun_step(loop.finish, refinement, conversation, _NO_CONFIG)
     assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -28,6 +29,7 @@ class GuardApp:
         metrics: What `/metrics` shows; None leaves it out.
         pass_through: Patterns of the paths below `/v1` that pass through unjudged; see `PassThrough`.
         routes: Further routes of Starlette, for instance those of the page.
+        on_close: Called in a thread when everything is answered.
     """
 
     def __init__(
@@ -37,8 +39,10 @@ class GuardApp:
         metrics: Metrics | None = None,
         pass_through: Sequence[str] = ("*",),
         routes: Sequence[BaseRoute] = (),
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self.service = service
+        self._on_close = on_close
         self._exact: dict[str, ASGIApp] = {
             **{f"{PREFIX}{dialect.PATH}": JudgedRoute(dialect, service) for dialect in DIALECTS},
             judge_route.PATH: JudgeRoute(service),
@@ -49,12 +53,13 @@ class GuardApp:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        """Close the connections to the upstreams once everything is answered."""
+        """Close the connections to the upstreams, and whatever else is open, once everything is answered."""
         try:
             yield
         finally:
             for upstream in {guard.upstream for guard in self.service.guards if guard.upstream is not None}:
                 await upstream.aclose()
+            await asyncio.to_thread(self._on_close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""

@@ -176,15 +176,23 @@ def _upstream(settings: GuardSettings) -> Upstream | None:
     text = settings.upstream_key.get_secret_value()
     return Upstream(
         settings.upstream,
-        key=None if text == "caller" else _secret(settings.upstream_key, "upstream_key"),
+        key=None if text == "caller" else secret_of(settings.upstream_key, "upstream_key"),
         key_header=settings.upstream_key_header,
         timeout_s=settings.upstream_timeout_s,
         breaker=UpstreamBreaker(settings.breaker_failures, cooldown_s=settings.breaker_cooldown_s),
     )
 
 
-def _secret(value: SecretStr, key: str) -> SecretStr:
-    """Return a key, read from the environment where it says so."""
+def secret_of(value: SecretStr, key: str) -> SecretStr:
+    """Return a key, read from the environment where it says so.
+
+    Args:
+        value: The key, or `env:NAME`.
+        key: Name of the setting, for the error.
+
+    Raises:
+        ConfigurationError: If the variable is not set.
+    """
     kind, _, name = value.get_secret_value().partition(":")
     if kind != "env":
         return value
@@ -230,7 +238,7 @@ def _judge_model(settings: GuardSettings) -> object:
         if model is None:
             raise ConfigurationError(f"judge_base_url = {base_url!r} needs judge_model, the model's name there")
         key = settings.judge_key
-        api_key = None if key is None else _secret(key, "judge_key").get_secret_value()
+        api_key = None if key is None else secret_of(key, "judge_key").get_secret_value()
         return OpenAICompatible(base_url, model=model, api_key=api_key)
     if settings.judge_key is not None:
         raise ConfigurationError(

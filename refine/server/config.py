@@ -26,7 +26,7 @@ from refine.server.guards import Revealed
 PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")
 _NAME = r"^[\w.-]{1,64}$"
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class GuardSettings(BaseModel):
@@ -59,7 +59,7 @@ class GuardSettings(BaseModel):
     upstream: str | None = None
     upstream_key: SecretStr = SecretStr("caller")
     upstream_key_header: Literal["authorization", "x-api-key", "api-key"] | None = None
-    upstream_timeout_s: _Seconds = 600.0
+    upstream_timeout_s: _Positive = 600.0
     judge: str | None = None
     judge_settings: dict[str, Any] = {}
     judge_model: str | None = None
@@ -72,7 +72,7 @@ class GuardSettings(BaseModel):
     bounds: dict[str, Any] = {}
     reveal: list[Revealed] = []
     breaker_failures: int = Field(default=10, ge=0)
-    breaker_cooldown_s: _Seconds = 10.0
+    breaker_cooldown_s: _Positive = 10.0
 
 
 class NamedGuardSettings(GuardSettings):
@@ -112,9 +112,13 @@ class ServerSettings(BaseSettings, GuardSettings):
         route_by_header: Whether a request may choose a guard by `x-refine-guard`.
         keys: Keys of the server's own; without any, everybody is let in.
         record: Where outcomes are recorded: a path or the URL of a database.
+        record_texts: Whether texts are recorded, in a database.
+        record_keep_days: Days after which an outcome is deleted from a database; left out: all are kept.
         pass_through: Patterns of the paths below `/v1` that pass unjudged; false passes none.
         metrics: Whether `/metrics` is there.
-        page: Whether the page at `/` is there.
+        page: Whether the page at `/` is there; it shows a record in a database.
+        page_key: Its key, or `"env:NAME"`; without one it answers to this machine alone.
+        log_level: Least level of the log, which is JSON lines on standard error.
         keep_alive_s: Seconds between comments to a waiting client that streams.
         max_body_bytes: Most bytes of a body.
         body_timeout_s: Seconds in which a body must be complete.
@@ -137,14 +141,18 @@ class ServerSettings(BaseSettings, GuardSettings):
     route_by_header: bool = True
     keys: list[KeySettings] = []
     record: str | None = None
+    record_texts: bool = False
+    record_keep_days: _Positive | None = None
     pass_through: list[str] | bool = True
     metrics: bool = True
     page: bool = True
-    keep_alive_s: _Seconds = 10.0
+    page_key: SecretStr | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    keep_alive_s: _Positive = 10.0
     max_body_bytes: int = Field(default=10_000_000, ge=1_000)
-    body_timeout_s: _Seconds = 30.0
+    body_timeout_s: _Positive = 30.0
     max_header_bytes: int = Field(default=32_768, ge=1_000)
-    header_timeout_s: _Seconds = 10.0
+    header_timeout_s: _Positive = 10.0
     max_in_flight: int = Field(default=1_000, ge=1)
     max_in_flight_per_key: int = Field(default=1_000, ge=1)
     ready_s: float = Field(default=5.0, ge=0, allow_inf_nan=False)

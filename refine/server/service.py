@@ -12,7 +12,8 @@ from time import perf_counter
 
 from starlette.types import Receive, Scope, Send
 
-from graphs import Outcome
+from graphs import Outcome, Policy
+from refine.logs import request_log
 from refine.server import json_text
 from refine.server.answering import Question, answer
 from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
@@ -23,6 +24,7 @@ from refine.server.incoming import GUARD_HEADER, Incoming
 from refine.server.keys import Caller, Keys
 from refine.server.limits import Admission, ClientGone, Limits, read_body
 from refine.server.responder import Client, Form, Reply, failure, respond
+from refine.telemetry import continued_trace, trace_question
 
 _log = logging.getLogger("refine.server")
 
@@ -38,6 +40,7 @@ class Served:
         status: HTTP status; None where the client left before there was one.
         seconds: From the first byte to the last.
         outcome: The loop's record, where it ran to its end.
+        policy: The policy that was in force for it.
     """
 
     guard: str
@@ -46,6 +49,7 @@ class Served:
     status: int | None
     seconds: float
     outcome: Outcome | None = None
+    policy: Policy | None = None
 
 
 Observer = Callable[[Served], None]
@@ -99,6 +103,7 @@ class Exchange:
         self.guard = ""
         self.caller = ""
         self.outcome: Outcome | None = None
+        self.policy: Policy | None = None
 
     def choose_guard(self, model: str, caller: Caller, named: str | None = None) -> Guard:
         """Return the guard for a model, or the one that the header, or else `named`, asks for.
@@ -127,6 +132,7 @@ class Exchange:
                 status=status,
                 seconds=seconds,
                 outcome=self.outcome,
+                policy=self.policy,
             )
         )
 
@@ -199,8 +205,18 @@ class JudgedRoute(PostRoute):
 
     async def _answer(self, exchange: Exchange, guard: Guard, request: JudgedRequest, caller: Caller) -> Reply:
         headers = exchange.upstream_headers(guard, caller, self._dialect.KEY_HEADER)
-        reply, exchange.outcome = await answer(Question(guard, self._dialect, request, headers))
-        return reply
+        question = Question(guard, self._dialect, request, headers)
+        texts = guard.loop.policy.log_texts
+        with (
+            request_log(exchange.incoming.id),
+            continued_trace(exchange.incoming.headers),
+            trace_question(guard.name, texts=texts) as on_outcome,
+        ):
+            answered = await answer(question)
+            if answered.outcome is not None:
+                on_outcome(answered.outcome)
+        exchange.outcome, exchange.policy = answered.outcome, answered.policy
+        return answered.reply
 
 
 def unexpected(error: Exception) -> ApiError:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from judges.errors import ConfigurationError
+from refine.logs import log_json_lines
 from refine.server.app import GuardApp
 from refine.server.building import service_of
 from refine.server.config import ServerSettings, load_settings, unknown_variables
 from refine.server.guards import Guard
 from refine.server.metrics import Metrics
+from refine.server.recording import Recording, page_of, record_of
 from refine.server.service import Service
 from refine.server.socket_server import GuardServer, listening_socket
 
@@ -34,22 +37,41 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
     if check:
         _say("the configuration can be used")
         return
+    log_json_lines(level=getattr(logging, settings.log_level.upper()))
     app = app_of(settings, service)
     sock = listening_socket(settings.host, settings.port)
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
+    if settings.page and settings.record is not None:
+        _say(f"the page is at {address(sock).removesuffix('v1')}")
     server = GuardServer(app, settings)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve([sock]))
 
 
 def app_of(settings: ServerSettings, service: Service) -> GuardApp:
-    """Return the application that settings describe."""
-    metrics = Metrics() if settings.metrics else None
-    if metrics is not None:
-        service.observers = (*service.observers, metrics)
+    """Return the application that settings describe.
+
+    Raises:
+        ConfigurationError: If the record or the page cannot be used.
+    """
+    record = record_of(settings)
+    recording = None if record is None else Recording(record, {guard.name: guard for guard in service.guards})
+    metrics = None
+    if settings.metrics:
+        metrics = Metrics() if recording is None else Metrics(recording.counts)
+    service.observers = (*service.observers, *(one for one in (metrics, recording) if one is not None))
     passed = settings.pass_through
-    patterns = passed if isinstance(passed, list) else ["*"] if passed else []
-    return GuardApp(service, metrics=metrics, pass_through=patterns)
+    return GuardApp(
+        service,
+        metrics=metrics,
+        pass_through=passed if isinstance(passed, list) else ["*"] if passed else [],
+        routes=page_of(settings, service, record),
+        on_close=_nothing if recording is None else recording.close,
+    )
+
+
+def _nothing() -> None:
+    """Close nothing."""
 
 
 def address(sock: Any) -> str:

@@ -18,6 +18,7 @@ from yarl import URL
 
 from judges.models.providers.endpoint import checked_address
 from judges.models.providers.sessions import Sessions
+from judges.runtime.trace_headers import with_trace
 from refine.server.breaker import UpstreamBreaker
 from refine.server.errors import ApiError, UpstreamFailed
 from refine.server.headers import RawHeaders, to_client
@@ -113,7 +114,9 @@ class Upstream:
         data = body if len(body) < _LARGE else io.BytesIO(body)  # aiohttp warns of large bytes
         with self._breaker.call() as outcome:
             try:
-                async with session.post(url, data=data, headers=headers, allow_redirects=False) as response:
+                async with session.post(
+                    url, data=data, headers=with_trace(headers), allow_redirects=False
+                ) as response:
                     outcome.failed = response.status in _UNAVAILABLE
                     return UpstreamReply(
                         response.status,
@@ -141,7 +144,9 @@ class Upstream:
         data = body if body is None or len(body) < _LARGE else io.BytesIO(body)
         with self._breaker.call() as outcome:
             try:
-                response = await session.request(method, url, data=data, headers=headers, allow_redirects=False)
+                response = await session.request(
+                    method, url, data=data, headers=with_trace(headers), allow_redirects=False
+                )
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 outcome.failed = True
                 self._fail(error)

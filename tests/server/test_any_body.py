@@ -1,4 +1,4 @@
-"""Whatever a client sends, the guard answers in order: it reads it, or says what is wrong, and never fails itself."""
+"""Whatever a client sends, the guard reads it or says what is wrong, and never fails itself."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ PATHS = (
     "/v1/judge",
     "/beta/litellm_basic_guardrail_api",
 )
-FIELDS = """answer arguments audio background call_id content evidence function id input input_type instructions
-    max_attempts messages metadata modalities model n name output question reference refine role stream
-    structured_messages success_rating system text texts tool_call_id tool_calls tool_use_id type""".split()
+FIELDS = tuple(
+    "answer arguments audio background call_id content evidence function id input input_type instructions "
+    "max_attempts messages metadata modalities model n name output question reference refine role stream "
+    "structured_messages success_rating system text texts tool_call_id tool_calls tool_use_id type".split()  # noqa: SIM905 - shorter so
+)
 ROLES = ("user", "assistant", "tool", "system", "x", None)
 TYPES = (
     "function_call",
