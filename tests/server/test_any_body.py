@@ -20,10 +20,41 @@ PATHS = (
     "/v1/judge",
     "/beta/litellm_basic_guardrail_api",
 )
-FIELDS = tuple(
-    "answer arguments audio background call_id content evidence function id input input_type instructions "
-    "max_attempts messages metadata modalities model n name output question reference refine role stream "
-    "structured_messages success_rating system text texts tool_call_id tool_calls tool_use_id type".split()  # noqa: SIM905 - shorter so
+FIELDS = (
+    "answer",
+    "arguments",
+    "audio",
+    "background",
+    "call_id",
+    "content",
+    "evidence",
+    "function",
+    "id",
+    "input",
+    "input_type",
+    "instructions",
+    "max_attempts",
+    "messages",
+    "metadata",
+    "modalities",
+    "model",
+    "n",
+    "name",
+    "output",
+    "question",
+    "reference",
+    "refine",
+    "role",
+    "stream",
+    "structured_messages",
+    "success_rating",
+    "system",
+    "text",
+    "texts",
+    "tool_call_id",
+    "tool_calls",
+    "tool_use_id",
+    "type",
 )
 ROLES = ("user", "assistant", "tool", "system", "x", None)
 TYPES = (
