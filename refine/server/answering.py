@@ -123,32 +123,32 @@ def _released(outcome: Outcome, answers: Mapping[str, RawAnswer], question: Ques
     document = raw.document
     if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
         document = question.dialect.without_reasoning(document)
-    found = refine_object(outcome, question.guard)
-    return Reply(200, {**document, "refine": found}, [*raw.headers, *refine_headers(found)])
+    figures = refine_object(outcome, question.guard)
+    return Reply(200, {**document, "refine": figures}, [*raw.headers, *refine_headers(figures)])
 
 
 def refine_object(outcome: Outcome, guard: Guard) -> Json:
     """Return what a client is told of the loop: figures, and texts only as far as the guard reveals them."""
     summary = outcome.summary()
     rationale = summary.pop("rationale")
-    found: Json = {"id": summary.pop("outcome_id"), "guard": guard.name, **summary}
+    figures: Json = {"id": summary.pop("outcome_id"), "guard": guard.name, **summary}
     if "rationale" in guard.reveal:
-        found["rationale"] = rationale
+        figures["rationale"] = rationale
     if "feedback" in guard.reveal:
-        for figures, attempt in zip(found["attempts"], outcome.attempts, strict=True):
-            figures["feedback"] = withhold(attempt.feedback, outcome.evidence)
-    return found
+        for row, attempt in zip(figures["attempts"], outcome.attempts, strict=True):
+            row["feedback"] = withhold(attempt.feedback, outcome.evidence)
+    return figures
 
 
-def refine_headers(found: Json) -> RawHeaders:
+def refine_headers(figures: Json) -> RawHeaders:
     """Return what a client is told of the loop, as headers."""
     values: dict[str, Any] = {
-        "passed": str(found["passed"]).lower(),
-        "rating": found["rating"],
-        "attempts": len(found["attempts"]),
-        "stop-reason": found["stop_reason"],
-        "id": found["id"],
-        "guard": found["guard"],
+        "passed": str(figures["passed"]).lower(),
+        "rating": figures["rating"],
+        "attempts": len(figures["attempts"]),
+        "stop-reason": figures["stop_reason"],
+        "id": figures["id"],
+        "guard": figures["guard"],
     }
     return [
         (f"x-refine-{name}".encode(), str(value).encode()) for name, value in values.items() if value is not None

@@ -80,7 +80,7 @@ def guards_of(settings: ServerSettings) -> list[Guard]:
     named = dict(settings.guards)
     if not named:
         named = {DEFAULT: NamedGuardSettings()}
-    made = [
+    guards = [
         _guard(name, _merged(shared, own), place="" if not settings.guards else f"guards.{name}.")
         for name, own in named.items()
     ]
@@ -89,7 +89,7 @@ def guards_of(settings: ServerSettings) -> list[Guard]:
         raise ConfigurationError(
             f"default_guard = {chosen!r}: there is no such guard; known are {', '.join(sorted(named))}"
         )
-    return sorted(made, key=lambda guard: guard.name != chosen) if chosen else made
+    return sorted(guards, key=lambda guard: guard.name != chosen) if chosen else guards
 
 
 def _merged(shared: Mapping[str, Any], own: NamedGuardSettings) -> NamedGuardSettings:
@@ -257,16 +257,16 @@ def _judge_object(reference: str, judge_settings: Mapping[str, Any]) -> Judge:
     if os.getcwd() not in sys.path:  # noqa: PTH109 - what is compared with are texts
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
     try:
-        found: Any = import_module(module_name)
+        target: Any = import_module(module_name)
         for part in path.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"it cannot be imported: {one_line(error)}; write module:object") from error
-    if isinstance(found, type):
-        return as_judge(found(**judge_settings))
+    if isinstance(target, type):
+        return as_judge(target(**judge_settings))
     if judge_settings:
         raise ConfigurationError("judge_settings are for the class of a judge, and this is none; leave them out")
-    return as_judge(found)
+    return as_judge(target)
 
 
 class _NoGenerator:

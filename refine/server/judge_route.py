@@ -33,24 +33,24 @@ async def judge(guard: Guard, row: Json) -> Reply:
         )
     verdict = await guard.judge.acall(sample)
     accepted = verdict.reaches(guard.loop.policy.success_rating)
-    shown = verdict_object(verdict, sample, guard)
+    fields = verdict_object(verdict, sample, guard)
     return Reply(
-        200, {"guard": guard.name, "accepted": accepted, **shown}, [(b"x-refine-guard", guard.name.encode())]
+        200, {"guard": guard.name, "accepted": accepted, **fields}, [(b"x-refine-guard", guard.name.encode())]
     )
 
 
 def verdict_object(verdict: Verdict, sample: Sample, guard: Guard) -> Json:
     """Return a verdict as a client may see it: marks, figures, and what texts the guard reveals."""
-    shown = _without_texts(verdict.model_dump(mode="json", exclude={"raw"}))
+    fields = _without_texts(verdict.model_dump(mode="json", exclude={"raw"}))
     evidence = sample.model_dump(mode="json", exclude_defaults=True, exclude={"user_input", "response"})
     if "rationale" in guard.reveal:
-        shown["rationale"] = withhold(verdict.rationale, evidence)
+        fields["rationale"] = withhold(verdict.rationale, evidence)
     if "feedback" in guard.reveal:
-        shown["feedback"] = withhold(verdict.feedback, evidence)
-    return shown
+        fields["feedback"] = withhold(verdict.feedback, evidence)
+    return fields
 
 
 def _without_texts(verdict: dict[str, Any]) -> Json:
     """Leave out what may quote the evidence, also in the verdicts inside."""
-    shown = {name: value for name, value in verdict.items() if name not in _TEXTS}
-    return {**shown, "items": [_without_texts(item) for item in shown.get("items", ())]}
+    fields = {name: value for name, value in verdict.items() if name not in _TEXTS}
+    return {**fields, "items": [_without_texts(item) for item in fields.get("items", ())]}

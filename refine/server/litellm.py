@@ -122,18 +122,18 @@ class _Checked:
     headers: Mapping[str, str] = field(repr=False)
 
     async def outcome(self) -> Outcome:
-        asked = list(self.messages) or [{"role": "user", "content": _UNKNOWN_QUESTION}]
-        conversation = chat.conversation({"messages": asked})
-        loop = self.guard.loop.with_generator(_GivenFirst(self.text, self._mending(asked, conversation)))
+        messages = list(self.messages) or [{"role": "user", "content": _UNKNOWN_QUESTION}]
+        conversation = chat.conversation({"messages": messages})
+        loop = self.guard.loop.with_generator(_GivenFirst(self.text, self._mending(messages, conversation)))
         try:
             return await arun(loop, {"messages": conversation}, {})
         except Unanswered as error:
             return error.outcome
 
-    def _mending(self, asked: list[Json], conversation: Sequence[AnyMessage]) -> UpstreamGenerator | None:
+    def _mending(self, messages: list[Json], conversation: Sequence[AnyMessage]) -> UpstreamGenerator | None:
         if self.guard.upstream is None:
             return None
-        payload: Json = {"model": self.model, "messages": asked} if self.model else {"messages": asked}
+        payload: Json = {"model": self.model, "messages": messages} if self.model else {"messages": messages}
         request = JudgedRequest(payload=payload, model=self.model, streamed=False, refine={})
         return UpstreamGenerator(
             self.guard.upstream,

@@ -127,14 +127,14 @@ class _TryOut:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def __call__(self, asked: TryQuestion) -> AsyncIterator[Event]:
-        guard = self._service.guards.choose(asked.guard or None, asked.model)
-        body: dict[str, Any] = {"messages": [{"role": "user", "content": asked.question}]}
-        if asked.model:
-            body["model"] = asked.model
+    def __call__(self, question: TryQuestion) -> AsyncIterator[Event]:
+        guard = self._service.guards.choose(question.guard or None, question.model)
+        body: dict[str, Any] = {"messages": [{"role": "user", "content": question.question}]}
+        if question.model:
+            body["model"] = question.model
         upstream = guard.required_upstream
         headers = {"content-type": "application/json", **upstream.credentials({}, chat.KEY_HEADER)}
         generator = UpstreamGenerator(
             upstream, chat, chat.read_request(body), length=1, headers=headers, models=guard.attempt_models
         )
-        return attempts_of(guard.loop.with_generator(generator), asked.question)
+        return attempts_of(guard.loop.with_generator(generator), question.question)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -330,3 +332,25 @@ def test_a_retry_is_not_a_repetition(upstream: ModelServer, guard: Guarded) -> N
     assert not {"cookie", "x-forwarded-for"} & first.keys()
     assert first["x-request-id"] == second["x-request-id"] != "r 1"
     assert first["accept-encoding"] == "identity"
+
+
+async def test_requests_do_not_meet(upstream: ModelServer, guard: Guarded) -> None:
+    """Of 300 questions at once, each with a mark of its own, every retry and every answer has that mark alone."""
+
+    def echo(asked: Asked) -> Reply:
+        (mark,) = set(re.findall(r"mark-[0-9]+", asked["raw"].decode()))
+        return Reply(f"good {mark}" if len(asked["messages"]) > 1 else f"bad {mark}")
+
+    upstream.reply = echo
+    client = httpx2.AsyncClient(timeout=20, limits=httpx2.Limits(max_connections=300))
+
+    async def ask(number: int) -> str:
+        question = [{"role": "user", "content": f"mark-{number}"}]
+        body = {"model": "m", "messages": question, "stream": number % 2 == 0}
+        return (await client.post(f"{guard.url}/chat/completions", json=body)).text
+
+    async with client:
+        texts = await asyncio.gather(*(ask(number) for number in range(300)))
+    assert [set(re.findall(r"mark-[0-9]+", text)) for text in texts] == [
+        {f"mark-{number}"} for number in range(300)
+    ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -21,6 +23,8 @@ from tests.model_server import Asked, ModelServer, Reply, Wire, answered, servin
 
 TEXTS = ["bad DRAFT", "good at last"]
 SLOW_S = 0.15
+NODE = "REFINE_TEST_NODE"
+"""Names a folder in which `npm install openai ai @ai-sdk/openai @ai-sdk/openai-compatible` was run."""
 
 
 def usage(asked: Asked) -> dict[str, int]:
@@ -212,3 +216,17 @@ def test_curl(guard: Guarded) -> None:
         )
         assert b"413" in large.stdout.splitlines()[0] or b"413" in large.stdout
         assert b"body_too_large" in large.stdout
+
+
+@pytest.mark.skipif(NODE not in os.environ, reason=f"{NODE} does not name a folder with openai, ai, @ai-sdk/*")
+def test_node(guard: Guarded, tmp_path: Path) -> None:
+    """OpenAI's client for Node and the AI SDK get the accepted answer everywhere, and errors as their own."""
+    script = tmp_path / "clients.mjs"
+    script.write_text(Path(__file__).with_name("node_clients.mjs").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "node_modules").symlink_to(Path(os.environ[NODE]) / "node_modules")
+    node = shutil.which("node") or "node"
+    done = subprocess.run([node, str(script), guard.url], capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    assert len(told["results"]) == 11
+    assert set(told["results"].values()) == {TEXTS[1]}
+    assert told["errors"] == [["RateLimitError", True], ["APIError", True]]

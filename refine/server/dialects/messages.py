@@ -74,10 +74,10 @@ def _told(content: Any) -> Any:
 
 
 def _call(part: Json) -> Json:
-    given = part.get("input")
+    call_input = part.get("input")
     return {
         "name": string(part.get("name")),
-        "args": given if isinstance(given, dict) else {"arguments": given},
+        "args": call_input if isinstance(call_input, dict) else {"arguments": call_input},
         "id": part.get("id"),
         "type": "tool_call",
     }
@@ -169,8 +169,8 @@ def _block(block: Json) -> tuple[Json, list[Json]]:
             signature: Json = {"type": "signature_delta", "signature": string(block.get("signature"))}
             return {**block, "thinking": "", "signature": ""}, [thought, signature]
         case "tool_use" | "server_tool_use":
-            given = json_text.write(block.get("input", {})).decode()
-            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": given}]
+            text = json_text.write(block.get("input", {})).decode()
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": text}]
         case _:
             return block, []
 

@@ -45,10 +45,9 @@ _OUTPUT = "_call_output"
 
 def read_request(body: Json) -> JudgedRequest:
     """Read a request; the body is not changed."""
-    given = body.get("input")
-    if not isinstance(given, str) and not (
-        isinstance(given, list) and all(isinstance(one, dict) for one in given)
-    ):
+    content = body.get("input")
+    is_list = isinstance(content, list) and all(isinstance(item, dict) for item in content)
+    if not isinstance(content, str) and not is_list:
         raise ApiError(400, "input is a text or a list of items", code="invalid", param="input")
     return JudgedRequest(
         payload={name: value for name, value in body.items() if name not in LEFT_OUT},
@@ -72,11 +71,11 @@ def conversation(payload: Json) -> list[AnyMessage]:
     """Return the messages for the judge, ending with the question or a tool's result."""
     instructions = string(payload.get("instructions"))
     before: list[AnyMessage] = [SystemMessage(instructions)] if instructions else []
-    given = payload["input"]
-    if isinstance(given, str):
-        return up_to_question([*before, message("user", given, where="input")])
-    read = (_message(item, f"input[{at}]") for at, item in enumerate(given))
-    return up_to_question([*before, *(one for one in read if one is not None)])
+    content = payload["input"]
+    if isinstance(content, str):
+        return up_to_question([*before, message("user", content, where="input")])
+    messages = (_message(item, f"input[{at}]") for at, item in enumerate(content))
+    return up_to_question([*before, *(message for message in messages if message is not None)])
 
 
 def _message(item: Json, where: str) -> AnyMessage | None:
@@ -94,11 +93,11 @@ def _output(output: object) -> str | list[Any]:
 
 
 def _call(item: Json) -> Json:
-    given = item.get("arguments", item.get("input", item.get("action")))
+    call_input = item.get("arguments", item.get("input", item.get("action")))
     name = string(item.get("name")) or string(item.get("type"))
     return {
         "name": name,
-        "args": arguments(given),
+        "args": arguments(call_input),
         "id": item.get("call_id") or item.get("id"),
         "type": "tool_call",
     }
@@ -106,8 +105,8 @@ def _call(item: Json) -> Json:
 
 def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
     """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
-    given = payload["input"]
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    content = payload["input"]
+    items = [{"role": "user", "content": content}] if isinstance(content, str) else content
     extra = [{"role": "assistant" if one.type == "ai" else "user", "content": str(one.text)} for one in added]
     return {**payload, "input": [*items, *extra]}
 
@@ -197,10 +196,10 @@ def _item_events(index: int, item: Json) -> Iterator[Json]:
     for at, part in enumerate(objects(item.get("content")) if content else []):
         yield from _part_events({**where, "content_index": at}, part)
     if item.get("type") == "function_call":
-        given = string(item.get("arguments"))
-        yield {"type": "response.function_call_arguments.delta", **where, "delta": given}
+        text = string(item.get("arguments"))
+        yield {"type": "response.function_call_arguments.delta", **where, "delta": text}
         name = string(item.get("name"))
-        yield {"type": "response.function_call_arguments.done", **where, "name": name, "arguments": given}
+        yield {"type": "response.function_call_arguments.done", **where, "name": name, "arguments": text}
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
