@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, Literal
 
 Asked = dict[str, Any]
-"""A request as a script sees it: its JSON body, with `path`, `authorization` and `headers` added."""
+"""A request as a script sees it: its JSON body, with `method`, `path`, `authorization`, `headers`, `raw` added."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,11 @@ class ModelServer:
         self._open: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
 
     @property
+    def open_connections(self) -> int:
+        """How many connections are open now."""
+        return len(self._open)
+
+    @property
     def url(self) -> str:
         """Base URL for clients."""
         return f"http://127.0.0.1:{self._port}/v1"
@@ -236,8 +241,12 @@ async def _request(reader: asyncio.StreamReader) -> Asked:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.rstrip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    body: Asked = json.loads(await reader.readexactly(int(headers["content-length"])))
-    return {**body, "path": first.split(" ")[1], "authorization": headers.get("authorization"), "headers": headers}
+    raw = await reader.readexactly(int(headers.get("content-length", 0)))
+    is_json = headers.get("content-type", "application/json").startswith("application/json")
+    body: Asked = json.loads(raw) if raw and is_json else {}
+    method, path, _ = first.split(" ")
+    asked = {"method": method, "path": path, "authorization": headers.get("authorization"), "headers": headers}
+    return {**body, **asked, "raw": raw}
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -40,6 +40,8 @@ FRAMEWORKS = frozenset(
         "numpy",
         "openai",
         "opentelemetry",
+        "prometheus_client",
+        "pydantic_settings",
         "playwright",
         "psycopg",
         "rapidfuzz",
@@ -74,7 +76,17 @@ DOORS: dict[str, frozenset[str]] = {
     "refine/cli/": frozenset({"rich", "typer"}),
     "refine/page/": frozenset({"langchain_core", "starlette"}),
     "refine/record/": frozenset({"langchain_core", "sqlalchemy"}),
-    "refine/server/": frozenset({"langchain_core", "langgraph", "starlette", "uvicorn"}),
+    "refine/server/": frozenset(
+        {
+            "aiohttp",
+            "langchain_core",
+            "langgraph",
+            "prometheus_client",
+            "pydantic_settings",
+            "starlette",
+            "uvicorn",
+        }
+    ),
     "demos/": FRAMEWORKS,
 }
 """Frameworks that a folder or module may import at module level; the longest prefix counts."""

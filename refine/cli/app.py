@@ -14,7 +14,7 @@ from refine.cli.one_line import INTERRUPTED, OneLineErrors, error_exit
 app = typer.Typer(
     name="refine",
     cls=OneLineErrors,
-    help="Judge answers of a chat application, offline.",
+    help="Judge answers of a chat application: offline, or before anyone sees them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -45,7 +45,7 @@ def refine(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Judge answers of a chat application, offline."""
+    """Judge answers of a chat application: offline, or before anyone sees them."""
 
 
 @app.command(no_args_is_help=True)
@@ -181,6 +181,92 @@ def export(
         from refine.cli.exporting import run_export  # noqa: PLC0415 - loads pydantic and SQLAlchemy
 
         raise typer.Exit(run_export(record, out=out, where=tuple(where or ())))
+
+
+@app.command()
+def serve(
+    *,
+    upstream: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Address of the model's API. E.g. https://api.openai.com/v1"),
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Judge by name, or module:object of your own.")
+    ] = None,
+    judge_base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="OpenAI-compatible server of the judge's model.")
+    ] = None,
+    judge_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The judge's model there, or PROVIDER:NAME.")
+    ] = None,
+    success_rating: Annotated[
+        int | None, typer.Option(metavar="1-4", help="Rating at which an answer is accepted. Default: 3")
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(metavar="N", help="Most answers generated for one question. Default: 3")
+    ] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen here. Default: 127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen at; 0: any. Default: 8000")] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TOML file with these and all other settings.")
+    ] = None,
+    record: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where outcomes are recorded: a file, or a database.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the settings, say what they mean, and end.")
+    ] = False,
+) -> None:
+    """Guard a chatbot: an OpenAI-compatible server whose answers are judged before anyone sees them.
+
+    Point the base URL of any client at it. A flag wins over the environment (REFINE_UPSTREAM, ...), and that over
+    the file.
+
+    \b
+    refine serve --upstream https://api.openai.com/v1 --judge helpfulness --judge-model openai:gpt-5-mini
+    refine serve --config refine.toml --check
+
+    Exit code: 2 wrong settings.
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    flags = {
+        "upstream": upstream,
+        "judge": judge,
+        "judge_base_url": judge_base_url,
+        "judge_model": judge_model,
+        "success_rating": success_rating,
+        "max_attempts": max_attempts,
+        "host": host,
+        "port": port,
+        "record": record,
+    }
+    with _one_line_errors():
+        _require_server()
+        from refine.server import serving  # noqa: PLC0415 - loads the server and all it needs
+
+        serving.serve(config, flags, check=check)
+
+
+@app.command()
+def key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is called in limits and logs.")],
+) -> None:
+    """Make a key for `refine serve`: it is shown once, and the file gets its hash."""
+    with _one_line_errors():
+        _require_server()
+        from refine.server.keys import described_key  # noqa: PLC0415 - as above
+
+        shown, table = described_key(name)
+        typer.echo(f"{shown}\n", err=True)
+        typer.echo(table)
+
+
+def _require_server() -> None:
+    from importlib.util import find_spec  # noqa: PLC0415 - only here
+
+    needed = ("aiohttp", "prometheus_client", "pydantic_settings", "starlette", "uvicorn")
+    missing = [package for package in needed if find_spec(package) is None]
+    if missing:
+        raise error_exit(f"{', '.join(missing)} missing; install the extra: selfrefine[server]")
 
 
 @contextmanager

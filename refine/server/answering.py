@@ -1,0 +1,194 @@
+"""One judged answer: the loop around the upstream, and the upstream's own reply with what the loop found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from graphs import Bounds, Outcome, Overrides, Policy, Refinement
+from graphs.drivers import arun_attempts, arun_step
+from graphs.errors import GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
+from graphs.loop import Loop, Messages
+from graphs.secrets import withhold
+from judges.errors import BadSample
+from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
+from refine.server.errors import ApiError
+from refine.server.generator import RawAnswer, UpstreamGenerator, UpstreamRefused
+from refine.server.guards import Guard
+from refine.server.headers import RawHeaders
+from refine.server.responder import Reply, failure
+from refine.server.upstream import UpstreamReply
+
+_NO_CONFIG: RunnableConfig = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be answered.
+
+    Args:
+        guard: The guard that answers.
+        dialect: The protocol spoken.
+        request: The request.
+        headers: Headers for the upstream, with the key.
+    """
+
+    guard: Guard
+    dialect: Dialect
+    request: JudgedRequest
+    headers: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What became of a question.
+
+    Args:
+        reply: The reply to send.
+        outcome: The loop's record, where it ran to its end.
+        policy: The policy in force: the guard's, with the settings of the request.
+    """
+
+    reply: Reply
+    outcome: Outcome | None
+    policy: Policy
+
+
+async def answer(question: Question) -> Answered:
+    """Answer a question.
+
+    Raises:
+        ApiError: If the request cannot be read, or goes beyond the bounds.
+    """
+    guard, dialect, request = question.guard, question.dialect, question.request
+    conversation = dialect.conversation(request.payload)
+    generator = UpstreamGenerator(
+        guard.required_upstream,
+        dialect,
+        request,
+        length=len(conversation),
+        headers=question.headers,
+        models=guard.attempt_models,
+    )
+    loop = guard.loop.with_generator(generator)
+    try:
+        refinement = _begun(loop, guard.bounds, conversation, request)
+    except (InputError, BadSample) as error:
+        raise ApiError(400, str(error), code="invalid", param="refine") from error
+    try:
+        outcome = await _run(loop, refinement, conversation, request)
+    except Unanswered as error:
+        return Answered(_unanswered(error, question), error.outcome, refinement.policy)
+    return Answered(_released(outcome, generator.answers, question), outcome, refinement.policy)
+
+
+async def _run(loop: Loop, refinement: Refinement, conversation: Messages, request: JudgedRequest) -> Outcome:
+    refinement = await arun_attempts(loop, refinement, conversation, _NO_CONFIG)
+    transition = await arun_step(loop.finish, refinement, conversation, _NO_CONFIG)
+    assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
+    outcome = transition.outcome
+    return outcome.model_copy(update={"detail": request.unjudged}) if request.unjudged else outcome
+
+
+def _begun(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRequest) -> Refinement:
+    """Begin a refinement with the evidence and the settings that the client sent.
+
+    Raises:
+        InputError: If one of them is unknown, or goes beyond the bounds.
+        BadSample: If the evidence cannot be read.
+    """
+    evidence = request.refine.get("evidence")
+    settings = {name: value for name, value in request.refine.items() if name != "evidence"}
+    if not settings:
+        begun = loop.begin({"messages": conversation, "evidence": evidence})
+    else:
+        overrides = Overrides.read(settings)
+        bounds.check(overrides, loop.policy)
+        begun = loop.begin({"messages": conversation, "evidence": overrides.added_to(evidence or {})})
+        begun = replace(begun, policy=overrides.applied_to(loop.policy))
+    return replace(begun, sampled=False) if request.unjudged else begun
+
+
+def _released(outcome: Outcome, answers: Mapping[str, RawAnswer], question: Question) -> Reply:
+    """Return the upstream's own reply of the released attempt; of a fallback text, one of the guard's own."""
+    released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
+    raw = None if released is None else answers.get(released.answer.id or "")
+    if raw is None:
+        text = "" if outcome.answer is None else str(outcome.answer.text)
+        raw = RawAnswer(question.dialect.written(text, question.request.model), [])
+    document = raw.document
+    if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
+        document = question.dialect.without_reasoning(document)
+    figures = refine_object(outcome, question.guard)
+    return Reply(200, {**document, "refine": figures}, [*raw.headers, *refine_headers(figures)])
+
+
+def refine_object(outcome: Outcome, guard: Guard) -> Json:
+    """Return what a client is told of the loop: figures, and texts only as far as the guard reveals them."""
+    summary = outcome.summary()
+    rationale = summary.pop("rationale")
+    figures: Json = {"id": summary.pop("outcome_id"), "guard": guard.name, **summary}
+    if "rationale" in guard.reveal:
+        figures["rationale"] = rationale
+    if "feedback" in guard.reveal:
+        for row, attempt in zip(figures["attempts"], outcome.attempts, strict=True):
+            row["feedback"] = withhold(attempt.feedback, outcome.evidence)
+    return figures
+
+
+def refine_headers(figures: Json) -> RawHeaders:
+    """Return what a client is told of the loop, as headers."""
+    values: dict[str, Any] = {
+        "passed": str(figures["passed"]).lower(),
+        "rating": figures["rating"],
+        "attempts": len(figures["attempts"]),
+        "stop-reason": figures["stop_reason"],
+        "id": figures["id"],
+        "guard": figures["guard"],
+    }
+    return [
+        (f"x-refine-{name}".encode(), str(value).encode()) for name, value in values.items() if value is not None
+    ]
+
+
+def _unanswered(error: Unanswered, question: Question) -> Reply:
+    """Return the reply for a loop that may release nothing: the upstream's error, or one of ours."""
+    cause = error.__cause__ if isinstance(error, GeneratorFailed) else None
+    if isinstance(cause, UpstreamRefused):
+        return _refused(cause.reply, question.dialect)
+    if isinstance(cause, ApiError):
+        return failure(cause, question.dialect)
+    if isinstance(error, GeneratorFailed):
+        raise error
+    return failure(_own_error(error, question.guard), question.dialect)
+
+
+def _refused(reply: UpstreamReply, dialect: Dialect) -> Reply:
+    document = _error_in(reply.body) or dialect.error_body(
+        ApiError(reply.status, f"the upstream answered with status {reply.status}", code="upstream_error")
+    )
+    return Reply(reply.status, document, reply.headers, reply.body, reply.kind.encode("latin-1", "replace"))
+
+
+def _error_in(body: bytes) -> Json | None:
+    """Return an upstream's error as JSON, or None where it is none."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and "error" in document else None
+
+
+def _own_error(error: Unanswered, guard: Guard) -> ApiError:
+    if isinstance(error, NotAccepted):
+        return ApiError(422, str(error), code="answer_not_accepted")
+    if isinstance(error, JudgeFailed):
+        message = f"the judge of the guard {guard.name!r} gave no verdict, and unjudged answers are not released"
+        return ApiError(503, message, code="judge_failed", retry_after_s=5)
+    if error.outcome.stop_reason == "deadline":
+        return ApiError(504, str(error), code="deadline")
+    return ApiError(503, str(error), code="unanswered", retry_after_s=5)

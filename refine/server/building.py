@@ -1,0 +1,281 @@
+"""From settings to guards: judges, policies and upstreams, made and checked before the server starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, NoReturn
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from pydantic import SecretStr
+
+from graphs import Bounds, Policy
+from graphs.drafts import Draft
+from graphs.loop import Loop
+from judges import Judge, OpenAICompatible, as_judge, known_prices, load
+from judges.errors import ConfigurationError, one_line, shortened
+from refine.server.breaker import UpstreamBreaker
+from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
+from refine.server.guards import Guard, Guards
+from refine.server.keys import Key, Keys
+from refine.server.limits import Limits
+from refine.server.service import Service
+from refine.server.upstream import Upstream
+
+DEFAULT = "default"
+_OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
+_NEVER = {
+    "on_exhausted": ("interrupt", "nobody is there to review; use 'best', 'last', 'raise' or 'fallback'"),
+}
+_NOT_HERE = ("skip", "show_drafts")
+
+
+def service_of(settings: ServerSettings) -> Service:
+    """Return the service that settings describe.
+
+    Raises:
+        ConfigurationError: If one cannot be used; the message names key, value and remedy.
+    """
+    guards = guards_of(settings)
+    names = {guard.name for guard in guards}
+    for number, key in enumerate(settings.keys):
+        unknown = sorted(set(key.guards or ()) - names)
+        if unknown:
+            raise ConfigurationError(
+                f"keys.{number}.guards = {unknown}: there is no such guard; known are {', '.join(sorted(names))}"
+            )
+    if len({key.name for key in settings.keys}) < len(settings.keys):
+        raise ConfigurationError("keys: two of them have one name; give each its own")
+    return Service(
+        guards=Guards(guards, by_header=settings.route_by_header),
+        keys=Keys([_key(one.name, one.sha256, one.guards) for one in settings.keys]),
+        limits=Limits(
+            body_bytes=settings.max_body_bytes,
+            body_s=settings.body_timeout_s,
+            in_flight=settings.max_in_flight,
+            in_flight_per_key=settings.max_in_flight_per_key,
+        ),
+        keep_alive_s=settings.keep_alive_s,
+    )
+
+
+def _key(name: str, sha256: str, guards: list[str] | None) -> Key:
+    return Key(name, sha256, None if guards is None else frozenset(guards))
+
+
+def guards_of(settings: ServerSettings) -> list[Guard]:
+    """Return all guards, the default one first.
+
+    Raises:
+        ConfigurationError: If there is none, or one cannot be made.
+    """
+    shared = {
+        name: getattr(settings, name) for name in GuardSettings.model_fields if name in settings.model_fields_set
+    }
+    named = dict(settings.guards)
+    if not named:
+        named = {DEFAULT: NamedGuardSettings()}
+    guards = [
+        _guard(name, _merged(shared, own), place="" if not settings.guards else f"guards.{name}.")
+        for name, own in named.items()
+    ]
+    chosen = settings.default_guard
+    if chosen is not None and chosen not in named:
+        raise ConfigurationError(
+            f"default_guard = {chosen!r}: there is no such guard; known are {', '.join(sorted(named))}"
+        )
+    return sorted(guards, key=lambda guard: guard.name != chosen) if chosen else guards
+
+
+def _merged(shared: Mapping[str, Any], own: NamedGuardSettings) -> NamedGuardSettings:
+    """Return a guard's settings over those at the top of the file; policies are merged by setting."""
+    values = {name: getattr(own, name) for name in own.model_fields_set}
+    if "judge" in values:  # what belongs to another judge is not inherited
+        shared = {name: value for name, value in shared.items() if name != "judge_settings"}
+    policy = {**shared.get("policy", {}), **values.get("policy", {})}
+    return NamedGuardSettings.model_construct(
+        **{**NamedGuardSettings().__dict__, **shared, **values, "policy": policy}
+    )
+
+
+def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> Guard:
+    with _at(f"{place}judge", settings.judge):
+        judge = _judge(settings)
+    with _at(f"{place}policy", settings.policy):
+        policy, models = _policy(settings)
+    with _at(f"{place}bounds", settings.bounds):
+        bounds = Bounds(**settings.bounds)
+    with _at(f"{place}upstream", settings.upstream):
+        upstream = _upstream(settings)
+    loop = Loop(_NoGenerator(), judge, policy, name=name)
+    return Guard(
+        name=name,
+        judge=judge,
+        loop=loop,
+        upstream=upstream,
+        models=tuple(settings.models),
+        attempt_models=models,
+        bounds=bounds,
+        reveal=frozenset(settings.reveal),
+    )
+
+
+@contextmanager
+def _at(key: str, value: object) -> Iterator[None]:
+    """Name the key and the value in an error."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{key} = {shortened(value)}: {error}") from error
+
+
+def _policy(settings: NamedGuardSettings) -> tuple[Policy, dict[int, str]]:
+    values = dict(settings.policy)
+    for name, (value, remedy) in _NEVER.items():
+        if values.get(name) == value:
+            raise ConfigurationError(f"{name} = {value!r} does not fit a server: {remedy}")
+    for name in _NOT_HERE:
+        if name in values:
+            raise ConfigurationError(f"{name} is no setting of a guard; leave it out")
+    values |= {
+        name: getattr(settings, name)
+        for name in ("success_rating", "max_attempts")
+        if getattr(settings, name) is not None
+    }
+    if settings.fail is not None:
+        if "on_judge_error" in values:
+            raise ConfigurationError("on_judge_error and fail say the same; leave one out")
+        values["on_judge_error"] = "accept" if settings.fail == "open" else "raise"
+    if values.get("prices") == "known":
+        values["prices"] = known_prices()
+    overrides, models = _overrides(values.pop("overrides", {}))
+    return Policy(**values, overrides=overrides), models
+
+
+def _overrides(table: object) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+    """Return the overrides of a policy, and apart from them the names of models, which the upstream knows."""
+    if not isinstance(table, dict) or not all(
+        str(key).isdigit() and isinstance(one, dict) for key, one in table.items()
+    ):
+        raise ConfigurationError("overrides is a table by number of attempt, for instance [policy.overrides.2]")
+    rows = {int(key): dict(one) for key, one in table.items()}
+    models = {number: row.pop("model") for number, row in rows.items() if "model" in row}
+    if not all(isinstance(name, str) and name for name in models.values()):
+        raise ConfigurationError("a model in overrides is its name at the upstream")
+    return rows, models
+
+
+def _upstream(settings: GuardSettings) -> Upstream | None:
+    if settings.upstream is None:
+        return None
+    text = settings.upstream_key.get_secret_value()
+    return Upstream(
+        settings.upstream,
+        key=None if text == "caller" else secret_of(settings.upstream_key, "upstream_key"),
+        key_header=settings.upstream_key_header,
+        timeout_s=settings.upstream_timeout_s,
+        breaker=UpstreamBreaker(settings.breaker_failures, cooldown_s=settings.breaker_cooldown_s),
+    )
+
+
+def secret_of(value: SecretStr, key: str) -> SecretStr:
+    """Return a key, read from the environment where it says so.
+
+    Args:
+        value: The key, or `env:NAME`.
+        key: Name of the setting, for the error.
+
+    Raises:
+        ConfigurationError: If the variable is not set.
+    """
+    kind, _, name = value.get_secret_value().partition(":")
+    if kind != "env":
+        return value
+    text = os.environ.get(name, "")
+    if not text:
+        raise ConfigurationError(
+            f"{key} is to be read from the environment variable {name}, which is not set; set it"
+        )
+    return SecretStr(text)
+
+
+def _judge(settings: GuardSettings) -> Judge:
+    name = settings.judge
+    if name is None:
+        raise ConfigurationError("there is no judge; name one, for instance --judge helpfulness")
+    model = _judge_model(settings)
+    if _OBJECT.fullmatch(name):
+        return _judge_object(name, settings.judge_settings)
+    try:
+        return load(name, **settings.judge_settings, **({} if model is None else {"model": model}))
+    except ConfigurationError as error:
+        if model is None:
+            _explain(name, settings.judge_settings, error)
+        if "'model'" not in str(error):
+            raise
+        return load(name, **settings.judge_settings)  # it asks no model; the one at the top is for others
+
+
+def _explain(name: str, judge_settings: Mapping[str, Any], error: ConfigurationError) -> NoReturn:
+    """Say that a model is missing, if that is all that is."""
+    try:
+        load(name, model="any:model", **judge_settings)
+    except ConfigurationError as with_model:
+        raise (error if "'model'" in str(with_model) else with_model) from None
+    raise ConfigurationError(
+        "it asks a model; add --judge-model NAME with --judge-base-url URL, or --judge-model PROVIDER:NAME"
+    ) from None
+
+
+def _judge_model(settings: GuardSettings) -> object:
+    model, base_url = settings.judge_model, settings.judge_base_url
+    if base_url is not None:
+        if model is None:
+            raise ConfigurationError(f"judge_base_url = {base_url!r} needs judge_model, the model's name there")
+        key = settings.judge_key
+        api_key = None if key is None else secret_of(key, "judge_key").get_secret_value()
+        return OpenAICompatible(base_url, model=model, api_key=api_key)
+    if settings.judge_key is not None:
+        raise ConfigurationError(
+            "judge_key is for judge_base_url; a 'provider:name' reads its own from the environment"
+        )
+    if model is not None and ":" not in model.strip(":"):
+        raise ConfigurationError(
+            f"judge_model = {model!r} needs judge_base_url, its server's address, or a provider: 'openai:{model}'"
+        )
+    return model
+
+
+def _judge_object(reference: str, judge_settings: Mapping[str, Any]) -> Judge:
+    """Return the judge that `module:object` names; a class is called with the settings."""
+    module_name, _, path = reference.partition(":")
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - what is compared with are texts
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
+    try:
+        target: Any = import_module(module_name)
+        for part in path.split("."):
+            target = getattr(target, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"it cannot be imported: {one_line(error)}; write module:object") from error
+    if isinstance(target, type):
+        return as_judge(target(**judge_settings))
+    if judge_settings:
+        raise ConfigurationError("judge_settings are for the class of a judge, and this is none; leave them out")
+    return as_judge(target)
+
+
+class _NoGenerator:
+    """Stands in the loop of a guard; each request brings its own generator."""
+
+    may_interrupt = False
+
+    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        raise NotImplementedError
+
+    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        raise NotImplementedError

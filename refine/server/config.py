@@ -1,0 +1,277 @@
+"""Configuration: one TOML file, the environment, and flags, each of which wins over what stands before it."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from judges.errors import ConfigurationError, one_line, shortened
+from refine.server.guards import Revealed
+
+PREFIX = "REFINE_"
+_OPEN_TABLES = ("bounds", "judge_settings", "policy")
+_NAME = r"^[\w.-]{1,64}$"
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class GuardSettings(BaseModel):
+    """Settings of a guard; those at the top of the file hold for every guard that does not set its own.
+
+    Args:
+        upstream: Address of the model's API, without `/chat/completions`: `"https://api.openai.com/v1"`.
+        upstream_key: `"caller"` sends the caller's own key, `"env:NAME"` the key in that environment variable;
+            anything else is the key; empty sends none.
+        upstream_key_header: Header for that key: `"authorization"`, `"x-api-key"` or `"api-key"`, as Azure has it;
+            left out: the usual one of the API asked for. A caller's own key goes on in the header it came in.
+        upstream_timeout_s: Seconds until a reply of the upstream must be complete.
+        judge: Name of a judge of the catalogue, or `"module:object"`.
+        judge_settings: Settings of the judge's class.
+        judge_model: The model that it asks: a name at `judge_base_url`, or `"provider:name"`.
+        judge_base_url: OpenAI-compatible server of that model.
+        judge_key: Key for that server; `"env:NAME"` reads it from the environment. Left out: `OPENAI_API_KEY`.
+        success_rating: Rating from 1 to 4 at which an answer is accepted.
+        max_attempts: Most answers generated for one question.
+        policy: Further settings of `graphs.Policy`.
+        fail: `"open"` releases an answer that the judge could not judge, and says so; `"closed"` does not.
+        bounds: How far a request may go with its own settings; see `graphs.Bounds`.
+        reveal: What clients see of a verdict beside its marks: `"rationale"`, `"feedback"`.
+        breaker_failures: Failures of the upstream in a row after which calls fail at once; 0 never.
+        breaker_cooldown_s: Seconds until one call tries it again.
+    """
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=False)
+
+    upstream: str | None = None
+    upstream_key: SecretStr = SecretStr("caller")
+    upstream_key_header: Literal["authorization", "x-api-key", "api-key"] | None = None
+    upstream_timeout_s: _Positive = 600.0
+    judge: str | None = None
+    judge_settings: dict[str, Any] = {}
+    judge_model: str | None = None
+    judge_base_url: str | None = None
+    judge_key: SecretStr | None = None
+    success_rating: int | None = Field(default=None, ge=1, le=4)
+    max_attempts: int | None = Field(default=None, ge=1)
+    policy: dict[str, Any] = {}
+    fail: Literal["open", "closed"] | None = None
+    bounds: dict[str, Any] = {}
+    reveal: list[Revealed] = []
+    breaker_failures: int = Field(default=10, ge=0)
+    breaker_cooldown_s: _Positive = 10.0
+
+
+class NamedGuardSettings(GuardSettings):
+    """Settings of a guard in a table of its own, `[guards.NAME]`.
+
+    Args:
+        models: Patterns of the names of models that it serves, for instance `["gpt-*"]`.
+    """
+
+    models: list[str] = []
+
+
+class KeySettings(BaseModel):
+    """One of the server's own keys, as `refine key` prints it.
+
+    Args:
+        name: What it is called in limits and logs.
+        sha256: Hash of the key.
+        guards: Names of the guards it is for; left out: all.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=_NAME)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    guards: list[str] | None = None
+
+
+class ServerSettings(BaseSettings, GuardSettings):
+    """Settings of the server.
+
+    Args:
+        host: Address to listen at.
+        port: Port to listen at; 0 takes a free one.
+        guards: Further guards by name.
+        default_guard: The guard for models that no other is for; left out: the settings at the top, or the first.
+        route_by_header: Whether a request may choose a guard by `x-refine-guard`.
+        keys: Keys of the server's own; without any, everybody is let in.
+        record: Where outcomes are recorded: a path or the URL of a database.
+        record_texts: Whether texts are recorded, in a database.
+        record_keep_days: Days after which an outcome is deleted from a database; left out: all are kept.
+        pass_through: Patterns of the paths below `/v1` that pass unjudged; false passes none.
+        metrics: Whether `/metrics` is there.
+        page: Whether the page at `/` is there; it shows a record in a database.
+        page_key: Its key, or `"env:NAME"`; without one it answers to this machine alone.
+        log_level: Least level of the log, which is JSON lines on standard error.
+        keep_alive_s: Seconds between comments to a waiting client that streams.
+        max_body_bytes: Most bytes of a body.
+        body_timeout_s: Seconds in which a body must be complete.
+        max_header_bytes: Most bytes of the headers.
+        header_timeout_s: Seconds in which they must be complete.
+        max_in_flight: Most requests answered at once.
+        max_in_flight_per_key: Most of them for one key.
+        ready_s: Seconds for which `/readyz` says no before the server stops to listen.
+        drain_s: Seconds that requests in flight then have.
+    """
+
+    model_config = SettingsConfigDict(
+        extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True, case_sensitive=False
+    )
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65_535)
+    guards: dict[Annotated[str, Field(pattern=_NAME)], NamedGuardSettings] = {}
+    default_guard: str | None = None
+    route_by_header: bool = True
+    keys: list[KeySettings] = []
+    record: str | None = None
+    record_texts: bool = False
+    record_keep_days: _Positive | None = None
+    pass_through: list[str] | bool = True
+    metrics: bool = True
+    page: bool = True
+    page_key: SecretStr | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    keep_alive_s: _Positive = 10.0
+    max_body_bytes: int = Field(default=10_000_000, ge=1_000)
+    body_timeout_s: _Positive = 30.0
+    max_header_bytes: int = Field(default=32_768, ge=1_000)
+    header_timeout_s: _Positive = 10.0
+    max_in_flight: int = Field(default=1_000, ge=1)
+    max_in_flight_per_key: int = Field(default=1_000, ge=1)
+    ready_s: float = Field(default=5.0, ge=0, allow_inf_nan=False)
+    drain_s: float = Field(default=20.0, ge=0, allow_inf_nan=False)
+
+
+class _File(PydanticBaseSettingsSource):
+    """What the TOML file holds."""
+
+    def __init__(self, settings_cls: type[BaseSettings], content: dict[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._content = content
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return the value of one field; see the base class."""
+        del field
+        return self._content.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return all values."""
+        return self._content
+
+
+class _Environment(EnvSettingsSource):
+    """What the environment holds; inside tables whose values may be anything, JSON is read as such."""
+
+    def __call__(self) -> dict[str, Any]:
+        """Return all values."""
+        values = super().__call__()
+        return {name: _read_json(value) if name in _OPEN_TABLES else value for name, value in values.items()}
+
+
+def _read_json(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _read_json(item) for name, item in value.items()}
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def load_settings(file: Path | None, flags: Mapping[str, Any]) -> ServerSettings:
+    """Return the settings of the file, the environment and the flags that are set.
+
+    Raises:
+        ConfigurationError: If one cannot be used; the message names key, value and remedy.
+    """
+    content = {} if file is None else _read(file)
+
+    class Settings(ServerSettings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            """Let flags win over the environment, and that over the file; no other file is read."""
+            del env_settings, dotenv_settings, file_secret_settings
+            return init_settings, _Environment(settings_cls), _File(settings_cls, content)
+
+    place = "" if file is None else f"{file}: "
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        raise ConfigurationError(f"{place}{_line(error)}") from None
+    except SettingsError as error:
+        raise ConfigurationError(f"an environment variable cannot be read: {one_line(error)}") from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{file}: {error.strerror}; give the path of a TOML file by --config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file} is not TOML: {one_line(error)}") from None
+
+
+def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return a line for each variable of the environment that begins like a setting and is none."""
+    known = {f"{PREFIX}{name.upper()}" for name in ServerSettings.model_fields}
+    lines = []
+    for name in sorted(environment):
+        first = name.upper().partition("__")[0]
+        if first.startswith(PREFIX) and first not in known:
+            near = get_close_matches(first, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            lines.append(f"the environment variable {name} is no setting{hint}")
+    return lines
+
+
+def _line(error: ValidationError) -> str:
+    """Describe the first fault: the key, its value, and what to do."""
+    fault = error.errors(include_url=False)[0]
+    path = [str(part) for part in fault["loc"] if not str(part).startswith(("list[", "bool", "function-"))]
+    key = ".".join(path)
+    if fault["type"] == "extra_forbidden":
+        return f"{key} is no setting{_hint(path)}"
+    message = fault["msg"][0].lower() + fault["msg"][1:]
+    return f"{key} = {_value(path, fault['input'])}: {message}"
+
+
+def _value(path: list[str], value: object) -> str:
+    secret = any("key" in part or "sha256" in part for part in path)
+    return "..." if secret else shortened(value)
+
+
+def _hint(path: list[str]) -> str:
+    """Suggest the setting that was meant."""
+    known: type[BaseModel] = ServerSettings
+    if path[0] == "guards" and len(path) > 2:  # noqa: PLR2004 - guards.NAME.KEY
+        known = NamedGuardSettings
+    elif path[0] == "keys" and len(path) > 1:
+        known = KeySettings
+    names = list(known.model_fields)
+    near = get_close_matches(path[-1], names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(names))}"

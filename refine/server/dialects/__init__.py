@@ -1,0 +1,1 @@
+"""The protocols that the guard speaks, one pure module each."""

@@ -1,0 +1,137 @@
+"""OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from graphs.reasoning import reply_without_reasoning
+from judges.models.providers.openai_answers import answer_of
+from judges.models.providers.openai_messages import to_dicts, to_message
+from judges.models.providers.openai_replies import usage_in
+from judges.verdict import Usage
+from refine.server import json_text
+from refine.server.dialects.protocol import Json, JudgedRequest
+from refine.server.dialects.reading import (
+    LEFT_OUT,
+    check_message,
+    objects,
+    read_model,
+    read_refine,
+    up_to_question,
+)
+from refine.server.errors import ApiError, UpstreamFailed, openai_error
+
+PATH = "/chat/completions"
+KEY_HEADER = "authorization"
+KEEP_ALIVE = b": keep-alive\n\n"
+_DONE = b"data: [DONE]\n\n"
+
+
+def read_request(body: Json) -> JudgedRequest:
+    """Read a request; the body is not changed."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+        raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
+    return JudgedRequest(
+        payload={name: value for name, value in body.items() if name not in LEFT_OUT},
+        model=read_model(body),
+        streamed=body.get("stream") is True,
+        refine=read_refine(body),
+        unjudged=_unjudged(body),
+    )
+
+
+def _unjudged(body: Json) -> str:
+    n = body.get("n")
+    if n is not None and n != 1:
+        return "several answers to one question (n) are not judged"
+    modalities = body.get("modalities")
+    if isinstance(modalities, list) and any(kind != "text" for kind in modalities):
+        return "answers other than text (modalities) are not judged"
+    if body["messages"][-1].get("role") == "assistant":
+        return "an answer that goes on from the client's own words is not judged"
+    return ""
+
+
+def conversation(payload: Json) -> list[AnyMessage]:
+    """Return the messages for the judge, ending with the question or a tool's result."""
+    messages = [_message(fields, f"messages[{at}]") for at, fields in enumerate(payload["messages"])]
+    return up_to_question(messages)
+
+
+def _message(fields: Json, where: str) -> AnyMessage:
+    check_message(fields.get("role"), fields.get("content"), where)
+    return to_message(fields)  # type: ignore[return-value]  # roles of other classes were refused
+
+
+def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
+    """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
+    return {**payload, "messages": [*payload["messages"], *to_dicts(added)]}
+
+
+def read_answer(reply: Json) -> AIMessage:
+    """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
+    choices = reply.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
+        raise UpstreamFailed(502, "the upstream's reply is no chat completion", code="upstream_reply")
+    answer = answer_of(reply, "")
+    if answer.invalid_tool_calls and not answer.tool_calls:  # a call all the same, which the client may mend
+        answer.tool_calls = [
+            {"name": broken["name"] or "", "args": {}, "id": broken["id"], "type": "tool_call"}
+            for broken in answer.invalid_tool_calls
+        ]
+    return answer
+
+
+def without_reasoning(reply: Json) -> Json:
+    """Return a reply without the reasoning in it."""
+    return reply_without_reasoning(reply)
+
+
+def usage(reply: Json) -> Usage:
+    """Return the tokens that the upstream reports."""
+    return usage_in(reply)
+
+
+def written(text: str, model: str) -> Json:
+    """Return a reply of the guard's own: the fallback text."""
+    answer = {"role": "assistant", "content": text, "refusal": None}
+    return {
+        "id": f"chatcmpl-{uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [{"index": 0, "message": answer, "finish_reason": "stop", "logprobs": None}],
+    }
+
+
+def events(reply: Json) -> list[bytes]:
+    """Return a whole reply as one chunk: each choice's message is its delta, usage and `refine` go with it."""
+    choices = [_delta(choice) for choice in objects(reply.get("choices"))]
+    chunk = {**reply, "object": "chat.completion.chunk", "choices": choices}
+    return [b"data: " + json_text.write(chunk) + b"\n\n", _DONE]
+
+
+def _delta(choice: Json) -> Json:
+    rest = {name: value for name, value in choice.items() if name != "message"}
+    body = choice.get("message")
+    delta = {"role": "assistant", **(body if isinstance(body, dict) else {})}
+    if isinstance(delta.get("tool_calls"), list):
+        calls = objects(delta["tool_calls"])
+        delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+    return {**rest, "delta": delta}
+
+
+def error_body(error: ApiError) -> Json:
+    """Return the body of an error of the guard's own."""
+    return openai_error(error)
+
+
+def error_events(body: Json) -> list[bytes]:
+    """Return an error in the midst of a stream as events, the last of the stream included."""
+    return [b"data: " + json_text.write(body) + b"\n\n", _DONE]

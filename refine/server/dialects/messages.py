@@ -1,0 +1,191 @@
+"""Anthropic's Messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from judges.verdict import Usage
+from refine.server import json_text
+from refine.server.dialects.protocol import Json, JudgedRequest
+from refine.server.dialects.reading import (
+    LEFT_OUT,
+    message,
+    objects,
+    read_model,
+    read_refine,
+    string,
+    up_to_question,
+)
+from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
+
+PATH = "/messages"
+KEY_HEADER = "x-api-key"
+KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
+_THOUGHTS = ("thinking", "redacted_thinking")
+_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+def read_request(body: Json) -> JudgedRequest:
+    """Read a request; the body is not changed."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+        raise ApiError(400, "messages is a list of messages, at least one", code="invalid", param="messages")
+    goes_on = messages[-1].get("role") == "assistant"
+    return JudgedRequest(
+        payload={name: value for name, value in body.items() if name not in LEFT_OUT},
+        model=read_model(body),
+        streamed=body.get("stream") is True,
+        refine=read_refine(body),
+        unjudged="an answer that goes on from the client's own words is not judged" if goes_on else "",
+    )
+
+
+def conversation(payload: Json) -> list[AnyMessage]:
+    """Return the messages for the judge, ending with the question or a tool's result."""
+    system = payload.get("system")
+    before = [message("system", system, where="system")] if system else []
+    items = enumerate(payload["messages"])
+    return up_to_question([*before, *(one for at, item in items for one in _messages(item, f"messages[{at}]"))])
+
+
+def _messages(item: Json, where: str) -> Iterator[AnyMessage]:
+    """Yield the tool results of a message, each a message of its own, and the rest as one."""
+    content = item.get("content")
+    results = [part for part in objects(content) if part.get("type") == "tool_result"]
+    for result in results:
+        call_id = string(result.get("tool_use_id"))
+        yield message("tool", result.get("content"), where=where, call_id=call_id)
+    rest = [part for part in content if part not in results] if isinstance(content, list) else content
+    if rest or not results:
+        calls = [_call(part) for part in objects(rest) if part.get("type") == "tool_use"]
+        yield message(item.get("role"), _told(rest), where=where, calls=calls)
+
+
+def _told(content: Any) -> Any:
+    """Return what is said, without the blocks that a message has as fields, or that are for the model alone."""
+    if not isinstance(content, list):
+        return content
+    own = ("tool_use", *_THOUGHTS)
+    return [part for part in content if not (isinstance(part, dict) and part.get("type") in own)]
+
+
+def _call(part: Json) -> Json:
+    call_input = part.get("input")
+    return {
+        "name": string(part.get("name")),
+        "args": call_input if isinstance(call_input, dict) else {"arguments": call_input},
+        "id": part.get("id"),
+        "type": "tool_call",
+    }
+
+
+def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
+    """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
+    extra = [
+        {"role": "assistant" if one.type == "ai" else "user", "content": str(one.text)}
+        for one in added
+        if str(one.text).strip()  # an empty message is refused
+    ]
+    return {**payload, "messages": [*payload["messages"], *extra]}
+
+
+def read_answer(reply: Json) -> AIMessage:
+    """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
+    if not isinstance(reply.get("content"), list):
+        raise UpstreamFailed(502, "the upstream's reply is no message with content", code="upstream_reply")
+    blocks = objects(reply["content"])
+    text = "".join(string(block.get("text")) for block in blocks if block.get("type") == "text")
+    calls = [_call(block) for block in blocks if block.get("type") == "tool_use"]
+    ending = string(reply.get("stop_reason"))
+    if ending == "pause_turn":  # the client is to send it back, so that the model goes on
+        calls.append({"name": ending, "args": {}, "id": None, "type": "tool_call"})
+    metadata = {"stop_reason": ending, "model_name": string(reply.get("model"))}
+    return AIMessage(text, tool_calls=calls, response_metadata=metadata)
+
+
+def without_reasoning(reply: Json) -> Json:
+    """Return a reply without the reasoning in it."""
+    blocks = [block for block in objects(reply["content"]) if block.get("type") not in _THOUGHTS]
+    return {**reply, "content": blocks}
+
+
+def usage(reply: Json) -> Usage:
+    """Return the tokens that the upstream reports, those read from or written to its cache included."""
+    counts = reply.get("usage")
+    counts = counts if isinstance(counts, dict) else {}
+    sent = counts.get("input_tokens")
+    cached = sum(count for name in _CACHED if type(count := counts.get(name)) is int)
+    return Usage.of_call(sent + cached if type(sent) is int else sent, counts.get("output_tokens"))
+
+
+def written(text: str, model: str) -> Json:
+    """Return a reply of the guard's own: the fallback text."""
+    return {
+        "id": f"msg_{uuid4().hex}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }
+
+
+def events(reply: Json) -> list[bytes]:
+    """Return a whole reply as the events of a message: start, each block, end."""
+    return [_event(event) for event in _sequence(reply)]
+
+
+def _sequence(reply: Json) -> Iterator[Json]:
+    start = {**reply, "content": [], "stop_reason": None, "stop_sequence": None}
+    yield {"type": "message_start", "message": start}
+    for index, block in enumerate(objects(reply.get("content"))):
+        empty, deltas = _block(block)
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
+        yield {"type": "content_block_stop", "index": index}
+    ending = {"stop_reason": reply.get("stop_reason"), "stop_sequence": reply.get("stop_sequence")}
+    counts = reply.get("usage")
+    counts = counts if isinstance(counts, dict) else {"output_tokens": 0}
+    yield {"type": "message_delta", "delta": ending, "usage": counts, "refine": reply.get("refine")}
+    yield {"type": "message_stop"}
+
+
+def _block(block: Json) -> tuple[Json, list[Json]]:
+    """Return a block as it begins, and what is then added to it; a block of another kind begins whole."""
+    match block.get("type"):
+        case "text":
+            deltas: list[Json] = [{"type": "text_delta", "text": string(block.get("text"))}]
+            cited = objects(block.get("citations"))
+            empty: Json = {**block, "text": "", **({"citations": []} if cited else {})}
+            return empty, [*deltas, *({"type": "citations_delta", "citation": one} for one in cited)]
+        case "thinking":
+            thought: Json = {"type": "thinking_delta", "thinking": string(block.get("thinking"))}
+            signature: Json = {"type": "signature_delta", "signature": string(block.get("signature"))}
+            return {**block, "thinking": "", "signature": ""}, [thought, signature]
+        case "tool_use" | "server_tool_use":
+            text = json_text.write(block.get("input", {})).decode()
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": text}]
+        case _:
+            return block, []
+
+
+def error_body(error: ApiError) -> Json:
+    """Return the body of an error of the guard's own."""
+    return anthropic_error(error)
+
+
+def error_events(body: Json) -> list[bytes]:
+    """Return an error in the midst of a stream as its last event."""
+    error = body.get("error")
+    error = error if isinstance(error, dict) else {"type": "api_error", "message": string(error)}
+    return [_event({"type": "error", "error": error})]
+
+
+def _event(event: Json) -> bytes:
+    return f"event: {event['type']}\ndata: ".encode() + json_text.write(event) + b"\n\n"

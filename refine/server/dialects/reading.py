@@ -1,0 +1,102 @@
+"""Reading fields that any client may have filled with anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+
+from refine.server.errors import ApiError
+
+LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
+"""Fields of a request that the upstream does not see."""
+
+_ROLES = ("user", "assistant", "system", "developer", "tool", "function")
+
+
+def read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the client's `refine` object; empty where there is none."""
+    refine = body.get("refine")
+    if refine is None:
+        return {}
+    if not isinstance(refine, dict):
+        raise ApiError(
+            400,
+            'refine is an object, for instance {"evidence": {"reference": "..."}}',
+            code="invalid",
+            param="refine",
+        )
+    return refine
+
+
+def read_model(body: Mapping[str, Any]) -> str:
+    """Return the name of the model asked for; empty where there is none, which the upstream may mind or not."""
+    model = body.get("model")
+    return model if isinstance(model, str) else ""
+
+
+def string(value: object) -> str:
+    """Return a text, or an empty one in place of anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a list; empty where there is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def arguments(text: object) -> dict[str, Any]:
+    """Return the arguments of a tool call; what is no JSON object is kept under `arguments`."""
+    if isinstance(text, dict):
+        return text
+    try:
+        read = json.loads(text) if isinstance(text, str) and text else {}
+    except (ValueError, RecursionError):
+        read = None
+    return read if isinstance(read, dict) else {"arguments": text}
+
+
+def check_message(role: object, content: object, where: str) -> None:
+    """Check what every message has.
+
+    Raises:
+        ApiError: If the role is unknown, or the content is neither text nor a list of parts.
+    """
+    if role not in _ROLES:
+        raise ApiError(400, f"{where}.role is none of {', '.join(_ROLES)}", code="invalid", param=f"{where}.role")
+    is_list = isinstance(content, list) and all(isinstance(part, str | dict) for part in content)
+    if not is_list and not isinstance(content, str | None):
+        raise ApiError(400, f"{where}.content is neither text nor a list of parts", code="invalid", param=where)
+
+
+def message(
+    role: object, content: Any, *, where: str, calls: list[Any] | None = None, call_id: str = ""
+) -> AnyMessage:
+    """Return a message for the judge; see `check_message`."""
+    check_message(role, content, where)
+    content = "" if content is None else content
+    match role:
+        case "user":
+            return HumanMessage(content)
+        case "assistant":
+            return AIMessage(content, tool_calls=calls or [])
+        case "system" | "developer":
+            return SystemMessage(content)
+        case _:
+            return ToolMessage(content, tool_call_id=call_id)
+
+
+def up_to_question(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """Return the messages without answers at their end, which the model is to go on with.
+
+    Raises:
+        ApiError: If nothing is left.
+    """
+    end = len(messages)
+    while end and messages[end - 1].type == "ai":
+        end -= 1
+    if not any(one.type in ("human", "tool") for one in messages[:end]):
+        raise ApiError(400, "there is no question: send at least one message of the user", code="invalid")
+    return messages[:end]

@@ -1,0 +1,245 @@
+"""OpenAI's Responses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+
+from judges.verdict import Usage
+from refine.server import json_text
+from refine.server.dialects.protocol import Json, JudgedRequest
+from refine.server.dialects.reading import (
+    LEFT_OUT,
+    arguments,
+    message,
+    objects,
+    read_model,
+    read_refine,
+    string,
+    up_to_question,
+)
+from refine.server.errors import ApiError, UpstreamFailed, openai_error
+
+PATH = "/responses"
+KEY_HEADER = "authorization"
+KEEP_ALIVE = b": keep-alive\n\n"
+_WAITING = frozenset(
+    {
+        "apply_patch_call",
+        "computer_call",
+        "custom_tool_call",
+        "function_call",
+        "local_shell_call",
+        "mcp_approval_request",
+        "shell_call",
+    }
+)
+"""Items that wait for the client; other calls were made by the provider."""
+_CALL = "_call"
+_OUTPUT = "_call_output"
+
+
+def read_request(body: Json) -> JudgedRequest:
+    """Read a request; the body is not changed."""
+    content = body.get("input")
+    is_list = isinstance(content, list) and all(isinstance(item, dict) for item in content)
+    if not isinstance(content, str) and not is_list:
+        raise ApiError(400, "input is a text or a list of items", code="invalid", param="input")
+    return JudgedRequest(
+        payload={name: value for name, value in body.items() if name not in LEFT_OUT},
+        model=read_model(body),
+        streamed=body.get("stream") is True,
+        refine=read_refine(body),
+        unjudged=_unjudged(body),
+    )
+
+
+def _unjudged(body: Json) -> str:
+    if body.get("background") is True:
+        return "an answer that is made in the background is not judged"
+    items = body["input"]
+    if isinstance(items, list) and items and items[-1].get("role") == "assistant":
+        return "an answer that goes on from the client's own words is not judged"
+    return ""
+
+
+def conversation(payload: Json) -> list[AnyMessage]:
+    """Return the messages for the judge, ending with the question or a tool's result."""
+    instructions = string(payload.get("instructions"))
+    before: list[AnyMessage] = [SystemMessage(instructions)] if instructions else []
+    content = payload["input"]
+    if isinstance(content, str):
+        return up_to_question([*before, message("user", content, where="input")])
+    messages = (_message(item, f"input[{at}]") for at, item in enumerate(content))
+    return up_to_question([*before, *(message for message in messages if message is not None)])
+
+
+def _message(item: Json, where: str) -> AnyMessage | None:
+    """Return an item as a message; None for what is no part of the conversation, such as reasoning."""
+    kind = string(item.get("type")) or "message"
+    if kind == "message":
+        return message(item.get("role"), item.get("content"), where=where)
+    if kind.endswith(_OUTPUT):
+        return message("tool", _output(item.get("output")), where=where, call_id=string(item.get("call_id")))
+    return message("assistant", "", where=where, calls=[_call(item)]) if kind.endswith(_CALL) else None
+
+
+def _output(output: object) -> str | list[Any]:
+    return output if isinstance(output, str | list) else json_text.write(output).decode()
+
+
+def _call(item: Json) -> Json:
+    call_input = item.get("arguments", item.get("input", item.get("action")))
+    name = string(item.get("name")) or string(item.get("type"))
+    return {
+        "name": name,
+        "args": arguments(call_input),
+        "id": item.get("call_id") or item.get("id"),
+        "type": "tool_call",
+    }
+
+
+def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
+    """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
+    content = payload["input"]
+    items = [{"role": "user", "content": content}] if isinstance(content, str) else content
+    extra = [{"role": "assistant" if one.type == "ai" else "user", "content": str(one.text)} for one in added]
+    return {**payload, "input": [*items, *extra]}
+
+
+def read_answer(reply: Json) -> AIMessage:
+    """Return the answer in an upstream's reply, with tool calls, refusal and the reason why it ended."""
+    if not isinstance(reply.get("output"), list):
+        raise UpstreamFailed(502, "the upstream's reply is no response with output", code="upstream_reply")
+    items = objects(reply["output"])
+    parts = [part for item in items if item.get("type") == "message" for part in objects(item.get("content"))]
+    texts = [string(part.get("text")) for part in parts if part.get("type") == "output_text"]
+    refusal = "".join(string(part.get("refusal")) for part in parts if part.get("type") == "refusal")
+    images = [item for item in items if item.get("type") == "image_generation_call"]
+    extra = {"refusal": refusal, "tool_outputs": images}
+    metadata = {name: reply.get(name) for name in ("status", "incomplete_details")}
+    return AIMessage(
+        "".join(texts),
+        tool_calls=[_call(item) for item in items if item.get("type") in _WAITING],
+        additional_kwargs={name: value for name, value in extra.items() if value},
+        response_metadata={**metadata, "model_name": string(reply.get("model"))},
+    )
+
+
+def without_reasoning(reply: Json) -> Json:
+    """Return a reply without the reasoning in it."""
+    items = [item for item in objects(reply["output"]) if item.get("type") != "reasoning"]
+    return {**reply, "output": items}
+
+
+def usage(reply: Json) -> Usage:
+    """Return the tokens that the upstream reports."""
+    counts = reply.get("usage")
+    counts = counts if isinstance(counts, dict) else {}
+    return Usage.of_call(counts.get("input_tokens"), counts.get("output_tokens"))
+
+
+def written(text: str, model: str) -> Json:
+    """Return a reply of the guard's own: the fallback text."""
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    answer = {
+        "type": "message",
+        "id": f"msg_{uuid4().hex}",
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
+    return {
+        "id": f"resp_{uuid4().hex}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "completed",
+        "model": model,
+        "output": [answer],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+    }
+
+
+def events(reply: Json) -> list[bytes]:
+    """Return a whole reply as the events of a response: created, each item, ended."""
+    return [_event(number, event) for number, event in enumerate(_sequence(reply))]
+
+
+def _sequence(reply: Json) -> Iterator[Json]:
+    begun = {**reply, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for index, item in enumerate(objects(reply.get("output"))):
+        yield from _item_events(index, item)
+    status = string(reply.get("status"))
+    ended = status if status in ("failed", "incomplete") else "completed"
+    yield {"type": f"response.{ended}", "response": reply}
+
+
+def _item_events(index: int, item: Json) -> Iterator[Json]:
+    where = {"output_index": index, "item_id": item.get("id") or f"item_{index}"}
+    content = "content" if item.get("type") == "message" else ""
+    empty = {**item, "status": "in_progress", **({"content": []} if content else {})}
+    if item.get("type") == "function_call":
+        empty["arguments"] = ""
+    yield {"type": "response.output_item.added", "output_index": index, "item": empty}
+    for at, part in enumerate(objects(item.get("content")) if content else []):
+        yield from _part_events({**where, "content_index": at}, part)
+    if item.get("type") == "function_call":
+        text = string(item.get("arguments"))
+        yield {"type": "response.function_call_arguments.delta", **where, "delta": text}
+        name = string(item.get("name"))
+        yield {"type": "response.function_call_arguments.done", **where, "name": name, "arguments": text}
+    yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _part_events(where: Json, part: Json) -> Iterator[Json]:
+    text, refusal = part.get("text"), part.get("refusal")
+    if part.get("type") == "output_text" and isinstance(text, str):
+        yield {"type": "response.content_part.added", **where, "part": {**part, "text": "", "annotations": []}}
+        yield {
+            "type": "response.output_text.delta",
+            **where,
+            "delta": text,
+            "logprobs": part.get("logprobs") or [],
+        }
+        yield from (
+            {"type": "response.output_text.annotation.added", **where, "annotation_index": at, "annotation": one}
+            for at, one in enumerate(objects(part.get("annotations")))
+        )
+        yield {"type": "response.output_text.done", **where, "text": text, "logprobs": part.get("logprobs") or []}
+    elif part.get("type") == "refusal" and isinstance(refusal, str):
+        yield {"type": "response.content_part.added", **where, "part": {**part, "refusal": ""}}
+        yield {"type": "response.refusal.delta", **where, "delta": refusal}
+        yield {"type": "response.refusal.done", **where, "refusal": refusal}
+    else:
+        yield {"type": "response.content_part.added", **where, "part": part}
+    yield {"type": "response.content_part.done", **where, "part": part}
+
+
+def error_body(error: ApiError) -> Json:
+    """Return the body of an error of the guard's own."""
+    return openai_error(error)
+
+
+def error_events(body: Json) -> list[bytes]:
+    """Return an error in the midst of a stream as its last event."""
+    error = body.get("error")
+    error = error if isinstance(error, dict) else {"message": string(error)}
+    fields = {"code": error.get("code"), "message": string(error.get("message")), "param": error.get("param")}
+    return [_event(0, {"type": "error", **fields})]
+
+
+def _event(number: int, event: Json) -> bytes:
+    numbered = {**event, "sequence_number": number}
+    return f"event: {event['type']}\ndata: ".encode() + json_text.write(numbered) + b"\n\n"

@@ -1,0 +1,41 @@
+"""JSON as the guard reads and writes it: strict, and unchanged on the way through."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from refine.server.errors import ApiError
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def write(document: object) -> bytes:
+    """Return a document as JSON; what UTF-8 cannot hold, such as half a character, is escaped as it came."""
+    return _ENCODER.encode(document).encode()
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the object that the body of a request holds.
+
+    Raises:
+        ApiError: If it is not JSON, or no object.
+    """
+    try:
+        document = json.loads(body, parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "the body is not valid JSON; send one JSON object", code="invalid_json") from None
+    if not isinstance(document, dict):
+        raise ApiError(400, "the body is not a JSON object; send one JSON object", code="invalid_json")
+    return document
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return number

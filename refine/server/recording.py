@@ -1,0 +1,140 @@
+"""What the guard writes down: every outcome in a record, which the page at `/` shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from starlette.routing import BaseRoute
+
+from graphs import Policy
+from judges.errors import ConfigurationError
+from refine.page.routes import page_routes
+from refine.page.tryout import Event, TryQuestion, attempts_of
+from refine.record import DatabaseRecord, Origin, Recorder, open_record
+from refine.server.building import secret_of
+from refine.server.config import ServerSettings
+from refine.server.dialects import chat
+from refine.server.dialects.protocol import Json
+from refine.server.generator import UpstreamGenerator
+from refine.server.guards import Guard
+from refine.server.service import Served, Service
+
+
+def record_of(settings: ServerSettings) -> Recorder | None:
+    """Return the record that settings name; None where there is to be none.
+
+    Raises:
+        ConfigurationError: If it cannot be used.
+    """
+    special = settings.record_texts or settings.record_keep_days is not None
+    if settings.record is None:
+        if special:
+            raise ConfigurationError("record_texts and record_keep_days are for a record: set record too")
+        return None
+    try:
+        record = open_record(settings.record)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"record: {error}") from None
+    if not special:
+        return record
+    if not isinstance(record, DatabaseRecord):
+        raise ConfigurationError(
+            "record_texts and record_keep_days are for a database; a file of JSON lines holds the texts always"
+        )
+    url = settings.record if ":" in settings.record else f"sqlite:///{settings.record}"
+    return DatabaseRecord(url, texts=settings.record_texts, keep_days=settings.record_keep_days)
+
+
+class Recording:
+    """Hands every outcome to a record; an observer of the service.
+
+    Args:
+        record: The record.
+        guards: The guards.
+    """
+
+    def __init__(self, record: Recorder, guards: Mapping[str, Guard]) -> None:
+        self._record = record
+        self._blocks = getattr(record, "blocks", True)
+        self._guards = guards
+        self._origins = {name: _origin(guard, guard.loop.policy) for name, guard in guards.items()}
+
+    def __call__(self, served: Served) -> None:
+        """Record one outcome, if there is one."""
+        outcome, policy = served.outcome, served.policy
+        if outcome is None:
+            return
+        guard = self._guards[served.guard]
+        own = policy is None or policy is guard.loop.policy
+        origin = self._origins[served.guard] if own or policy is None else _origin(guard, policy)
+        origin = replace(origin, request_id=served.request_id)
+        if self._blocks:
+            asyncio.get_running_loop().run_in_executor(None, self._record.add, outcome, origin)
+        else:
+            self._record.add(outcome, origin)
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many outcomes were lost, and how many wait to be written."""
+        if not isinstance(self._record, DatabaseRecord):
+            return 0, 0
+        stats = self._record.stats()
+        return stats.lost, stats.queued
+
+    def close(self) -> None:
+        """Write what waits, and close the record."""
+        if isinstance(self._record, DatabaseRecord):
+            self._record.close()
+
+
+def _origin(guard: Guard, policy: Policy) -> Origin:
+    return Origin.of(guard.name, guard.judge, policy)
+
+
+def page_of(settings: ServerSettings, service: Service, record: Recorder | None) -> list[BaseRoute]:
+    """Return the routes of the page; none where it is off, or there is no database to show.
+
+    Raises:
+        ConfigurationError: If its key cannot be used.
+    """
+    if not settings.page or not isinstance(record, DatabaseRecord):
+        return []
+    key = None if settings.page_key is None else secret_of(settings.page_key, "page_key").get_secret_value()
+    try_out = None if all(guard.upstream is None for guard in service.guards) else _TryOut(service)
+    return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key)
+
+
+def _status(service: Service) -> Json:
+    guards = [
+        {
+            "name": guard.name,
+            "judge": guard.judge.name,
+            "upstream": "" if guard.upstream is None else guard.upstream.origin,
+            "success_rating": guard.loop.policy.success_rating,
+            "max_attempts": guard.loop.policy.max_attempts,
+        }
+        for guard in service.guards
+    ]
+    in_flight = service.admission.in_flight
+    return {"name": "refine serve", "guards": guards, "in_flight": in_flight, "draining": service.draining}
+
+
+class _TryOut:
+    """Answers the questions of the page's try box, with the operator's key."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def __call__(self, question: TryQuestion) -> AsyncIterator[Event]:
+        guard = self._service.guards.choose(question.guard or None, question.model)
+        body: dict[str, Any] = {"messages": [{"role": "user", "content": question.question}]}
+        if question.model:
+            body["model"] = question.model
+        upstream = guard.required_upstream
+        headers = {"content-type": "application/json", **upstream.credentials({}, chat.KEY_HEADER)}
+        generator = UpstreamGenerator(
+            upstream, chat, chat.read_request(body), length=1, headers=headers, models=guard.attempt_models
+        )
+        return attempts_of(guard.loop.with_generator(generator), question.question)

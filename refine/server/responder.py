@@ -1,0 +1,194 @@
+"""Responding while an answer is being worked on: keep-alive comments, clients that leave, errors in mid-stream.
+
+A streaming client gets nothing before the first interval has passed, so that an error that comes at once has its
+own status. The work ends with the client, however it leaves: nothing goes on in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from starlette.types import Receive, Send
+
+from refine.server import json_text
+from refine.server.errors import ApiError
+from refine.server.headers import RawHeaders
+
+_EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+_UNBUFFERED = (b"x-accel-buffering", b"no")
+_JSON = b"application/json"
+_OK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the work came to.
+
+    Args:
+        status: HTTP status.
+        document: The JSON to send.
+        headers: Further headers.
+        body: The bytes to send instead of the document, as an upstream sent them.
+        kind: Their content type.
+    """
+
+    status: int
+    document: dict[str, Any] = field(repr=False)
+    headers: RawHeaders = field(default_factory=list, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    kind: bytes = _JSON
+
+
+class Form(Protocol):
+    """How a dialect writes events and errors; see `refine.server.dialects.protocol.Dialect`."""
+
+    KEEP_ALIVE: bytes
+
+    def events(self, reply: dict[str, Any]) -> list[bytes]:
+        """Return a reply as events."""
+        ...
+
+    def error_body(self, error: ApiError) -> dict[str, Any]:
+        """Return the body of an error."""
+        ...
+
+    def error_events(self, body: dict[str, Any]) -> list[bytes]:
+        """Return an error as events."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The client's side of a request.
+
+    Args:
+        receive: ASGI's receive, after the body was read.
+        send: ASGI's send.
+        headers: Headers of every response: the request's id.
+    """
+
+    receive: Receive
+    send: Send
+    headers: RawHeaders
+
+    async def left(self) -> None:
+        """Wait until the client has left."""
+        while (await self.receive())["type"] != "http.disconnect":
+            """A client sends nothing more after its body."""
+
+    async def whole(self, reply: Reply) -> None:
+        """Send a response in one piece."""
+        body = json_text.write(reply.document) if reply.body is None else reply.body
+        length = (b"content-length", str(len(body)).encode())
+        await self.start(reply.status, [(b"content-type", reply.kind), length, *reply.headers])
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def start_events(self, headers: RawHeaders) -> None:
+        """Send the head of a stream of events."""
+        await self.start(200, [*_EVENTS, _UNBUFFERED, *headers])
+
+    async def some(self, part: bytes, *, last: bool = False) -> None:
+        """Send a part of a stream."""
+        await self.send({"type": "http.response.body", "body": part, "more_body": not last})
+
+    async def start(self, status: int, headers: RawHeaders) -> None:
+        """Send the head of a response."""
+        await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
+
+
+def failure(error: ApiError, form: Form) -> Reply:
+    """Return the reply for an error of the guard's own."""
+    return Reply(error.status, form.error_body(error), error.headers)
+
+
+async def respond(
+    work: Coroutine[Any, Any, Reply],
+    client: Client,
+    form: Form,
+    *,
+    keep_alive_s: float | None,
+    catch: Callable[[Exception], ApiError],
+    running: set[asyncio.Future[Reply]],
+) -> Reply | None:
+    """Do the work and send what it came to; return that, or None where the client left.
+
+    Args:
+        work: Makes the reply. It is cancelled if the client leaves.
+        client: Where to send it.
+        form: How events and errors are written.
+        keep_alive_s: Seconds between comments to a streaming client; None sends one whole response.
+        catch: Turns an error of the work into one to send.
+        running: Where the work is kept while it goes on; whoever cancels it there ends the request with an error.
+    """
+    task = asyncio.ensure_future(work)
+    running.add(task)
+    gone = asyncio.ensure_future(client.left())
+    try:
+        started = False
+        while not task.done():
+            await asyncio.wait((task, gone), timeout=keep_alive_s, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done() and not task.done():
+                return None
+            if not task.done() and keep_alive_s is not None:
+                if not started:
+                    await client.start_events([])
+                    started = True
+                await client.some(form.KEEP_ALIVE)
+        reply = _result(task, form, catch)
+        if keep_alive_s is None:
+            await client.whole(reply)
+        else:
+            await _stream(reply, client, form, started=started)
+        return reply
+    finally:
+        running.discard(task)
+        await _end(task, gone)
+
+
+async def racing(work: Coroutine[Any, Any, None], client: Client) -> None:
+    """Do work that sends its response itself; cancel it if the client leaves."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(client.left())
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+    finally:
+        await _end(task, gone)
+
+
+def _result(task: asyncio.Future[Reply], form: Form, catch: Callable[[Exception], ApiError]) -> Reply:
+    if task.cancelled():
+        error = ApiError(503, "the server shuts down; ask again", code="shutting_down", retry_after_s=1)
+        return failure(error, form)
+    try:
+        return task.result()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+        return failure(error if isinstance(error, ApiError) else catch(error), form)
+
+
+async def _stream(reply: Reply, client: Client, form: Form, *, started: bool) -> None:
+    """Send a reply to a client that streams: as events, or an error with its status if that is not out yet."""
+    is_answer = reply.status == _OK and reply.body is None
+    if not is_answer and not started:
+        await client.whole(reply)
+        return
+    events = b"".join(form.events(reply.document) if is_answer else form.error_events(reply.document))
+    if not started:
+        await client.start_events(reply.headers)
+    await client.some(events, last=True)
+
+
+async def _end(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel what still runs, and wait until it has ended."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+    for task in running:
+        if not task.cancelled():
+            task.exception()  # what a cancelled work raised meanwhile concerns nobody any more

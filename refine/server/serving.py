@@ -1,0 +1,107 @@
+"""What `refine serve` does: read the settings, make everything, say where it is, serve until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from judges.errors import ConfigurationError
+from refine.logs import log_json_lines
+from refine.server.app import GuardApp
+from refine.server.building import service_of
+from refine.server.config import ServerSettings, load_settings, unknown_variables
+from refine.server.guards import Guard
+from refine.server.metrics import Metrics
+from refine.server.recording import Recording, page_of, record_of
+from refine.server.service import Service
+from refine.server.socket_server import GuardServer, listening_socket
+
+
+def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
+    """Serve until a signal comes, or only check the settings and say what they mean.
+
+    Raises:
+        ConfigurationError: If a setting cannot be used; the message names key, value and remedy.
+    """
+    settings = load_settings(file, flags)
+    for line in unknown_variables():
+        _say(line)
+    service = service_of(settings)
+    _require_upstream(service)
+    for guard in service.guards:
+        _say(describe(guard))
+    if check:
+        _say("the configuration can be used")
+        return
+    log_json_lines(level=getattr(logging, settings.log_level.upper()))
+    app = app_of(settings, service)
+    sock = listening_socket(settings.host, settings.port)
+    _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
+    if settings.page and settings.record is not None:
+        _say(f"the page is at {address(sock).removesuffix('v1')}")
+    server = GuardServer(app, settings)
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(server.serve([sock]))
+
+
+def app_of(settings: ServerSettings, service: Service) -> GuardApp:
+    """Return the application that settings describe.
+
+    Raises:
+        ConfigurationError: If the record or the page cannot be used.
+    """
+    record = record_of(settings)
+    recording = None if record is None else Recording(record, {guard.name: guard for guard in service.guards})
+    metrics = None
+    if settings.metrics:
+        metrics = Metrics() if recording is None else Metrics(recording.counts)
+    service.observers = (*service.observers, *(one for one in (metrics, recording) if one is not None))
+    passed = settings.pass_through
+    return GuardApp(
+        service,
+        metrics=metrics,
+        pass_through=passed if isinstance(passed, list) else ["*"] if passed else [],
+        routes=page_of(settings, service, record),
+        on_close=_nothing if recording is None else recording.close,
+    )
+
+
+def _nothing() -> None:
+    """Close nothing."""
+
+
+def address(sock: Any) -> str:
+    """Return the base URL of a listening socket."""
+    host, port, *_ = sock.getsockname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+def describe(guard: Guard) -> str:
+    """Return a line that says what a guard does."""
+    policy = guard.loop.policy
+    models = ", ".join(model.name for model in guard.judge.models)
+    asked = f" ({models})" if models else ""
+    upstream = "no upstream, /v1/judge only" if guard.upstream is None else f"upstream {guard.upstream.origin}"
+    unjudged = {"accept": "open", "reject": "best judged answer", "raise": "closed"}[policy.on_judge_error]
+    served = f", models {', '.join(guard.models)}" if guard.models else ""
+    return (
+        f"guard {guard.name}: judge {guard.judge.name}{asked}, {upstream}, accepted from {policy.success_rating}, "
+        f"at most {policy.max_attempts} attempts, without a verdict: {unjudged}{served}"
+    )
+
+
+def _require_upstream(service: Service) -> None:
+    if all(guard.upstream is None for guard in service.guards):
+        raise ConfigurationError(
+            "upstream is not set: give the address of the model's API, for instance "
+            "--upstream https://api.openai.com/v1"
+        )
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"refine: {line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,200 @@
+"""The HTTP server: uvicorn with deadlines for headers, a socket without delay, and a drain in two steps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+import time
+from asyncio import TimerHandle, Transport
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from judges.errors import ConfigurationError
+from refine.server.app import GuardApp
+from refine.server.config import ServerSettings
+from refine.server.errors import ApiError, openai_error
+
+_BACKLOG = 2_048
+_KEEP_ALIVE_S = 75
+"""Seconds that an idle connection is kept: longer than the load balancers in front, which keep theirs 60 s."""
+_LINGER_S = 2.0
+"""Seconds in which the rest of a body is thrown away after the response, before the connection is closed."""
+_log = logging.getLogger("refine.server")
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; made for TCP by name, or asyncio would leave Nagle's delay on.
+
+    Raises:
+        ConfigurationError: If the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise ConfigurationError(
+            f"cannot listen at {host}:{port} ({error.strerror or error}); choose another --port or --host"
+        ) from None
+    return sock
+
+
+class _Protocol(HttpToolsProtocol):
+    """Closes a connection whose headers are too slow or too large, or whose body goes on after the response.
+
+    What is left of a body is thrown away for a while, since closing at once would cost the client the response.
+    """
+
+    header_s = 10.0
+    header_bytes = 32_768
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn itself narrows it
+        super().connection_made(transport)
+        self._read = 0
+        self._headers_due: TimerHandle | None = self._deadline()
+        self._lingering: TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._in_time()
+        self._body_over()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._read = 0
+        if self._headers_due is None:
+            self._headers_due = self._deadline()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        self._in_time()
+        if self._read <= self.header_bytes:
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._body_over()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.more_body:
+            self._lingering = self.loop.call_later(_LINGER_S, self.transport.close)
+
+    def _body_over(self) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+
+    def _count(self, size: int) -> None:
+        before, self._read = self._read, self._read + size
+        if before <= self.header_bytes < self._read:
+            error = ApiError(
+                431, f"the headers are larger than {self.header_bytes:,} bytes", code="headers_too_large"
+            )
+            self._refuse(error)
+
+    def _deadline(self) -> TimerHandle:
+        return self.loop.call_later(self.header_s, self._too_slow)
+
+    def _in_time(self) -> None:
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
+
+    def _too_slow(self) -> None:
+        error = ApiError(408, f"the headers were not complete within {self.header_s:g} s", code="header_timeout")
+        self._refuse(error)
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answer and close, outside of any request."""
+        body = json.dumps(openai_error(error)).encode()
+        head = (
+            f"HTTP/1.1 {error.status} Error\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        if not self.transport.is_closing():
+            self.transport.write(head.encode() + body)
+            self.transport.close()
+
+
+class GuardServer(uvicorn.Server):
+    """Stops in two steps: `/readyz` says no for a while, then nothing new is taken and what is in flight finishes.
+
+    Args:
+        app: The application.
+        settings: Settings of the server.
+    """
+
+    def __init__(self, app: GuardApp, settings: ServerSettings) -> None:
+        limits: dict[str, Any] = {
+            "header_s": settings.header_timeout_s,
+            "header_bytes": settings.max_header_bytes,
+        }
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=type("_Protocol", (_Protocol,), limits),
+                ws="none",
+                lifespan="on",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                log_config=None,
+                log_level="warning",
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=max(1, int(settings.drain_s) + 2),
+            )
+        )
+        self._service = app.service
+        self._ready_s = settings.ready_s
+        self._drain_s = settings.drain_s
+        self._closing_at: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop; the second signal does not wait for load balancers, the third for nothing."""
+        if self._closing_at is not None:
+            super().handle_exit(sig, frame)
+            return
+        self._captured_signals.append(sig)
+        self._service.draining = True
+        wait = 0.0 if sig == signal.SIGINT else self._ready_s
+        self._closing_at = time.monotonic() + wait
+
+    async def on_tick(self, counter: int) -> bool:
+        """Tell whether to stop taking connections."""
+        if self._closing_at is not None and time.monotonic() >= self._closing_at:
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop; requests that are not finished after the drain get an error instead of a broken connection."""
+        self._service.draining = True
+        cutting = asyncio.ensure_future(self._cut())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cutting.cancel()
+            with suppress(asyncio.CancelledError):
+                await cutting
+
+    async def _cut(self) -> None:
+        await asyncio.sleep(self._drain_s)
+        for work in list(self._service.running):
+            work.cancel()

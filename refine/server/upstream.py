@@ -1,0 +1,201 @@
+"""The model that is guarded: requests go out over connections that stay open, and come back as they are.
+
+Only the configured address is ever called: redirects are not followed, proxy variables are not read, and nothing
+in a request chooses a host.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import aiohttp
+from pydantic import SecretStr
+from yarl import URL
+
+from judges.models.providers.endpoint import checked_address
+from judges.models.providers.sessions import Sessions
+from judges.runtime.trace_headers import with_trace
+from refine.server.breaker import UpstreamBreaker
+from refine.server.errors import ApiError, UpstreamFailed
+from refine.server.headers import RawHeaders, to_client
+
+_CONNECTING_S = 10.0
+_IDLE_S = 4.0
+"""Seconds that a connection is kept unused: below the 5 s after which common servers close theirs."""
+_CONNECTIONS = 4_096
+_LARGE = 1 << 20
+_UNAVAILABLE = frozenset({500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamReply:
+    """A whole response; its repr shows only the status, since a body may quote the key or the prompt.
+
+    Args:
+        status: HTTP status.
+        kind: The content type.
+        headers: The headers to pass on.
+        body: The body, not compressed.
+    """
+
+    status: int
+    kind: str = field(repr=False)
+    headers: RawHeaders = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class Upstream:
+    """An address, its key and the connections to it.
+
+    Args:
+        base_url: Address of the API, without `/chat/completions`.
+        key: The operator's key; None sends the caller's, an empty one none at all.
+        key_header: The header for the operator's key; None takes the usual one of the API.
+        timeout_s: Seconds until a reply must be complete.
+        max_reply_bytes: Most bytes of a reply that are read.
+        breaker: Refuses calls while the upstream does not answer.
+
+    Raises:
+        judges.ConfigurationError: If the address is none.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: SecretStr | None,
+        key_header: str | None = None,
+        timeout_s: float = 600.0,
+        max_reply_bytes: int = 50_000_000,
+        breaker: UpstreamBreaker | None = None,
+    ) -> None:
+        url = checked_address(base_url)
+        self.origin = f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}"
+        self._base = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
+        self._query = f"?{url.query}" if url.query else ""
+        self._key = key
+        self._key_header = key_header
+        self._timeout_s = timeout_s
+        self._max_reply_bytes = max_reply_bytes
+        self._breaker = breaker or UpstreamBreaker()
+        self._sessions = Sessions(self._new_session)
+        self._targets: dict[str, URL] = {}
+
+    def __repr__(self) -> str:
+        return f"Upstream({self.origin!r})"
+
+    def credentials(self, caller: Mapping[str, str], header: str) -> Mapping[str, str]:
+        """Return the headers that authenticate: the operator's key, or else the caller's own, as they came.
+
+        Args:
+            caller: Headers with the caller's key for the upstream.
+            header: The header for the operator's key, unless a setting names another.
+        """
+        if self._key is None:
+            return caller
+        name, key = self._key_header or header, self._key.get_secret_value()
+        if not key:
+            return {}
+        return {name: f"Bearer {key}" if name == "authorization" else key}
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> UpstreamReply:
+        """Post JSON and return the whole response, whatever its status.
+
+        Raises:
+            UpstreamFailed: If there is no response, or it is too large.
+            ApiError: If the breaker is open.
+        """
+        url = self._targets.get(path) or self._targets.setdefault(path, self._target(path, ""))
+        session = await self._sessions.current()
+        data = body if len(body) < _LARGE else io.BytesIO(body)  # aiohttp warns of large bytes
+        with self._breaker.call() as outcome:
+            try:
+                async with session.post(
+                    url, data=data, headers=with_trace(headers), allow_redirects=False
+                ) as response:
+                    outcome.failed = response.status in _UNAVAILABLE
+                    return UpstreamReply(
+                        response.status,
+                        response.headers.get("content-type", "application/json"),
+                        to_client(response.headers.items()),
+                        await self._body_of(response),
+                    )
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                outcome.failed = True
+                failure = self._failure(error)
+        raise failure
+
+    @asynccontextmanager
+    async def opened(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes | None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Open any request, to pass its response on as it comes.
+
+        Raises:
+            UpstreamFailed: If there is no response.
+            ApiError: If the breaker is open.
+        """
+        session = await self._sessions.current()
+        url = self._target(path, query)
+        data = body if body is None or len(body) < _LARGE else io.BytesIO(body)
+        with self._breaker.call() as outcome:
+            try:
+                response = await session.request(
+                    method, url, data=data, headers=with_trace(headers), allow_redirects=False
+                )
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                outcome.failed = True
+                self._fail(error)
+            outcome.failed = response.status in _UNAVAILABLE
+        async with response:
+            yield response
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        await self._sessions.close()
+
+    def _target(self, path: str, query: str) -> URL:
+        joined = "&".join(part for part in (self._query.removeprefix("?"), query) if part)
+        return URL(f"{self._base}{path}{f'?{joined}' if joined else ''}", encoded=True)
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECTING_S),
+            connector=aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_IDLE_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("user-agent",),
+        )
+
+    async def _body_of(self, response: aiohttp.ClientResponse) -> bytes:
+        promised = response.content_length
+        if promised is not None and promised <= self._max_reply_bytes:
+            return await response.read()
+        parts, size = [], promised or 0
+        if size <= self._max_reply_bytes:
+            size = 0
+            async for part in response.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > self._max_reply_bytes:
+                    break
+        if size > self._max_reply_bytes:
+            response.close()
+            raise UpstreamFailed(
+                502, f"the upstream's reply is larger than {self._max_reply_bytes:,} bytes", code="upstream_reply"
+            )
+        return b"".join(parts)
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        raise self._failure(error) from None
+
+    def _failure(self, error: BaseException) -> ApiError:
+        if isinstance(error, TimeoutError):
+            return UpstreamFailed(504, "the upstream gave no whole reply in time", code="upstream_timeout")
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return UpstreamFailed(502, "there is no connection to the upstream", code="upstream_unreachable")
+        return UpstreamFailed(502, "the connection to the upstream broke", code="upstream_broken")

@@ -1,0 +1,83 @@
+"""A guard for tests: the real server on loopback, in a thread of its own, in front of a scripted upstream."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from refine.server.running import RunningGuard
+from refine.server.service import Service
+
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def rates(answer: str) -> dict[str, Any]:
+    """Rate an answer by what it says of itself: `good` is a 4, `fair` a 3, anything else a 1."""
+    rating = 4 if "good" in answer else 3 if "fair" in answer else 1
+    return {"rating": rating, "feedback": "Be good, SECRET-FEEDBACK.", "rationale": "SECRET-RATIONALE"}
+
+
+def breaks(answer: str) -> int:
+    """Fail to judge."""
+    raise RuntimeError("the judge is down")
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A guard that runs.
+
+    Args:
+        url: Its base URL.
+        service: What its routes share.
+        client: Asks it.
+    """
+
+    url: str
+    service: Service
+    client: httpx2.Client
+
+    @property
+    def root(self) -> str:
+        """The address without `/v1`."""
+        return self.url.removesuffix("/v1")
+
+    def post(self, path: str, body: object = None, **settings: Any) -> httpx2.Response:
+        """Post JSON to a path below the root."""
+        return self.client.post(f"{self.root}{path}", content=json.dumps(body), **settings)
+
+    def get(self, path: str, **settings: Any) -> httpx2.Response:
+        """Get a path below the root."""
+        return self.client.get(f"{self.root}{path}", **settings)
+
+    def chat(self, **fields: Any) -> httpx2.Response:
+        """Ask a question as chat completions."""
+        headers = fields.pop("headers", None)
+        return self.post("/v1/chat/completions", {"model": "m", "messages": QUESTION, **fields}, headers=headers)
+
+
+@contextmanager
+def guarding(upstream: str | None, **settings: Any) -> Iterator[Guarded]:
+    """Run a guard while the block runs; settings are those of the configuration's top."""
+    common = {"upstream": upstream, "judge": "tests.guarding:rates", "drain_s": 0.0}
+    client = httpx2.Client(timeout=20, trust_env=False, verify=False)
+    with client, RunningGuard({**common, **settings}) as guard:
+        yield Guarded(guard.url, guard.service, client)
+
+
+def wait_until(condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
+    """Wait until something holds, or fail."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not come about in time"
+        time.sleep(0.005)
+
+
+def events_of(text: str) -> list[str]:
+    """List the data of the events in a stream."""
+    return [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]

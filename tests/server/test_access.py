@@ -1,0 +1,199 @@
+"""Who is let in, how much may be sent, and how slowly."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from judges import ConfigurationError
+from refine.server.config import KeySettings
+from refine.server.keys import described_key, digest_of
+from tests.guarding import Guarded, guarding, wait_until
+from tests.model_server import Asked, ModelServer, Reply, Wire, serving
+
+KEYS = {"first": "rf-one", "second": "rf-two"}
+HOSTS = ["localhost", "evil.example", "127.0.0.1:1", "a b", "[::1]", "x/v1/models?", "127.0.0.1@evil"]
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[ModelServer]:
+    """Start an upstream."""
+    with serving(lambda _: Reply("good")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def guard(upstream: ModelServer) -> Iterator[Guarded]:
+    """Start a guard with two keys, one of them for another guard, and short deadlines."""
+    keys = [
+        {"name": "first", "sha256": digest_of(KEYS["first"])},
+        {"name": "second", "sha256": digest_of(KEYS["second"]), "guards": ["other"]},
+    ]
+    guards = {"default": {"models": ["m*"]}, "other": {"models": ["o*"]}}
+    with guarding(
+        upstream.url,
+        keys=keys,
+        guards=guards,
+        upstream_key="sk-operator",
+        max_body_bytes=10_000,
+        body_timeout_s=0.5,
+        header_timeout_s=0.5,
+        max_header_bytes=8_000,
+    ) as running:
+        yield running
+
+
+def exchange(guard: Guarded, *parts: bytes, pause_s: float = 0.0, seconds: float = 5.0) -> bytes:
+    """Send bytes piece by piece, and return what came: an error, or all until the connection was closed."""
+    host, port = guard.root.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
+        received = b""
+        with suppress(ConnectionError):
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(pause_s)
+        with suppress(ConnectionError, TimeoutError):
+            while not received.endswith(b"}}") and (data := connection.recv(65_536)):
+                received += data
+    return received
+
+
+def test_only_the_known_keys_get_in(guard: Guarded, upstream: ModelServer) -> None:
+    """Every path of the API wants a key, in whichever header a client sends it; a wrong Host changes nothing."""
+    upstream.requests.clear()
+    wrong = ["", "Bearer", "Bearer rf-on", "Bearer rf-one2", "Basic rf-one", "rf-one", "Bearer RF-ONE"]
+    right = [{"authorization": "Bearer rf-one"}, {"x-api-key": "rf-one"}, {"x-refine-key": "rf-one"}]
+    paths = ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/v1/judge", "/v1/models"]
+    paths.append("/beta/litellm_basic_guardrail_api")
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+    for path in paths:
+        for header in wrong:
+            response = guard.post(path, body, headers={"authorization": header})
+            assert (response.status_code, response.json()["error"]["type"]) == (401, "authentication_error"), path
+        for host in HOSTS:
+            assert guard.post(path, body, headers={"host": host}).status_code in (400, 401), (path, host)
+    assert upstream.requests == []
+    assert [guard.chat(headers=headers).status_code for headers in right] == [200, 200, 200]
+    assert {asked["authorization"] for asked in upstream.requests} == {"Bearer sk-operator"}
+    assert "rf-one" not in str([asked["headers"] for asked in upstream.requests])
+
+
+def test_a_key_is_for_its_guards(guard: Guarded) -> None:
+    """A key that is for another guard is a 403, by model and by header."""
+    second = {"authorization": "Bearer rf-two"}
+    assert guard.chat(model="m", headers=second).status_code == 403
+    assert guard.chat(model="o", headers=second).headers["x-refine-guard"] == "other"
+    assert guard.chat(model="o", headers={**second, "x-refine-guard": "default"}).status_code == 403
+    assert guard.chat(headers={**second, "x-refine-guard": "nobody"}).status_code == 404
+
+
+def test_a_key_of_the_guard_beside_one_of_the_upstream(upstream: ModelServer) -> None:
+    """With the guard's key in its own header, the caller's key for the upstream goes on; it never gets ours."""
+    keys = [{"name": "first", "sha256": digest_of("rf-one")}]
+    with guarding(upstream.url, keys=keys) as guard:
+        upstream.requests.clear()
+        guard.chat(headers={"x-refine-key": "rf-one", "authorization": "Bearer sk-caller"})
+        guard.chat(headers={"authorization": "Bearer rf-one"})
+        guard.chat(headers={"x-refine-key": "rf-one", "api-key": "azure"})
+        assert [asked["authorization"] for asked in upstream.requests] == ["Bearer sk-caller", None, None]
+        assert upstream.requests[2]["headers"]["api-key"] == "azure"
+
+
+def test_a_new_key_is_shown_once_and_kept_as_a_hash() -> None:
+    """The lines for the file hold no key, and let exactly this key in."""
+    shown, table = described_key("app")
+    key = shown.splitlines()[0]
+    assert key not in table
+    assert digest_of(key) in table
+    assert KeySettings(name="app", sha256=digest_of(key)).guards is None
+    assert len({described_key("app")[0] for _ in range(20)}) == 20
+    with pytest.raises(ConfigurationError, match="a key's name is"):
+        described_key('a"b')
+
+
+def test_a_body_that_is_too_large(guard: Guarded) -> None:
+    """A body over the limit is a 413, told by its length or not, and takes no memory."""
+    headers = {"authorization": "Bearer rf-one"}
+    assert (
+        guard.post("/v1/chat/completions", "x" * 20_000, headers=headers).json()["error"]["code"]
+        == "body_too_large"
+    )
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer rf-one\r\n"
+    for length in (b"content-length: 100000000\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n"):
+        chunk = b"x" * 10_000 if length.startswith(b"content") else b"2710\r\n" + b"x" * 10_000 + b"\r\n"
+        reply = exchange(guard, head + length, *[chunk] * 2_000)
+        assert b"413" in reply.split(b"\r\n")[0]
+        assert b"request_too_large" in reply
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+
+
+def test_headers_and_bodies_that_trickle(guard: Guarded) -> None:
+    """Headers that come drop by drop, or not at all, and a body that does, are ended within a second."""
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer rf-one\r\n"
+    begun = time.monotonic()
+    drops = [b"a", b": b\r\n"] * 200
+    results = {
+        "nothing": lambda: exchange(guard),
+        "headers": lambda: exchange(guard, head, *drops, pause_s=0.02),
+        "body": lambda: exchange(guard, head + b"content-length: 900\r\n\r\n", *[b"x"] * 80, pause_s=0.02),
+    }
+    replies: dict[str, bytes] = {}
+    threads = [
+        threading.Thread(target=lambda name=name: replies.update({name: results[name]()})) for name in results
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert time.monotonic() - begun < 4
+    assert [b"408" in reply.split(b"\r\n")[0] for reply in replies.values()] == [True] * 3
+    assert all(b"timeout_error" in reply for reply in replies.values())
+
+
+def test_headers_that_are_too_large(guard: Guarded) -> None:
+    """Headers over the limit are a 431."""
+    assert b"431" in exchange(guard, b"GET /healthz HTTP/1.1\r\nhost: x\r\nbig: " + b"x" * 9_000 + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "code"),
+    [({"max_in_flight": 1}, 503, "server_busy"), ({"max_in_flight_per_key": 1}, 429, "too_many_requests")],
+)
+def test_more_requests_than_places(settings: dict[str, int], status: int, code: str) -> None:
+    """A request beyond the limit is refused with Retry-After, at once; health still answers."""
+
+    def hanging(asked: Asked) -> Wire:
+        return Wire((), then="hang")
+
+    with serving(hanging) as upstream, guarding(upstream.url, upstream_timeout_s=0.6, **settings) as guard:
+        first = threading.Thread(target=guard.chat)
+        first.start()
+        wait_until(lambda: guard.service.admission.in_flight == 1)
+        refused = guard.chat()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
+        assert refused.headers["retry-after"] == "1"
+        assert guard.get("/healthz").status_code == 200
+        first.join(10)
+        wait_until(lambda: guard.service.admission.in_flight == 0)
+
+
+def test_a_dead_upstream_opens_the_circuit() -> None:
+    """After some failures in a row calls fail at once with Retry-After; one call after the cooldown closes it."""
+    replies = [Reply("down", status=500)] * 3
+    with (
+        serving(lambda _: replies.pop() if replies else Reply("good")) as upstream,
+        guarding(upstream.url, breaker_failures=3, breaker_cooldown_s=0.2) as guard,
+    ):
+        assert [guard.chat().status_code for _ in range(3)] == [500] * 3
+        refused = guard.chat()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "upstream_circuit_open")
+        assert refused.headers["retry-after"] == "1"
+        assert len(upstream.requests) == 3
+        wait_until(lambda: guard.chat().status_code == 200)

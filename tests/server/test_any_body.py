@@ -1,0 +1,125 @@
+"""Whatever a client sends, the guard reads it or says what is wrong, and never fails itself."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.guarding import guarding
+from tests.model_server import Asked, Reply, Wire, answered, serving
+from tests.server.test_clients import message_of, response_of
+
+PATHS = (
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/judge",
+    "/beta/litellm_basic_guardrail_api",
+)
+FIELDS = (
+    "answer",
+    "arguments",
+    "audio",
+    "background",
+    "call_id",
+    "content",
+    "evidence",
+    "function",
+    "id",
+    "input",
+    "input_type",
+    "instructions",
+    "max_attempts",
+    "messages",
+    "metadata",
+    "modalities",
+    "model",
+    "n",
+    "name",
+    "output",
+    "question",
+    "reference",
+    "refine",
+    "role",
+    "stream",
+    "structured_messages",
+    "success_rating",
+    "system",
+    "text",
+    "texts",
+    "tool_call_id",
+    "tool_calls",
+    "tool_use_id",
+    "type",
+)
+ROLES = ("user", "assistant", "tool", "system", "x", None)
+TYPES = (
+    "function_call",
+    "function_call_output",
+    "image_url",
+    "message",
+    "reasoning",
+    "text",
+    "tool_result",
+    "tool_use",
+)
+
+
+def value(rng: random.Random, depth: int = 0) -> Any:
+    """Make any JSON value, often one that looks like a message or a part of one."""
+    if depth > 3 or rng.random() < 0.4:
+        return rng.choice([None, True, 0, -1.5, "text", "\ud800é", "漢字", [], {}])
+    fields = {rng.choice(FIELDS): value(rng, depth + 1) for _ in range(rng.randrange(4))}
+    match rng.randrange(4):
+        case 0:
+            return [value(rng, depth + 1) for _ in range(rng.randrange(4))]
+        case 1:
+            return fields
+        case 2:
+            return {"role": rng.choice(ROLES), "content": value(rng, depth + 1), **fields}
+        case _:
+            return {"type": rng.choice(TYPES), "text": value(rng, depth + 1), **fields}
+
+
+def body(rng: random.Random) -> dict[str, Any]:
+    """Make a body; many of them nearly right."""
+    made = {rng.choice(FIELDS): value(rng) for _ in range(rng.randrange(5))}
+    message = {"role": rng.choice(ROLES[:4]), "content": rng.choice(["x", None, value(rng)])}
+    if rng.random() < 0.7:
+        made["messages"] = [
+            *([value(rng)] if rng.random() < 0.3 else []),
+            {**message, rng.choice(FIELDS): value(rng)},
+        ]
+    if rng.random() < 0.5:
+        made["input"] = rng.choice(["x", [{"role": "user", "content": "x"}, value(rng)]])
+    if rng.random() < 0.5:
+        made |= {"input_type": "response", "texts": rng.choice([["x"], ["good"], value(rng)])}
+    return made
+
+
+def reply_to(asked: Asked) -> Wire:
+    """Answer well, in the API that was asked."""
+    if asked["path"].endswith("/responses"):
+        return answered(response_of("good"))
+    if asked["path"].endswith("/messages"):
+        return answered(message_of("good"))
+    return Reply("good").wire({"model": "m"})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_body_makes_the_guard_fail(seed: int) -> None:
+    """Of 400 bodies each is answered or refused with a 4xx; none is a 5xx, and both happen often."""
+    rng = random.Random(seed)
+    statuses: Counter[int] = Counter()
+    with serving(reply_to) as upstream, guarding(upstream.url) as guard:
+        for _ in range(400):
+            path, made = rng.choice(PATHS), body(rng)
+            response = guard.post(path, made)
+            statuses[response.status_code] += 1
+            assert response.status_code < 500, (path, json.dumps(made))
+    assert statuses[200] > 40
+    assert statuses[400] > 40
