@@ -12,7 +12,9 @@ import asyncio
 import os
 import re
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,10 +58,9 @@ def guard(root: str, *options: str) -> Iterator[tuple[int, int]]:
         assert process.stderr is not None
         try:
             lines = iter(process.stderr.readline, "")
-            yield (
-                next(int(at[1]) for line in lines if (at := re.search(r"listening at .*:(\d+)/v1", line))),
-                process.pid,
-            )
+            port = next(int(at[1]) for line in lines if (at := re.search(r"listening at .*:(\d+)/v1", line)))
+            threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()  # its log is thrown away
+            yield port, process.pid
         finally:
             process.kill()
 
