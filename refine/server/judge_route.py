@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphs.deadline import DeadlinePassed, acall_within
 from graphs.secrets import withhold
 from judges.errors import BadSample
 from judges.sample import Sample
@@ -31,12 +32,20 @@ async def judge(guard: Guard, row: Json) -> Reply:
         raise ApiError(
             400, 'there is no answer to judge; give "answer", or messages that end with one', code="bad_sample"
         )
-    verdict = await guard.judge.acall(sample)
+    verdict = await _verdict_on(sample, guard)
     accepted = verdict.reaches(guard.loop.policy.success_rating)
     fields = verdict_object(verdict, sample, guard)
     return Reply(
         200, {"guard": guard.name, "accepted": accepted, **fields}, [(b"x-refine-guard", guard.name.encode())]
     )
+
+
+async def _verdict_on(sample: Sample, guard: Guard) -> Verdict:
+    """Ask the judge, for no longer than the policy lets an answer take."""
+    try:
+        return await acall_within(guard.loop.policy.deadline_s, guard.judge.acall(sample))
+    except DeadlinePassed:
+        return Verdict.without_score("deadline", "the judge took too long")
 
 
 def verdict_object(verdict: Verdict, sample: Sample, guard: Guard) -> Json:

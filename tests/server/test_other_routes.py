@@ -148,6 +148,15 @@ def test_a_judge_that_fails_open_and_closed(upstream: ModelServer) -> None:
         assert "good" not in response.text
 
 
+def test_judging_alone_ends_by_the_deadline() -> None:
+    """A judge whose model hangs has no longer than the policy lets an answer take; that is a verdict, too."""
+    with serving(lambda _: Wire(then="hang")) as model:
+        asks = {"judge": "helpfulness", "judge_base_url": model.url, "judge_model": "m"}
+        with guarding(None, **asks, policy={"deadline_s": 0.3}) as guard:
+            verdict = guard.post("/v1/judge", {"question": "?", "answer": "x"}, timeout=5).json()
+    assert (verdict["unscored"], verdict["accepted"], verdict["rating"]) == ("deadline", False, None)
+
+
 @pytest.mark.parametrize(
     ("policy", "status", "content"),
     [
