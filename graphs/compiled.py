@@ -34,8 +34,8 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
 
     All ways to run a graph come down to `stream` and `astream`, so what holds for every turn is seen to there: its
     place on the thread, its overrides, and that its steps are saved before the next one starts. A config's
-    `recursion_limit` bounds the steps of an agent inside, never the loop, which its policy bounds. Invoked where no
-    step is stored, streamed or traced, the graph runs all attempts in one step, which costs a third less.
+    `recursion_limit` bounds the steps of an agent inside, never the loop, which its policy bounds. Invoked where
+    no step is stored, streamed or traced, the graph runs all attempts in one step, which costs a third less.
 
     Args:
         loop: The loop that it runs.
