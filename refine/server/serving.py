@@ -34,11 +34,11 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
     _require_upstream(service)
     for guard in service.guards:
         _say(describe(guard))
+    app = app_of(settings, service)
     if check:
         _say("the configuration can be used")
         return
     log_json_lines(level=getattr(logging, settings.log_level.upper()))
-    app = app_of(settings, service)
     sock = listening_socket(settings.host, settings.port)
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
     if settings.page and settings.record is not None:

@@ -138,7 +138,14 @@ def test_the_manifest_runs_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert unknown_variables(dict.fromkeys(names, "")) == []
     assert all("secretKeyRef" in variable["valueFrom"] for variable in container["env"])
     assert pod["enableServiceLinks"] is False, "the address of the service would be the setting REFINE_PORT"
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    secrets = {
+        "OPENAI_API_KEY": "sk-1",
+        "REFINE_RECORD": "postgresql://u:p@db/refine",
+        "REFINE_PAGE_KEY": "long enough",
+    }
+    assert secrets.keys() == set(names)
+    for name, secret in secrets.items():
+        monkeypatch.setenv(name, secret)
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert {volume["name"] for volume in pod["volumes"]} == mounts.keys()
     config = kinds["ConfigMap"]["data"]
@@ -205,8 +212,7 @@ def test_the_composition_fits_the_guard(monkeypatch: pytest.MonkeyPatch) -> None
     }
     assert unknown_variables(environment) == []
     user, name = database["environment"]["POSTGRES_USER"], database["environment"]["POSTGRES_DB"]
-    record = environment.pop("REFINE_RECORD")
-    assert re.fullmatch(rf"postgresql://{user}:[^@]+@database/{name}", record)
+    assert re.fullmatch(rf"postgresql://{user}:[^@]+@database/{name}", environment["REFINE_RECORD"])
     for variable, text in environment.items():
         monkeypatch.setenv(variable, text)
     command = [*json.loads(last("ENTRYPOINT")), *guard.get("command", []), "--check"]

@@ -139,6 +139,22 @@ def test_checking_only() -> None:
     assert "the configuration can be used" in lines
 
 
+def test_checking_looks_at_record_and_page_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--check` refuses what the start would refuse, and writes nothing."""
+    base = ["serve", "--upstream", "http://127.0.0.1:9/v1", "--judge", "tests.guarding:rates", "--check"]
+    for record in ("postgresq://x/y", f"{tmp_path}/missing/record.db"):
+        code, lines = run(*base, "--record", record)
+        assert (code, "can be used" in lines) == (2, False), record
+        assert "record: " in lines
+    good = [*base, "--record", f"{tmp_path}/record.db"]
+    assert run(*good)[0] == 0
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("REFINE_PAGE_KEY", "short")
+    code, lines = run(*good)
+    assert code == 2
+    assert "the page's key has 5 characters" in lines
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
