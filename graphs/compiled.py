@@ -34,8 +34,9 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
 
     All ways to run a graph come down to `stream` and `astream`, so what holds for every turn is seen to there: its
     place on the thread, its overrides, and that its steps are saved before the next one starts. A config's
-    `recursion_limit` bounds the steps of an agent inside, never the loop, which its policy bounds. Invoked where
-    no step is stored, streamed or traced, the graph runs all attempts in one step, which costs a third less.
+    `recursion_limit` bounds the steps of an agent inside, never the loop, which its policy bounds.
+
+    Invoked where no step is stored, streamed or traced, it runs all attempts in one step: that costs a third less.
 
     Args:
         loop: The loop that it runs.
@@ -123,11 +124,11 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
     ) -> Iterator[Any]:
         """Stream a turn, once it is alone on its thread; see LangGraph."""
         config, settings = self._read(config, settings)
-        seen = flow.run(self._open_interrupts(input, config), self.get_state)
         thread = self._thread(config)
+        seen = flow.run(self._open_interrupts(input, config, thread), self.get_state)
         config = config if thread is None else langgraph_private.with_records(config)
         with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
-            input, config, decision = flow.run(self._begin(input, config, seen), self.get_state)  # noqa: A001
+            input, config, decision = flow.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
             if decision is not None:
                 check_reached(input, decision)
@@ -140,11 +141,11 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
     ) -> AsyncIterator[Any]:
         """Stream a turn without blocking; otherwise as `stream`."""
         config, settings = self._read(config, settings)
-        seen = await flow.arun(self._open_interrupts(input, config), self.aget_state)
         thread = self._thread(config)
+        seen = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
         config = config if thread is None else langgraph_private.with_records(config)
         async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
-            input, config, decision = await flow.arun(self._begin(input, config, seen), self.aget_state)  # noqa: A001
+            input, config, decision = await flow.arun(self._begin(input, config, thread, seen), self.aget_state)  # noqa: A001
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
             async with aclosing(chunks):
                 async for chunk in chunks:
@@ -172,24 +173,24 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         if overrides is not None:
             self.loop.check_overrides(overrides)
             config = langgraph_private.with_overrides(config, overrides)
-        if langgraph_private.lacks_durability(settings, merge_configs(self.config, config), self.checkpointer):
+        if langgraph_private.lacks_durability(settings, self._merged(config), self.checkpointer):
             settings["durability"] = "sync"
-        inherited = ensure_config(merge_configs(self.config, config))
+        inherited = ensure_config(self._merged(config))
         return langgraph_private.with_unlimited_loop(config, inherited), settings
 
     def _open_interrupts(
-        self, given: Any, config: RunnableConfig
+        self, given: Any, config: RunnableConfig, thread: Hashable
     ) -> Generator[RunnableConfig, StateSnapshot, Sequence[Interrupt]]:
         """Return the interrupts that are open when a decision is made; yields the config of the state to read."""
-        if not isinstance(given, Command) or self._thread(config) is None:
+        if not isinstance(given, Command) or thread is None:
             return ()
         return (yield config).interrupts
 
     def _begin(
-        self, given: Any, config: RunnableConfig, seen: Sequence[Interrupt]
+        self, given: Any, config: RunnableConfig, thread: Hashable, seen: Sequence[Interrupt]
     ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, langgraph_private.Decision | None]]:
         """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
-        if self._thread(config) is None or given is None:
+        if thread is None or given is None:
             return given, config, None
         if isinstance(given, Command):
             check_decision(given, (yield config).interrupts, seen)
@@ -199,15 +200,18 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
             given = admitted(given, (yield config), self.on_new_question)
         return given, config, None
 
+    def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
+        return merge_configs(self.config, config) if self.config else config or {}
+
     def _thread(self, config: RunnableConfig) -> Hashable:
-        return langgraph_private.thread_of(merge_configs(self.config, config), self.checkpointer)
+        return langgraph_private.thread_of(self._merged(config), self.checkpointer)
 
     def _graph_for(self, value: Any, config: RunnableConfig | None, settings: Mapping[str, Any]) -> LoopGraph:
         """Return the graph that a turn runs on: with all attempts in one step where nobody sees the steps."""
         is_plain = isinstance(value, Mapping) and settings.keys() <= _UNSEEN_SETTINGS
         if self.in_one_step is None or not is_plain or any(map(vars(self).get, _SEEN_ATTRIBUTES)):
             return self
-        if langgraph_private.is_watched(merge_configs(self.config, config)):
+        if langgraph_private.is_watched(self._merged(config)):
             return self
         graph = object.__new__(type(self))
         one_step = vars(self.in_one_step())

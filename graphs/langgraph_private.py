@@ -34,7 +34,6 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT as LANGCHAIN_LIMIT
 from langchain_core.runnables.config import (
     ensure_config,
-    get_callback_manager_for_config,
     var_child_runnable_config,
 )
 from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
@@ -51,6 +50,7 @@ from langgraph.types import Command
 
 from graphs.muting import run_task, without_tokens
 from judges.errors import ConfigurationError
+from judges.models.providers.llm_runs import is_observed
 
 T = TypeVar("T")
 
@@ -509,13 +509,13 @@ def _writes_nothing(own: Callable[[Any], None]) -> bool:
 
 
 def is_watched(config: RunnableConfig) -> bool:
-    """Check whether anybody could see the steps of a graph that is invoked with this config.
+    """Check whether anybody could see what a runnable called with this config does inside.
 
-    That is a graph around it, a callback handler of any origin, or a limit of the number of steps.
+    That is a graph around it, or a callback handler of any origin.
     """
     own = ensure_config(config)
     inside = any(key.startswith(_GRAPH_KEYS) for key in own.get("configurable", ()))
-    return inside or _requested_limit(own) is not None or bool(get_callback_manager_for_config(own).handlers)
+    return inside or bool(listeners(own)) or is_observed()
 
 
 def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:

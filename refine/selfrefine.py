@@ -39,7 +39,7 @@ from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.runtime.validation import one_of
 from refine.binding import BindsToGenerator
-from refine.configured import Configured
+from refine.configured import acall_as_run, call_as_run
 from refine.question import (
     ModelQuestion,
     RefineInput,
@@ -255,7 +255,7 @@ class SelfRefine(
         config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
-            answer = self._call_with_config(Configured(self._answer), graph_input, config)
+            answer = call_as_run(self, self._answer, graph_input, config)
         except Rejected as rejected:
             return reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
@@ -296,7 +296,7 @@ class SelfRefine(
         config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
-            answer = await self._acall_with_config(Configured(self._aanswer), graph_input, config)
+            answer = await acall_as_run(self, self._aanswer, graph_input, config)
         except Rejected as rejected:
             return reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
@@ -327,7 +327,7 @@ class SelfRefine(
             return outcomes[0].answer
 
         try:
-            self._call_with_config(Configured(run), self._graph_input(input, evidence, config), config)
+            call_as_run(self, run, self._graph_input(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -351,7 +351,7 @@ class SelfRefine(
             return outcomes[0].answer
 
         try:
-            await self._acall_with_config(Configured(run), self._graph_input(input, evidence, config), config)
+            await acall_as_run(self, run, self._graph_input(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:

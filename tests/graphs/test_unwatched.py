@@ -65,6 +65,7 @@ UNWATCHED: dict[str, Run] = {
     "invoke": lambda graph: graph.invoke(ASKED),
     "ainvoke": lambda graph: asyncio.run(graph.ainvoke(ASKED)),
     "batch": lambda graph: graph.batch([ASKED])[0],
+    "a limit of steps": lambda graph: graph.invoke(ASKED, {"recursion_limit": 7}),
     "with a config": lambda graph: graph.with_config(tags=["a"]).invoke(ASKED, {"metadata": {"user": "b"}}),
 }
 WATCHED: dict[str, Run] = {
@@ -72,7 +73,6 @@ WATCHED: dict[str, Run] = {
     "a handler, async": lambda graph: asyncio.run(graph.ainvoke(ASKED, {"callbacks": [BaseCallbackHandler()]})),
     "a bound handler": lambda graph: graph.with_config(callbacks=[BaseCallbackHandler()]).invoke(ASKED),
     "a handler of the context": with_usage_counted,
-    "a limit of steps": lambda graph: graph.invoke(ASKED, {"recursion_limit": 7}),
     "a stream": lambda graph: list(graph.stream(ASKED, stream_mode="values"))[-1],
     "updates": lambda graph: graph.invoke(ASKED, stream_mode="updates")[-1]["finish"],
     "a graph around": inside,
