@@ -62,7 +62,7 @@ def complete(ask: Ask) -> Completion:
         AskFailed: If the model cannot be reached, or does not reply in the shape asked for.
         ConfigurationError: If the model is set up wrongly, or `no_model_requests` forbids the call.
     """
-    send_once, retries = calls.sender(ask), _RetryBudget(ask.model.retries)
+    send_once, retries = calls.sender(ask.model, shared=ask.shared), _RetryBudget(ask.model.retries)
 
     def send(effect: _Send) -> ModelResponse:
         with budget.counted():
@@ -75,7 +75,7 @@ def complete(ask: Ask) -> Completion:
 
 async def acomplete(ask: Ask) -> Completion:
     """Ask a model without blocking; otherwise as `complete`."""
-    send_once, retries = calls.asender(ask), _RetryBudget(ask.model.retries)
+    send_once, retries = calls.asender(ask.model, shared=ask.shared), _RetryBudget(ask.model.retries)
 
     async def send(effect: _Send) -> ModelResponse:
         with budget.counted():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from judges.model import JudgeModel, ModelRequest, ModelResponse
-    from judges.requests import Ask
 
 
 class CallWatcher(Protocol):
@@ -27,13 +26,13 @@ class CallWatcher(Protocol):
 watcher: ContextVar[CallWatcher | None] = ContextVar("judges.call_watcher", default=None)
 
 
-def sender(ask: Ask) -> Callable[[ModelRequest], ModelResponse]:
+def sender(model: JudgeModel, *, shared: bool) -> Callable[[ModelRequest], ModelResponse]:
     """Return what sends the requests of a question: its model, or whoever watches calls here."""
     watching = watcher.get()
-    return ask.model.send if watching is None else partial(watching.send, ask.model, shared=ask.shared)
+    return model.send if watching is None else partial(watching.send, model, shared=shared)
 
 
-def asender(ask: Ask) -> Callable[[ModelRequest], Awaitable[ModelResponse]]:
+def asender(model: JudgeModel, *, shared: bool) -> Callable[[ModelRequest], Awaitable[ModelResponse]]:
     """Return what sends the requests of a question without blocking."""
     watching = watcher.get()
-    return ask.model.asend if watching is None else partial(watching.asend, ask.model, shared=ask.shared)
+    return model.asend if watching is None else partial(watching.asend, model, shared=shared)
