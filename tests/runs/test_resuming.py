@@ -63,13 +63,11 @@ def test_what_changed_is_refused_unless_accepted(tmp_path: Path) -> None:
     evaluate(samples, Length(at_most=3), run=tmp_path / "python")
     with pytest.raises(ConfigurationError, match="the judge 'length' \\(its settings, prompt or model\\)"):
         evaluate(samples, Length(at_most=0), run=tmp_path / "python", resume=True)
+    other = [samples[0], {"question": "q", "answer": "x"}, samples[2]]
     with pytest.raises(ConfigurationError, match="row 1 changed since 'length' judged it"):
-        evaluate(
-            [*samples[:1], {"question": "q", "answer": "x"}],
-            Length(at_most=3),
-            run=tmp_path / "python",
-            resume=True,
-        )
+        evaluate(other, Length(at_most=3), run=tmp_path / "python", resume=True)
+    with pytest.raises(ConfigurationError, match="the number of rows \\(3 then, 2 now\\)"):
+        evaluate(samples[:2], Length(at_most=3), run=tmp_path / "python", resume=True)
     settings = RunSettings(folder=tmp_path / "python", resume=True, accept_changes=True)
     assert evaluate(samples, Length(at_most=0), run=settings)["length"].mean == 0.0
     rows.unlink()

@@ -125,7 +125,7 @@ class CellWorkers:
         is_complete = True
         for row, sample in self._source:
             text = row_json(sample)
-            digest = digest_of(text)
+            digest = digest_of(text if isinstance(sample, Sample) else b"unreadable")
             missing = [
                 (judge, key)
                 for judge in self._judges
@@ -164,8 +164,8 @@ class CellWorkers:
     def _check_accepted(self, row: int, judge: str) -> None:
         if not self._choices.accept_changes and judge not in self._choices.rescored:
             raise ConfigurationError(
-                f"row {row} changed since {judge!r} judged it; undo the change, or judge such rows again with "
-                f"--accept-changes (accept_changes=True)"
+                f"row {row} changed since {judge!r} judged it, or the judge did; undo the change, or judge such "
+                f"rows again with accept_changes=True"
             )
 
     async def _judge(self, cell: _Cell) -> None:

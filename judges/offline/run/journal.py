@@ -140,16 +140,14 @@ class Journal:
         head, _, verdict = line.partition(b',"verdict":')
         return float(head.rpartition(b'"seconds":')[2]), verdict[:-1]
 
-    def sync(self) -> None:
-        """Wait until all that was written is on the disk."""
-        os.fsync(self._file)
-
     def close(self) -> None:
         """Close the journal, with all that was written on the disk."""
         if self._sync is not None:
             self._sync.join()
         try:
             os.fsync(self._file)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
         finally:
             os.close(self._file)
 

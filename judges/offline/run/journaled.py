@@ -17,8 +17,9 @@ from judges.offline.results import Evaluation, Row
 from judges.offline.run import outputs
 from judges.offline.run.cells import CellWorkers
 from judges.offline.run.files import make_folder
+from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal
-from judges.offline.run.lock import locked
+from judges.offline.run.lock import check_unlocked, locked
 from judges.offline.run.manifest import NAME as MANIFEST
 from judges.offline.run.manifest import JudgeRecord, Manifest
 from judges.offline.run.meter import CallMeter
@@ -119,12 +120,11 @@ async def run_samples(
     output: Outputs,
 ) -> Evaluation:
     """Judge samples into the folder of a run; rows that can be read only once are kept there, too."""
-    manifest = Manifest(
-        judges=tuple(JudgeRecord(name=name) for name in judges), shard=checked_shard(settings.shard)
-    )
+    total = len(samples) if isinstance(samples, Sized) else None
+    records = tuple(JudgeRecord(name=name) for name in judges)
+    manifest = Manifest(judges=records, rows=total, shard=settings.shard)
     with opened(manifest, judges, settings) as folder:
         read = await spooled(samples, folder)
-        total = len(samples) if isinstance(samples, Sized) else None
         source = Source(read, total=total, shard=manifest.shard)
         return await _judge(
             source, judges, settings, folder, max_concurrency=max_concurrency, log_texts=log_texts, output=output
@@ -142,8 +142,11 @@ async def run_source(
 ) -> Evaluation:
     """Judge rows into the folder of a run that `manifest` describes."""
     with opened(manifest, judges, settings) as folder:
+        accepted = replace(
+            settings, accept_changes=True
+        )  # as the manifest tells whether dataset or judges changed
         return await _judge(
-            source, judges, settings, folder, max_concurrency=max_concurrency, log_texts=False, output=output
+            source, judges, accepted, folder, max_concurrency=max_concurrency, log_texts=False, output=output
         )
 
 
@@ -156,27 +159,20 @@ def opened(manifest: Manifest, judges: Mapping[str, Judge], settings: RunSetting
     """
     folder = Path(settings.folder)
     complete = with_fingerprints(manifest, judges)
-    begun = (folder / MANIFEST).is_file()
-    if settings.resume and not begun:
+    if settings.resume:
         Manifest.read(folder)
-    if not settings.resume:
+    else:
         check_free(folder)
     is_new = make_folder(folder)
-    finished = False
-    try:
-        with locked(folder) as takeover:
-            if takeover:
-                _log.warning("%s", takeover)
-            if settings.resume:
-                _check_unchanged(complete, Manifest.read(folder), settings)
-            else:
-                check_free(folder)
-            complete.write(folder)
-            yield folder
-            finished = True
-    finally:
-        if not finished and is_new:
-            _remove_unused(folder)
+    with locked(folder) as takeover, _removed_if_unused(folder, is_new=is_new):
+        if takeover:
+            _log.warning("%s", takeover)
+        if settings.resume:
+            _check_unchanged(complete, Manifest.read(folder), settings)
+        else:
+            check_free(folder, is_ours=True)
+        complete.write(folder)
+        yield folder
 
 
 def with_fingerprints(manifest: Manifest, judges: Mapping[str, Judge]) -> Manifest:
@@ -192,8 +188,12 @@ def replace_fingerprint(record: JudgeRecord, judge: Judge) -> JudgeRecord:
     return record.model_copy(update={"fingerprint": fingerprint(judge)})
 
 
-def check_free(folder: Path) -> None:
+def check_free(folder: Path, *, is_ours: bool = False) -> None:
     """Check that a folder holds no run yet.
+
+    Args:
+        folder: The folder.
+        is_ours: Whether the caller holds its lock.
 
     Raises:
         ConfigurationError: If it does; the message says how to go on.
@@ -202,6 +202,8 @@ def check_free(folder: Path) -> None:
         is_taken = any((folder / name).exists() for name in (MANIFEST, outputs.RESULTS, outputs.SUMMARY))
     except ValueError as error:
         raise ConfigurationError(f"{shortened(str(folder))} is no path ({error}); choose another --out") from None
+    if is_taken and not is_ours:
+        check_unlocked(folder)
     if is_taken and (folder / MANIFEST).exists() and not (folder / outputs.SUMMARY).exists():
         raise ConfigurationError(
             f"{folder} already holds a run that has not finished; go on with `refine resume {folder}`, choose "
@@ -220,13 +222,18 @@ def _check_unchanged(now: Manifest, before: Manifest, settings: RunSettings) -> 
         )
 
 
-def _remove_unused(folder: Path) -> None:
-    """Remove a new folder in which nothing was judged."""
-    journal = folder / "journal.jsonl"
-    if not journal.exists() or journal.stat().st_size == 0:
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
+@contextmanager
+def _removed_if_unused(folder: Path, *, is_new: bool) -> Iterator[None]:
+    """Remove a new folder again if an error ends the run before anything was judged."""
+    try:
+        yield
+    except BaseException:
+        journal = folder / JOURNAL
+        if is_new and (not journal.exists() or journal.stat().st_size == 0):
+            for path in folder.iterdir():
+                path.unlink()
+            folder.rmdir()
+        raise
 
 
 async def _judge(

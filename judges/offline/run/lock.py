@@ -42,7 +42,24 @@ def locked(folder: Path) -> Iterator[str]:
         os.pwrite(descriptor, json.dumps(owner).encode(), 0)
         yield f"took over {folder} from {_described(before)}, which has ended without finishing" if before else ""
     finally:
-        path.unlink(missing_ok=True)  # while the lock is held, so that nobody else's is removed
+        if _is_current(descriptor, path):
+            path.unlink()  # while the lock is held, so that nobody else's is removed
+        os.close(descriptor)
+
+
+def check_unlocked(folder: Path) -> None:
+    """Check that nobody works on a run.
+
+    Raises:
+        ConfigurationError: If somebody does.
+    """
+    try:
+        descriptor = os.open(folder / NAME, os.O_RDWR)
+    except OSError:  # there is no lock
+        return
+    try:
+        _checked_owner(descriptor, folder / NAME)
+    finally:
         os.close(descriptor)
 
 

@@ -54,6 +54,7 @@ class Manifest(BaseModel):
     Args:
         format: Version of the folder's format.
         dataset: The file judged; None where rows were given to `evaluate`.
+        rows: How many rows were given, where that is known without reading them.
         judges: The judges, in the order of the results.
         limit: How many rows of the file are judged; None for all.
         shard: Part and number of parts, (1, 4) for the first of four; None for the whole dataset.
@@ -64,6 +65,7 @@ class Manifest(BaseModel):
 
     format: Literal[1] = 1
     dataset: DatasetFile | None = None
+    rows: int | None = None
     judges: tuple[JudgeRecord, ...] = ()
     limit: int | None = None
     shard: tuple[int, int] | None = None
@@ -115,6 +117,8 @@ class Manifest(BaseModel):
             changes.append(
                 f"the dataset {self.dataset.name}{rows if self.dataset.rows != before.dataset.rows else ''}"
             )
+        if None not in (self.rows, before.rows) and self.rows != before.rows:
+            changes.append(f"the number of rows ({before.rows:,} then, {self.rows:,} now)")
         if self.shard != before.shard:
             changes.append("the shard")
         if self.limit != before.limit:

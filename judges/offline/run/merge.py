@@ -59,6 +59,7 @@ def merge(folders: Sequence[Path], out: Path, source: Source, output: Outputs) -
     with ExitStack() as held:
         for folder in (*folders, out):
             held.enter_context(locked(folder))
+        check_free(out, is_ours=True)
         manifest.write(out)
         journal = Journal(out)
         held.callback(journal.close)
