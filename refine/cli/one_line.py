@@ -63,7 +63,7 @@ def one_line_errors(run: Path | None = None) -> Iterator[None]:
 
 def _hint(run: Path | None, message: str = "") -> str:
     """Return how to go on with a run of which something is judged."""
-    if run is None or "refine resume" in message:
+    if run is None or "refine resume" in message or " is in use by " in message:
         return ""
     try:
         is_begun = (run / "journal.jsonl").exists() and not (run / "summary.json").exists()

@@ -89,7 +89,7 @@ def test_a_second_starter_is_refused(tmp_path: Path) -> None:
 
     run = tmp_path / "run"
     evaluate([{"question": "q", "answer": "a"}], Meddling(), run=run)
-    assert "already holds a run" in refusals[0]
+    assert "is in use by process" in refusals[0]
     assert "given to evaluate(...) in Python" in refusals[1]
     (run / "lock").write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "2026-01-01"}))
     line = line_of(refine("merge", run, "--out", tmp_path / "merged"))

@@ -23,11 +23,11 @@ from judges.offline.run.lock import check_unlocked, locked
 from judges.offline.run.manifest import NAME as MANIFEST
 from judges.offline.run.manifest import JudgeRecord, Manifest
 from judges.offline.run.meter import CallMeter
+from judges.offline.run.pricing import PricesAlone, RememberedPrices
 from judges.offline.run.progress import OnProgress
 from judges.offline.run.source import RowInput, Source, checked_shard, spooled
 from judges.runtime import budget, faults
-from judges.runtime.budget import Allowance
-from judges.runtime.prices import Price, known_prices, price_of
+from judges.runtime.prices import Price, known_prices
 
 _log = logging.getLogger("judges")
 
@@ -265,9 +265,10 @@ async def _judge(
             max_calls=settings.max_calls,
             max_cost=settings.max_cost,
         )
+        allowance = PricesAlone(prices=prices)
         with outputs.Results(folder, journal, judges, output) as results:
             workers = CellWorkers(source, judges, results, meter, settings)
-            with faults.of_run(log_texts=log_texts), budget.also_within(Allowance(prices=prices)):
+            with faults.of_run(log_texts=log_texts), budget.also_within(allowance):
                 await workers.run(max_concurrency)
             results.finish(source)
         return summed_up(results, folder, output, seconds=time.monotonic() - started)
@@ -283,40 +284,15 @@ def summed_up(results: outputs.Results, folder: Path, output: Outputs, *, second
     return Evaluation(rows=tuple(output.rows), summary=summary)
 
 
-class _RememberedPrices(Mapping[str, Price]):
-    """Prices that are looked up once each, as thousands of calls ask for the same."""
-
-    def __init__(self, prices: Mapping[str, Price]) -> None:
-        self._prices = prices
-        self._found: dict[str, Price | None] = {}
-
-    def __getitem__(self, name: str) -> Price:
-        if name not in self._found:
-            self._found[name] = price_of(name, self._prices)
-        price = self._found[name]
-        if price is None:
-            raise KeyError(name)
-        return price
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return len(self._prices)
-
-    def __bool__(self) -> bool:
-        return True
-
-
-def _prices(settings: RunSettings, judges: Mapping[str, Judge]) -> Mapping[str, Price]:
+def _prices(settings: RunSettings, judges: Mapping[str, Judge]) -> RememberedPrices:
     """Return the prices of a run; without judges that ask models there is nothing to price."""
     if settings.prices is not None:
-        return _RememberedPrices(settings.prices)
+        return RememberedPrices(settings.prices)
     if not any(judge.models for judge in judges.values()):
-        return {}
+        return RememberedPrices({})
     try:
-        return _RememberedPrices(known_prices())
+        return RememberedPrices(known_prices())
     except ConfigurationError:
         if settings.max_cost is not None:
             raise
-        return {}
+        return RememberedPrices({})

@@ -6,7 +6,6 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Mapping
 from functools import partial
 
 from judges.errors import ConfigurationError, one_line
@@ -15,7 +14,7 @@ from judges.models import retry
 from judges.models.providers.endpoint_errors import error_in
 from judges.models.wrappers.admission import Ticket
 from judges.models.wrappers.limiter import Limiter
-from judges.runtime.prices import Price, with_cost
+from judges.offline.run.pricing import RememberedPrices
 
 _HOPELESS = {401, 403, 404}
 _OVERLOADED = {429, 503, 529}
@@ -49,7 +48,7 @@ class CallMeter:
         self,
         limiter: Limiter,
         *,
-        prices: Mapping[str, Price],
+        prices: RememberedPrices,
         max_calls: int | None = None,
         max_cost: float | None = None,
     ) -> None:
@@ -159,7 +158,7 @@ class CallMeter:
 
     def _charge(self, response: ModelResponse, model: JudgeModel) -> None:
         name = response.model or model.name
-        cost = with_cost(response.usage, name, self.prices).cost
+        cost = self.prices.cost(response.usage, name).cost
         if cost is None and self._max_cost is not None:
             self.stopped = self.stopped or ConfigurationError(
                 f"what the model {name!r} costs is unknown, so --max-cost cannot be kept; give its price by "
