@@ -1,4 +1,4 @@
-"""The commands around runs: `refine resume`, `rescore`, `merge`, `estimate` and `compare`."""
+"""The commands around runs: `refine resume`, `rescore`, `merge`, `estimate`, `compare` and `show`."""
 
 from __future__ import annotations
 
@@ -186,3 +186,19 @@ def compare(
         from refine.cli.comparison import run_compare  # noqa: PLC0415 - loads numpy, scipy and the judges
 
         raise typer.Exit(run_compare(run_a, run_b, as_json=as_json, seed=seed))
+
+
+def show(
+    run: options.RunFolder,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Show the totals of a finished run, and what went wrong in it.
+
+    \b
+    refine show runs/1
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    with one_line_errors(run):
+        from refine.cli.showing import run_show  # noqa: PLC0415 - loads pydantic, rich and the judges
+
+        raise typer.Exit(run_show(run, as_json=as_json))

@@ -105,7 +105,7 @@ def test_the_fixture_fails_a_test(tmp_path: Path) -> None:
     assert "failed: length has a mean score of at least 0.7; it is 0.667" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["evaluate", "resume", "rescore", "merge", "estimate", "compare"])
+@pytest.mark.parametrize("command", ["evaluate", "resume", "rescore", "merge", "estimate", "compare", "show"])
 def test_each_command_has_help(command: str) -> None:
     """A command alone shows its help, with an example to copy."""
     result = refine(command)
