@@ -245,9 +245,10 @@ INNER: tuple[tuple[str, ...], ...] = (
     ("judge",),
     ("compose",),
     ("catalogue", "testing"),
+    ("fingerprint",),
     ("offline",),
     ("rag",),
-    ("authoring", "fingerprint"),
+    ("authoring",),
 )
 """The floors inside `judges`, lowest first. A room imports itself and what stands below, never beside or above."""
 

@@ -20,7 +20,7 @@ from judges.models.dialects.general import dialect_of
 from judges.models.parse import Unreadable
 from judges.models.render import fresh_nonce, repair_request
 from judges.requests import Ask, Completion
-from judges.runtime import budget, flow
+from judges.runtime import budget, calls, flow
 from judges.verdict import Usage
 
 _LONGEST_RAW = 4_000
@@ -62,26 +62,26 @@ def complete(ask: Ask) -> Completion:
         AskFailed: If the model cannot be reached, or does not reply in the shape asked for.
         ConfigurationError: If the model is set up wrongly, or `no_model_requests` forbids the call.
     """
-    model, retries = ask.model, _RetryBudget(ask.model.retries)
+    send_once, retries = calls.sender(ask.model, shared=ask.shared), _RetryBudget(ask.model.retries)
 
     def send(effect: _Send) -> ModelResponse:
         with budget.counted():
             if effect.failure is None:
-                return model.send(effect.request)
-            return retry.persist(partial(model.send, effect.request), effect.failure, retries.left, retries.claim)
+                return send_once(effect.request)
+            return retry.persist(partial(send_once, effect.request), effect.failure, retries.left, retries.claim)
 
     return flow.run(_exchange(ask), send)
 
 
 async def acomplete(ask: Ask) -> Completion:
     """Ask a model without blocking; otherwise as `complete`."""
-    model, retries = ask.model, _RetryBudget(ask.model.retries)
+    send_once, retries = calls.asender(ask.model, shared=ask.shared), _RetryBudget(ask.model.retries)
 
     async def send(effect: _Send) -> ModelResponse:
         with budget.counted():
             if effect.failure is None:
-                return await model.asend(effect.request)
-            asend = partial(model.asend, effect.request)
+                return await send_once(effect.request)
+            asend = partial(send_once, effect.request)
             return await retry.apersist(asend, effect.failure, retries.left, retries.claim)
 
     return await flow.arun(_exchange(ask), send)

@@ -9,6 +9,9 @@ from judges.offline.dataset.reading import read_rows
 from judges.offline.rank import RankedSystem, Ranking, rank
 from judges.offline.results import Evaluation, Row, Summary
 from judges.offline.run.evaluate import aevaluate, evaluate
+from judges.offline.run.journaled import RunSettings
+from judges.offline.run.meter import RunStopped
+from judges.offline.run.progress import Progress
 
 if TYPE_CHECKING:
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
@@ -20,10 +23,13 @@ __all__ = [
     "Change",
     "Comparison",
     "Evaluation",
+    "Progress",
     "RankedSystem",
     "Ranking",
     "Row",
     "RunComparison",
+    "RunSettings",
+    "RunStopped",
     "Summary",
     "acompare",
     "aevaluate",

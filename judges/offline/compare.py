@@ -14,7 +14,8 @@ from judges.catalogue.general.pairwise import CHOICES, Pairwise
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
-from judges.offline.run.evaluate import RowInput, aevaluate, evaluate
+from judges.offline.run.evaluate import aevaluate, evaluate
+from judges.offline.run.source import RowInput
 from judges.offline.statistics.intervals import spearman, wilson
 from judges.runtime.validation import are_texts
 from judges.sample import Sample, canonical_field

@@ -87,6 +87,11 @@ def shared_work() -> AbstractContextManager[None]:
     return _OPEN if _scope.get() is not None else setting(_scope, Shared())
 
 
+def sharing(shared: Shared) -> setting[Shared | None]:
+    """Share work in a `with` block in a scope of the caller's, for instance one for all judges of a row."""
+    return setting(_scope, shared)
+
+
 def scope() -> Shared | None:
     """Return the open scope, if there is one."""
     return _scope.get()

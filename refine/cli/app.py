@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from refine.cli.one_line import INTERRUPTED, OneLineErrors, error_exit
+from refine.cli import run_commands
+from refine.cli import run_options as options
+from refine.cli.one_line import OneLineErrors, error_exit, one_line_errors
 
 app = typer.Typer(
     name="refine",
@@ -50,43 +50,27 @@ def refine(
 
 @app.command(no_args_is_help=True)
 def evaluate(
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="ROWS", help="Dataset: .jsonl, one object per line, or .csv with a header.", show_default=False
-        ),
-    ],
+    rows: options.Rows,
     *,
-    judge: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME[:KEY=VALUE,...]",
-            help="Judge by name, with its settings; repeat it for several.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        str,
-        typer.Option(metavar="RUN", help="New folder for results.jsonl and summary.json.", show_default=False),
-    ],
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="PROVIDER:NAME", help="Model that the judges ask. E.g. openai:gpt-5-mini"),
-    ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="OpenAI-compatible server of the model. E.g. http://localhost:8000/v1"),
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option(metavar="en|zh|ru", help="Language of the judges' prompts. Default: the row's.")
-    ] = None,
-    max_concurrency: Annotated[int, typer.Option(min=1, metavar="N", help="Rows judged at once.")] = 8,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Judge the first N rows only.")] = None,
-    keep_unreadable: Annotated[
-        bool,
-        typer.Option("--keep-unreadable", help="Keep rows that cannot be read, unscored, instead of stopping."),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")] = False,
+    judge: options.Judges,
+    out: options.Out,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    language: options.Language = None,
+    max_concurrency: options.MaxConcurrency = 8,
+    limit: options.Limit = None,
+    shard: options.Shard = None,
+    keep_unreadable: options.KeepUnreadable = False,
+    rate: options.Rate = None,
+    tokens_per_minute: options.TokensPerMinute = None,
+    max_calls: options.MaxCalls = None,
+    max_cost: options.MaxCost = None,
+    prices: options.Prices = None,
+    fail_under: options.FailUnder = None,
+    baseline: options.Baseline = None,
+    max_unscored: options.MaxUnscored = 0.1,
+    junit: options.Junit = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Judge every row of a dataset.
 
@@ -101,26 +85,38 @@ def evaluate(
     Settings are those of the judge's class; a value is read as JSON where it is JSON, else as text. Two judges
     of one kind need a name=... each.
 
-    Exit code: 0 judged, 1 nothing could be scored, 2 bad input.
+    Every call and verdict is in the run's journal: what stops it, `refine resume RUN` goes on where it was.
+
+    Exit code: 0 judged and good enough, 1 below --fail-under, worse than --baseline, or nothing could be scored,
+    2 bad input, 3 stopped at --max-calls or --max-cost, or more than --max-unscored could not be judged.
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     if not out.strip():
         raise error_exit("--out is empty; name a new folder, e.g. --out runs/1")
-    with _one_line_errors(Path(out)):
-        from refine.cli.evaluation import EvaluateOptions, run_evaluate  # noqa: PLC0415 - loads pydantic, rich and the judges
+    with one_line_errors(Path(out)):
+        from refine.cli import evaluation  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli.gating import GateOptions  # noqa: PLC0415 - likewise
 
-        options = EvaluateOptions(
+        evaluate_options = evaluation.EvaluateOptions(
             rows=rows,
-            judges=tuple(judge),
+            judges=evaluation.JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
             out=Path(out),
-            model=model,
-            base_url=base_url,
-            language=language,
-            max_concurrency=max_concurrency,
+            limits=evaluation.LimitOptions(
+                max_concurrency=max_concurrency,
+                rate=rate,
+                tokens_per_minute=tokens_per_minute,
+                max_calls=max_calls,
+                max_cost=max_cost,
+                prices=prices,
+            ),
             limit=limit,
+            shard=shard,
             keep_unreadable=keep_unreadable,
+            gate=GateOptions(
+                fail_under=tuple(fail_under or ()), baseline=baseline, max_unscored=max_unscored, junit=junit
+            ),
             as_json=as_json,
         )
-        raise typer.Exit(run_evaluate(options))
+        raise typer.Exit(evaluation.run_evaluate(evaluate_options))
 
 
 @app.command()
@@ -140,7 +136,7 @@ def judges(
     refine judges --find context
     refine judges ragas.faithfulness
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
-    with _one_line_errors():
+    with one_line_errors():
         from refine.cli.catalogue_table import show  # noqa: PLC0415 - loads pydantic, rich and the judges
 
         show(name, containing=containing)
@@ -177,7 +173,7 @@ def export(
 
     Exit code: 0 written, 1 nothing to write, 2 bad input.
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
-    with _one_line_errors():
+    with one_line_errors():
         from refine.cli.exporting import run_export  # noqa: PLC0415 - loads pydantic and SQLAlchemy
 
         raise typer.Exit(run_export(record, out=out, where=tuple(where or ())))
@@ -239,7 +235,7 @@ def serve(
         "port": port,
         "record": record,
     }
-    with _one_line_errors():
+    with one_line_errors():
         _require_server()
         from refine.server import serving  # noqa: PLC0415 - loads the server and all it needs
 
@@ -251,7 +247,7 @@ def key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is called in limits and logs.")],
 ) -> None:
     """Make a key for `refine serve`: it is shown once, and the file gets its hash."""
-    with _one_line_errors():
+    with one_line_errors():
         _require_server()
         from refine.server.keys import described_key  # noqa: PLC0415 - as above
 
@@ -269,17 +265,9 @@ def _require_server() -> None:
         raise error_exit(f"{', '.join(missing)} missing; install the extra: selfrefine[server]")
 
 
-@contextmanager
-def _one_line_errors(out: Path | None = None) -> Iterator[None]:
-    """Report wrong input in one line on stderr, and exit with 2."""
-    from judges import JudgesError  # noqa: PLC0415 - loads pydantic
-
-    try:
-        yield
-    except OSError as error:
-        raise error_exit(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
-    except JudgesError as error:
-        raise error_exit(str(error)) from None
-    except KeyboardInterrupt:
-        hint = f"; what was judged so far is in {out}" if out is not None and out.exists() else ""
-        raise error_exit(f"interrupted{hint}", code=INTERRUPTED) from None
+app.command(no_args_is_help=True)(run_commands.resume)
+app.command(no_args_is_help=True)(run_commands.rescore)
+app.command(no_args_is_help=True)(run_commands.merge)
+app.command(no_args_is_help=True)(run_commands.estimate)
+app.command(no_args_is_help=True)(run_commands.compare)
+app.command(no_args_is_help=True)(run_commands.show)

@@ -1,31 +1,31 @@
-"""The command `refine evaluate`: check the rows, judge them into the folder of a run, print a summary."""
+"""The commands that judge: `refine evaluate`, `resume`, `rescore` and `merge`, each into the folder of a run."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from urllib.parse import urlsplit, urlunsplit
 
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
-from judges import BadSample, ConfigurationError, Judge
-from judges.offline import Evaluation, Row, aevaluate, read_rows
+from judges import BadSample, ConfigurationError, Judge, Price, known_prices
+from judges.errors import shortened
+from judges.offline import Evaluation, read_rows
+from judges.offline.run.evaluate import judges_by_name
+from judges.offline.run.journaled import Outputs, RunSettings, check_free, run_source
+from judges.offline.run.manifest import DatasetFile, JudgeRecord, Manifest, file_digest
+from judges.offline.run.merge import check_shards, merge
+from judges.offline.run.outputs import SUMMARY, TIMING
+from judges.offline.run.source import Source, file_source
+from refine.cli.gating import GateOptions, RunGate
 from refine.cli.judge_specs import load_judges
+from refine.cli.progress import reported
 from refine.cli.summary_table import Faults, show
 
 _WIDTH = 100
@@ -33,132 +33,327 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """Which judges, and what they ask."""
+
+    judges: tuple[str, ...]
+    model: str | None = None
+    base_url: str | None = None
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOptions:
+    """How fast a run may be, and where it stops."""
+
+    max_concurrency: int = 8
+    rate: int | None = None
+    tokens_per_minute: int | None = None
+    max_calls: int | None = None
+    max_cost: float | None = None
+    prices: Path | None = None
+
+    def settings(self, folder: Path) -> RunSettings:
+        """Return the settings of a run with these limits."""
+        return RunSettings(
+            folder=folder,
+            rate=self.rate,
+            tokens_per_minute=self.tokens_per_minute,
+            max_calls=self.max_calls,
+            max_cost=self.max_cost,
+            prices=None if self.prices is None else read_prices(self.prices),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateOptions:
-    """The options of the command line."""
+    """The options of `refine evaluate`."""
 
     rows: Path
-    judges: tuple[str, ...]
+    judges: JudgeOptions
     out: Path
-    model: str | None
-    base_url: str | None
-    language: str | None
-    max_concurrency: int
-    limit: int | None
-    keep_unreadable: bool
-    as_json: bool
+    limits: LimitOptions
+    limit: int | None = None
+    shard: str | None = None
+    keep_unreadable: bool = False
+    gate: GateOptions = GateOptions()
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeOptions:
+    """The options of `refine resume`, and those it has in common with `refine rescore`."""
+
+    run: Path
+    limits: LimitOptions
+    rows: Path | None = None
+    base_url: str | None = None
+    retry_failed: bool = False
+    accept_changes: bool = False
+    gate: GateOptions = GateOptions()
+    as_json: bool = False
 
 
 def run_evaluate(options: EvaluateOptions) -> int:
-    """Run the evaluation, and return the exit code: 0, or 1 if there is no score at all.
+    """Judge a dataset into a new run, and return the exit code: 0, or 1 if there is no score at all.
 
     Raises:
         ConfigurationError: If an option is wrong, or the folder already holds a run.
         BadSample: If a row cannot be read, before any is judged, unless `keep_unreadable` is set.
     """
-    judges = load_judges(options.judges, model=options.model, base_url=options.base_url, language=options.language)
-    faults = Faults()
-    started = time.monotonic()
-    with _results_file(options.out) as file, _progress(_preflight(options)) as advance:
-
-        def on_result(row: Row) -> None:
-            faults.note(row)
-            advance()
-
-        evaluation = asyncio.run(_evaluate(options, judges, file, on_result))
-    seconds = time.monotonic() - started
-    report = _report(options, evaluation, seconds)
-    (options.out / "summary.json").write_text(f"{report}\n", encoding="utf-8")
-    _print(options, evaluation, faults, report, seconds=seconds)
-    return 0 if any(figures.scored for figures in evaluation.summary.values()) else 1
-
-
-async def _evaluate(
-    options: EvaluateOptions, judges: list[Judge], file: TextIO, on_result: Callable[[Row], object]
-) -> Evaluation:
-    return await aevaluate(
-        islice(read_rows(options.rows, errors="keep"), options.limit),
-        judges,
-        max_concurrency=options.max_concurrency,
-        out=file,
-        on_result=on_result,
-        keep_rows=False,
+    judges = _loaded(options.judges)
+    gate = RunGate(options.gate, list(judges))
+    shard = None if options.shard is None else parse_shard(options.shard)
+    total = preflight(options.rows, limit=options.limit, keep_unreadable=options.keep_unreadable)
+    check_free(options.out)
+    manifest = Manifest(
+        dataset=_dataset(options.rows, total),
+        judges=_records(judges, options.judges),
+        limit=options.limit,
+        shard=shard,
+        keep_unreadable=options.keep_unreadable,
+    )
+    return _judge(
+        judges, manifest, options.limits.settings(options.out), options.limits, gate, as_json=options.as_json
     )
 
 
-def _preflight(options: EvaluateOptions) -> int:
-    """Read the whole file before any model is asked, and return the number of its rows."""
+def run_resume(options: ResumeOptions) -> int:
+    """Judge what is missing in a run, and return the exit code.
+
+    Raises:
+        ConfigurationError: If there is no such run, or its dataset or its judges have changed.
+    """
+    before = Manifest.read(options.run)
+    judges = _loaded_again(before.judges, options.base_url)
+    return _go_on(before, judges, before.judges, options)
+
+
+def run_rescore(options: ResumeOptions, added: JudgeOptions) -> int:
+    """Add judges to a run, or replace those of the same name, and return the exit code.
+
+    Raises:
+        ConfigurationError: If there is no such run, or its dataset or its other judges have changed.
+    """
+    before = Manifest.read(options.run)
+    first = next((record for record in before.judges if record.model), JudgeRecord(name=""))
+    filled = JudgeOptions(
+        judges=added.judges,
+        model=added.model or first.model,
+        base_url=added.base_url or (None if added.model else first.base_url),
+        language=added.language or first.language,
+    )
+    new = _loaded(filled)
+    new_records = {record.name: record for record in _records(new, filled)}
+    staying = tuple(record for record in before.judges if record.name not in new_records)
+    judges = {**_loaded_again(staying, options.base_url), **new}
+    names = dict.fromkeys([*(record.name for record in before.judges), *new_records])
+    by_name = {**{record.name: record for record in staying}, **new_records}
+    ordered = {name: judges[name] for name in names}
+    return _go_on(
+        before, ordered, tuple(by_name[name] for name in names), options, rescored=frozenset(new_records)
+    )
+
+
+def run_merge(folders: tuple[Path, ...], out: Path, *, rows: Path | None, as_json: bool) -> int:
+    """Merge finished shards into one run, and return the exit code.
+
+    Raises:
+        ConfigurationError: If they are not all the shards of one run, or the dataset has changed.
+    """
+    manifest = check_shards(folders)
+    dataset = _same_dataset(manifest, rows, accept_changes=False)
+    source = _source(manifest.model_copy(update={"dataset": dataset}))
+    faults = Faults()
+    output = Outputs(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
+    evaluation = merge(folders, out, source, output)
+    return _report(out, evaluation, faults, as_json=as_json)
+
+
+def preflight(rows: Path, *, limit: int | None, keep_unreadable: bool) -> int:
+    """Read the whole file before any model is asked, and return the number of its rows.
+
+    Raises:
+        BadSample: If a row cannot be read, unless such rows are kept.
+        ConfigurationError: If there are no rows.
+    """
     total = 0
-    for row in islice(read_rows(options.rows, errors="keep"), options.limit):
+    for row in islice(read_rows(rows, errors="keep"), limit):
         total += 1
-        if isinstance(row, BadSample) and not options.keep_unreadable:
+        if isinstance(row, BadSample) and not keep_unreadable:
             raise BadSample(f"{row}; mend the row, or keep such rows as unscored with --keep-unreadable")
     if total == 0:
-        raise ConfigurationError(f"{options.rows} holds no rows; write one JSON object or CSV record per row")
+        raise ConfigurationError(f"{rows} holds no rows; write one JSON object or CSV record per row")
     return total
 
 
-@contextmanager
-def _results_file(folder: Path) -> Iterator[TextIO]:
-    """Open the results file of a new run; remove it again if nothing was written and an error ends the run."""
-    results = folder / "results.jsonl"
-    if folder.is_file() or results.exists() or (folder / "summary.json").exists():
-        conflict = "is a file" if folder.is_file() else "already holds a run"
-        raise ConfigurationError(f"{folder} {conflict}; choose another --out, or delete it first")
-    created = not folder.exists()
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return part and number of parts of a text such as "1/4".
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise ConfigurationError(f"--shard is part and number of parts, 1/4 to 4/4, not {shortened(text)}")
+    return int(part), int(parts)
+
+
+def read_prices(path: Path) -> Mapping[str, Price]:
+    """Return the prices of a file, which go before those that are known of public models.
+
+    Raises:
+        ConfigurationError: If the file holds something else.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = results.open("x", encoding="utf-8", newline="\n")
+        own = TypeAdapter(dict[str, Price]).validate_json(path.read_bytes())
     except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be written ({error.strerror}); choose another --out") from error
+        raise ConfigurationError(f"--prices {path} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, fault["loc"])) or "the file"
+        raise ConfigurationError(
+            f'--prices {path}: {place}: {fault["msg"]}; write {{"MODEL": {{"input": 1.0, "output": 2.0}}}}, US '
+            f"dollars a million tokens"
+        ) from None
     try:
-        with file:
-            yield file
-    except BaseException:
-        if results.stat().st_size == 0:
-            results.unlink()
-            if created:
-                folder.rmdir()
-        raise
+        return known_prices(own)
+    except ConfigurationError:  # the list of public prices is not installed
+        return own
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("judging"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
+def _loaded(options: JudgeOptions) -> dict[str, Judge]:
+    judges = load_judges(options.judges, model=options.model, base_url=options.base_url, language=options.language)
+    return judges_by_name(judges)
+
+
+def _loaded_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dict[str, Judge]:
+    """Load the judges of a run as they were loaded before: those that shared a model share one again."""
+    groups: dict[tuple[str | None, ...], list[JudgeRecord]] = {}
+    for record in records:
+        if record.spec is None:
+            raise ConfigurationError(
+                f"the judge {record.name!r} was given to evaluate(...) in Python; go on there, with resume=True"
+            )
+        groups.setdefault((record.model, record.base_url, record.language), []).append(record)
+    loaded: dict[str, Judge] = {}
+    for (model, address, language), members in groups.items():
+        specs = [record.spec for record in members if record.spec is not None]
+        again = load_judges(
+            specs, model=model, base_url=(base_url or address) if model else None, language=language
+        )
+        loaded.update(zip((record.name for record in members), again, strict=True))
+    return {record.name: loaded[record.name] for record in records}
+
+
+def _records(judges: dict[str, Judge], options: JudgeOptions) -> tuple[JudgeRecord, ...]:
+    address = None if options.base_url is None else urlunsplit((*urlsplit(options.base_url)[:3], "", ""))
+    return tuple(
+        JudgeRecord(name=name, spec=spec, model=options.model, base_url=address, language=options.language)
+        for name, spec in zip(judges, options.judges, strict=True)
     )
-    with bar:
-        task = bar.add_task("judging", total=total)
-        yield lambda: bar.advance(task)
 
 
-def _report(options: EvaluateOptions, evaluation: Evaluation, seconds: float) -> str:
-    judges = {name: figures.model_dump(mode="json") for name, figures in evaluation.summary.items()}
-    report = {
-        "rows": next(iter(evaluation.summary.values())).n,
-        "source": str(options.rows),
-        "model": options.model,
-        "seconds": round(seconds, 3),
-        "judges": judges,
-    }
-    return json.dumps(report, ensure_ascii=False, indent=2)
+def _dataset(rows: Path, total: int) -> DatasetFile:
+    return DatasetFile(name=str(rows), path=str(rows.absolute()), sha256=file_digest(rows), rows=total)
 
 
-def _print(
-    options: EvaluateOptions, evaluation: Evaluation, faults: Faults, report: str, *, seconds: float
-) -> None:
-    if options.as_json:
-        sys.stdout.write(f"{report}\n")
-        return
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH
-    show(console, evaluation.summary, faults, place=options.out, seconds=seconds)
+def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool) -> DatasetFile:
+    """Return the dataset of a run as it is now."""
+    if before.dataset is None:
+        raise ConfigurationError(
+            "the rows of this run were given to evaluate(...) in Python; go on there, with resume=True"
+        )
+    path = Path(before.dataset.path) if rows is None else rows
+    if not path.exists():
+        raise ConfigurationError(f"the dataset {path} is gone; say where it is now with --rows FILE")
+    if file_digest(path) == before.dataset.sha256:
+        return before.dataset.model_copy(update={"path": str(path.absolute())})
+    if not accept_changes:
+        raise ConfigurationError(
+            f"the dataset {path} has changed since the run began; undo it, or judge the rows that changed again "
+            f"with --accept-changes"
+        )
+    now = _dataset(path, preflight(path, limit=before.limit, keep_unreadable=before.keep_unreadable))
+    return now.model_copy(update={"name": before.dataset.name})
+
+
+def _go_on(
+    before: Manifest,
+    judges: dict[str, Judge],
+    records: tuple[JudgeRecord, ...],
+    options: ResumeOptions,
+    *,
+    rescored: frozenset[str] = frozenset(),
+) -> int:
+    gate = RunGate(options.gate, list(judges))
+    dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes)
+    manifest = before.model_copy(update={"dataset": dataset, "judges": records})
+    settings = options.limits.settings(options.run)
+    return _judge(
+        judges,
+        manifest,
+        RunSettings(
+            **{
+                **{name: getattr(settings, name) for name in settings.__dataclass_fields__},
+                "resume": True,
+                "retry_failed": options.retry_failed,
+                "accept_changes": options.accept_changes,
+                "rescored": rescored,
+            }
+        ),
+        options.limits,
+        gate,
+        as_json=options.as_json,
+    )
+
+
+def _source(manifest: Manifest) -> Source:
+    assert manifest.dataset is not None  # noqa: S101 - a run of the command line has a file
+    return file_source(
+        manifest.dataset.path, limit=manifest.limit, total=manifest.dataset.rows, shard=manifest.shard
+    )
+
+
+def _facts(manifest: Manifest) -> dict[str, object]:
+    name = None if manifest.dataset is None else manifest.dataset.name
+    return {"source": name, "model": next((judge.model for judge in manifest.judges if judge.model), None)}
+
+
+def _judge(
+    judges: dict[str, Judge],
+    manifest: Manifest,
+    settings: RunSettings,
+    limits: LimitOptions,
+    gate: RunGate,
+    *,
+    as_json: bool,
+) -> int:
+    faults = Faults()
+    output = Outputs(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
+    with reported() as on_progress:
+        evaluation = asyncio.run(
+            run_source(
+                _source(manifest),
+                judges,
+                manifest,
+                settings.watched(on_progress),
+                max_concurrency=limits.max_concurrency,
+                output=output,
+            )
+        )
+    folder = Path(settings.folder)
+    code = _report(folder, evaluation, faults, as_json=as_json)
+    return gate.exit_code(folder, evaluation) if gate.is_set else code
+
+
+def _report(folder: Path, evaluation: Evaluation, faults: Faults, *, as_json: bool) -> int:
+    if as_json:
+        sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
+    else:
+        console = Console()
+        if not console.is_terminal:
+            console.width = _WIDTH
+        seconds = json.loads((folder / TIMING).read_bytes())["seconds"]
+        show(console, evaluation.summary, faults, place=folder, seconds=seconds)
+    return 0 if any(figures.scored for figures in evaluation.summary.values()) else 1

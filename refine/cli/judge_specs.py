@@ -104,6 +104,10 @@ def _chat_model(name: str, base_url: str | None) -> object:
     """Create the model now, so that a missing package or key is reported before a run begins."""
     from judges import OpenAICompatible, chat_model  # noqa: PLC0415 - leads to LangChain
 
-    if parsed_name(name) is not None and base_url is None:
-        return OpenAICompatible.named(name)
-    return chat_model(name, base_url=base_url, max_retries=0)
+    parsed = parsed_name(name)
+    if base_url is None:
+        return chat_model(name, max_retries=0) if parsed is None else OpenAICompatible.named(name)
+    plain = name.strip().removeprefix("openai:") if parsed is None else parsed[0]
+    if not plain:
+        raise ConfigurationError("--model names no model; write its name on the server, e.g. --model my-model")
+    return OpenAICompatible(base_url, model=plain)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -10,6 +13,9 @@ from typer.core import TyperGroup
 
 INTERRUPTED = 130
 """Exit code that a shell expects of a program stopped with Ctrl-C."""
+
+STOPPED = 3
+"""Exit code of a run that stopped at a limit, or that has too many cells without a score."""
 
 _HELP_INSTEAD = "NoArgsIsHelpError"
 """What typer raises, in place of an error, to show the help of a command without arguments."""
@@ -37,6 +43,33 @@ def error_exit(message: str, *, code: int = 2) -> typer.Exit:
     """Write a message as one line to stderr, and return the exit to raise."""
     typer.echo(f"refine: {' '.join(message.split())}", err=True)
     return typer.Exit(code)
+
+
+@contextmanager
+def one_line_errors(run: Path | None = None) -> Iterator[None]:
+    """Report wrong input in one line on stderr, and exit with 2; where a run can be resumed, say how."""
+    from judges import JudgesError  # noqa: PLC0415 - loads pydantic
+
+    try:
+        yield
+    except OSError as error:
+        raise error_exit(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+    except JudgesError as error:
+        is_stop = type(error).__name__ == "RunStopped"
+        raise error_exit(f"{error}{_hint(run, str(error))}", code=STOPPED if is_stop else 2) from None
+    except KeyboardInterrupt:
+        raise error_exit(f"interrupted{_hint(run)}", code=INTERRUPTED) from None
+
+
+def _hint(run: Path | None, message: str = "") -> str:
+    """Return how to go on with a run of which something is judged."""
+    if run is None or "refine resume" in message or " is in use by " in message:
+        return ""
+    try:
+        is_begun = (run / "journal.jsonl").exists() and not (run / "summary.json").exists()
+    except (OSError, ValueError):
+        return ""
+    return f"; go on with `refine resume {run}`" if is_begun else ""
 
 
 def _report(error: Exception) -> int | None:

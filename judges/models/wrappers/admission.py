@@ -115,6 +115,15 @@ class AdmissionQueue:
         with self._lock:
             self._queue[ticket] = None
 
+    def admit(self, ticket: Ticket) -> bool:
+        """Admit a ticket at once, if nobody waits, a place is free and there are no limits a minute."""
+        with self._lock:
+            if self._queue or self._in_flight >= self.allowed or self._requests or self._tokens:
+                return False
+            ticket.in_flight, ticket.generation = True, self._generation
+            self._in_flight += 1
+            return True
+
     def ask(self, ticket: Ticket, now: float) -> float:
         """Admit a ticket and return 0.0 if it may go; else return the seconds to wait, infinite until woken."""
         with self._lock:

@@ -97,6 +97,9 @@ class Limiter(SharedByCopies):
 
     async def aenter(self, characters: int = 0) -> Ticket:
         """Wait for a place without blocking; otherwise as `enter`."""
+        at_once = Ticket(characters, _nobody_waits)
+        if budget.seconds_left() is None and self._admission.admit(at_once):
+            return at_once
         woken = asyncio.Event()
         ticket = Ticket(characters, partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set))
         with self._queued(ticket):
@@ -211,6 +214,10 @@ class _LimitMiddleware:
         if self.breaker is not None:
             self.breaker.settle(ending if isinstance(ending, BaseException) else None, probe=probe)
         return ending
+
+
+def _nobody_waits() -> None:
+    """Wake nobody: the ticket is admitted."""
 
 
 def _length(request: ModelRequest) -> int:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from judges.errors import BadSample, ConfigurationError
 from judges.offline.results import Evaluation
-from judges.offline.run.evaluate import RowInput
+from judges.offline.run.source import RowInput
 from judges.sample import Sample
 
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import as_completed
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from judges.compose.panel import as_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
+from judges.offline.run.journaled import Outputs, RunSettings, run_samples
 from judges.offline.run.ordered_writer import OrderedWriter
+from judges.offline.run.source import RowInput, read_sample
 from judges.runtime import faults
 from judges.runtime.blocking import DaemonThreads
 from judges.runtime.sharing import shared_work
 from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.verdict import Verdict
-
-RowInput = Sample | Mapping[str, object] | BadSample
-"""A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
 
 
 def evaluate(
@@ -36,6 +36,8 @@ def evaluate(
     on_result: Callable[[Row], object] | None = None,
     keep_rows: bool = True,
     log_texts: bool = False,
+    run: str | Path | RunSettings | None = None,
+    resume: bool = False,
 ) -> Evaluation:
     """Judge every sample of a dataset, in threads; also inside a running event loop.
 
@@ -55,12 +57,30 @@ def evaluate(
         on_result: Called with each `Row` once it has been written, in order and never twice at a time.
         keep_rows: Whether the evaluation holds the rows. False keeps memory flat on datasets of any size.
         log_texts: Whether the log of a judge's own errors holds what they say, which may quote the samples.
+        run: Folder of a run, which survives a crash: every finished call and verdict is journaled there, and in
+            the end it holds results, cells and summary. Judges of one row are then at work side by side, and
+            `max_concurrency` bounds the model calls at once. Limits and more are in `RunSettings(folder=...)`.
+        resume: Whether `run` was begun before: only what is missing is judged.
 
     Raises:
+        RunStopped: If a run reached a limit of its settings; it can be resumed.
         ConfigurationError: At once, if a judge, its model or an argument is set up wrongly, or two judges share
             a name. Threads that are still waiting for a model finish in the background; nothing more is written.
     """
-    members = _judges_by_name(judges)
+    if run is not None or resume:
+        judged = aevaluate(
+            samples,
+            judges,
+            max_concurrency=max_concurrency,
+            out=out,
+            on_result=on_result,
+            keep_rows=keep_rows,
+            log_texts=log_texts,
+            run=run,
+            resume=resume,
+        )
+        return _finished(judged)
+    members = judges_by_name(judges)
     source = _Source(_checked_rows(samples, max_concurrency))
 
     def work() -> None:
@@ -85,13 +105,21 @@ async def aevaluate(
     on_result: Callable[[Row], object] | None = None,
     keep_rows: bool = True,
     log_texts: bool = False,
+    run: str | Path | RunSettings | None = None,
+    resume: bool = False,
 ) -> Evaluation:
     """Judge every sample of a dataset in tasks; otherwise as `evaluate`.
 
     `samples` may be an async iterable. Cancelling this cancels the judges at work.
     """
-    members = _judges_by_name(judges)
+    members = judges_by_name(judges)
     _checked_rows(samples, max_concurrency)
+    if run is not None or resume:
+        output = Outputs(on_result=on_result, keep_rows=keep_rows)
+        settings = _run_settings(run, out, resume=resume)
+        return await run_samples(
+            samples, members, settings, max_concurrency=max_concurrency, log_texts=log_texts, output=output
+        )
     lock = asyncio.Lock()
 
     async def work() -> None:
@@ -157,7 +185,7 @@ async def _in_tasks(running: list[asyncio.Task[None]]) -> None:
 
 
 def _judge_row(index: int, row: RowInput, judges: Mapping[str, Judge]) -> Row:
-    sample = _read_sample(row)
+    sample = read_sample(row)
     if isinstance(sample, BadSample):
         return Row.unreadable(index, sample, judges)
     with shared_work():
@@ -166,7 +194,7 @@ def _judge_row(index: int, row: RowInput, judges: Mapping[str, Judge]) -> Row:
 
 
 async def _ajudge_row(index: int, row: RowInput, judges: Mapping[str, Judge]) -> Row:
-    sample = _read_sample(row)
+    sample = read_sample(row)
     if isinstance(sample, BadSample):
         return Row.unreadable(index, sample, judges)
     with shared_work():
@@ -198,16 +226,32 @@ def _with_judge(name: str, verdict: Verdict) -> Verdict:
     return verdict if verdict.judge == name else verdict.model_copy(update={"judge": name})
 
 
-def _read_sample(row: RowInput) -> Sample | BadSample:
-    if isinstance(row, BadSample):
-        return row
+def _run_settings(run: str | Path | RunSettings | None, out: object, *, resume: bool) -> RunSettings:
+    if run is None:
+        raise ConfigurationError("resume=True goes with run=..., the folder of the run to go on with")
+    if out is not None:
+        raise ConfigurationError("a run has its results in its folder; leave out=... away")
+    settings = run if isinstance(run, RunSettings) else RunSettings(folder=run)
+    return replace(settings, resume=resume or settings.resume)
+
+
+def _finished(judged: Coroutine[Any, Any, Evaluation]) -> Evaluation:
+    """Finish an evaluation from sync code, in a thread of its own where a loop is running in this one."""
     try:
-        return Sample.read(row)
-    except BadSample as error:
-        return error
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(judged)
+    with DaemonThreads(1) as threads:
+        evaluation: Evaluation = threads.submit(asyncio.run, judged).result()
+        return evaluation
 
 
-def _judges_by_name(judges: object) -> dict[str, Judge]:
+def judges_by_name(judges: object) -> dict[str, Judge]:
+    """Return judges by name; functions become judges.
+
+    Raises:
+        ConfigurationError: If there is none, one cannot be a judge, or two share a name.
+    """
     if isinstance(judges, Mapping):
         by_name = {judge_name(str(name)): as_judge(judge, name=str(name)) for name, judge in judges.items()}
     else:

@@ -1,0 +1,123 @@
+"""The model calls of one cell: journaled as they come, and taken from the journal where they are there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from judges.errors import ConfigurationError
+from judges.model import JudgeModel, ModelRequest, ModelResponse
+from judges.models.identity import identity_of
+from judges.models.wrappers.cache import key_of
+from judges.offline.run.journal import CallRecord, Journal
+from judges.offline.run.meter import CallMeter
+from judges.verdict import Usage
+
+
+class CellCalls:
+    """The calls of one cell: those in the journal are not repeated, and new ones are written there.
+
+    A call is written with the next turn of the event loop, unless its cell is finished by then.
+
+    Args:
+        meter: The calls of the run.
+        journal: Its journal.
+        row: Index of the row.
+        judge: Name of the judge.
+        records: Journaled calls of the row.
+        is_alone: Whether no other judge judges the row, so that none shares a call.
+    """
+
+    def __init__(
+        self,
+        meter: CallMeter,
+        journal: Journal,
+        row: int,
+        judge: str,
+        *,
+        records: Sequence[CallRecord] = (),
+        is_alone: bool = True,
+    ) -> None:
+        self._meter, self._journal = meter, journal
+        self._row, self._judge, self._is_alone = row, judge, is_alone
+        self._records = records
+        self._sent: Counter[str] = Counter()
+        self._pending: list[Callable[[], None]] = []
+
+    def send(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
+        """Return the journaled response of a request, or send it."""
+        replayed = self._replay(model, request, shared=shared)
+        if replayed is not None:
+            return replayed
+        response = self._meter.send(model, request)
+        self._write(model, request, response)
+        return response
+
+    async def asend(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
+        """Return the journaled response of a request, or send it without blocking."""
+        replayed = self._replay(model, request, shared=shared)
+        if replayed is not None:
+            return replayed
+        response = await self._meter.asend(model, request)
+        if shared and not self._is_alone:
+            self._write(model, request, response)
+        else:
+            self._pending.append(partial(self._write, model, request, response))
+            asyncio.get_running_loop().call_soon(self._write_pending)
+        return response
+
+    def finish(self) -> None:
+        """Drop what was not written yet: the cell is finished."""
+        self._pending.clear()
+
+    def _write_pending(self) -> None:
+        while self._pending:
+            try:
+                self._pending.pop(0)()
+            except ConfigurationError as error:  # the disk is full
+                self._meter.stop(error)
+
+    def _replay(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse | None:
+        """Return the response of the same request, asked as often before, if there is one."""
+        if not self._records:
+            return None
+        digest = key_of(identity_of(model), request).hex()
+        same = [record for record in self._records if record.digest == digest]
+        own = [record for record in same if record.judge == self._judge]
+        number = self._sent[digest]
+        self._sent[digest] += 1
+        if number < len(own):
+            return _response(own[number])
+        if shared and same and not own:  # another judge has paid for it
+            response = _response(same[0])
+            return None if response is None else replace(response, usage=Usage(cached=1))
+        return None
+
+    def _write(self, model: JudgeModel, request: ModelRequest, response: ModelResponse) -> None:
+        digest = key_of(identity_of(model), request).hex()
+        try:
+            text = _responses().dump_json(response).decode()
+        except PydanticSerializationError:  # half a surrogate pair: asked again after a crash
+            return
+        if request.nonce:
+            text = re.sub(request.nonce, "", text, flags=re.IGNORECASE)
+        self._journal.add_call(self._row, self._judge, digest, text.encode())
+
+
+def _response(record: CallRecord) -> ModelResponse | None:
+    try:
+        return _responses().validate_python(record.response)
+    except ValidationError:
+        return None
+
+
+@cache
+def _responses() -> TypeAdapter[ModelResponse]:
+    return TypeAdapter(ModelResponse)

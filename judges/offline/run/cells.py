@@ -1,0 +1,229 @@
+"""Judging the missing cells of a run: workers that take one row before one judge after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol
+
+from judges.errors import BadSample, ConfigurationError
+from judges.fingerprint import fingerprint
+from judges.judge import Judge
+from judges.offline.run import outputs
+from judges.offline.run.calls import CellCalls
+from judges.offline.run.journal import CallRecord, is_failure
+from judges.offline.run.meter import CallMeter, RunStopped
+from judges.offline.run.progress import OnProgress, Progress
+from judges.offline.run.source import Source, digest_of, row_json
+from judges.runtime import calls, faults
+from judges.runtime.context import setting
+from judges.runtime.sharing import Shared, sharing
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+_REPORT_EVERY_S = 0.2
+
+
+class Choices(Protocol):
+    """Which cells are judged again, and who hears of progress; see `RunSettings`."""
+
+    @property
+    def retry_failed(self) -> bool:
+        """Whether cells whose judging failed count as missing."""
+        ...
+
+    @property
+    def accept_changes(self) -> bool:
+        """Whether cells of rows or judges that changed count as missing."""
+        ...
+
+    @property
+    def rescored(self) -> frozenset[str]:
+        """Names of judges that may have changed."""
+        ...
+
+    @property
+    def on_progress(self) -> OnProgress | None:
+        """Called with the progress."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A missing cell; all those of one row share what their judges share."""
+
+    row: int
+    sample: Sample | BadSample
+    judge: str
+    key: int
+    shared: Shared
+    records: list[CallRecord]
+
+
+class CellWorkers:
+    """Judges the missing cells of a run, in the order of the dataset, several side by side.
+
+    Args:
+        source: The rows.
+        judges: The judges by name.
+        results: Where rows are written in order, with the journal of the run.
+        meter: Its model calls.
+        choices: Which cells are judged again.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        judges: Mapping[str, Judge],
+        results: outputs.Results,
+        meter: CallMeter,
+        choices: Choices,
+    ) -> None:
+        self._source, self._judges = source, judges
+        self._journal, self._results = results.journal, results
+        self._meter, self._choices = meter, choices
+        self._fingerprints = {name: fingerprint(judge).encode() for name, judge in judges.items()}
+        size = source.size
+        self._total = None if size is None else size * len(judges)
+        self._done = self._new = self._unscored = 0
+        self._started = self._reported = time.monotonic()
+
+    async def run(self, workers: int) -> None:
+        """Judge what is missing.
+
+        Raises:
+            RunStopped: If a limit of the run was reached; calls in flight have been finished.
+            ConfigurationError: If every further call would fail; calls in flight are given up.
+        """
+        self._journal.drop_calls_of_finished(self._judges)
+        cells = self._missing()
+        running = [asyncio.create_task(self._work(cells)) for _ in range(workers)]
+        try:
+            await asyncio.gather(*running)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            self._report(at_once=True)
+        if self._meter.stopped is not None:
+            raise self._meter.stopped
+
+    async def _work(self, cells: Iterator[_Cell]) -> None:
+        while self._meter.stopped is None and (cell := next(cells, None)) is not None:
+            try:
+                await self._judge(cell)
+            except RunStopped:
+                return  # the others end what they are at
+            if not self._judges[cell.judge].models:
+                await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
+
+    def _missing(self) -> Iterator[_Cell]:
+        """Yield the missing cells; the first ends what an earlier run has written at its end."""
+        is_complete = True
+        for row, sample in self._source:
+            text = row_json(sample)
+            digest = digest_of(text if isinstance(sample, Sample) else b"unreadable")
+            missing = [
+                (judge, key)
+                for judge in self._judges
+                if not self._is_there(row, judge, key := self._key(digest, judge))
+            ]
+            if missing and is_complete:
+                outputs.remove_results(self._journal.path.parent)
+                is_complete = False
+            self._results.expect(row, sample, text, len(missing))
+            if not missing:
+                continue
+            records = self._journal.calls(row)
+            shared = Shared()
+            for judge, key in missing:
+                yield _Cell(row, sample, judge, key, shared, records)
+
+    def _key(self, digest: bytes, judge: str) -> int:
+        key = blake2b(digest + self._fingerprints[judge], digest_size=8).digest()
+        return int.from_bytes(key, "big")
+
+    def _is_there(self, row: int, judge: str, key: int) -> bool:
+        cells = self._journal.cells[judge]
+        before = cells.key(row)
+        if before is None:
+            return False
+        if before != key:
+            self._check_accepted(row, judge)
+        elif not (self._choices.retry_failed and cells.has_failed(row)):
+            self._done += 1
+            self._unscored += cells.is_unscored(row)
+            return True
+        cells.forget(row)
+        self._journal.forget_calls(row, judge)
+        return False
+
+    def _check_accepted(self, row: int, judge: str) -> None:
+        if not self._choices.accept_changes and judge not in self._choices.rescored:
+            raise ConfigurationError(
+                f"row {row} changed since {judge!r} judged it, or the judge did; undo the change, or judge such "
+                f"rows again with accept_changes=True"
+            )
+
+    async def _judge(self, cell: _Cell) -> None:
+        if isinstance(cell.sample, BadSample):
+            detail = f"the row cannot be read: {cell.sample}"
+            self._write(cell, Verdict.without_score("invalid_sample", detail, judge=cell.judge))
+            return
+        watcher = CellCalls(
+            self._meter,
+            self._journal,
+            cell.row,
+            cell.judge,
+            records=cell.records,
+            is_alone=len(self._judges) == 1,
+        )
+        with setting(calls.watcher, watcher), sharing(cell.shared):
+            verdict = await _verdict(self._judges[cell.judge], cell.sample)
+        watcher.finish()
+        if self._meter.stopped is not None and verdict.unscored is not None and is_failure(verdict.unscored):
+            return  # it may have failed because the run is ending
+        self._write(
+            cell, verdict if verdict.judge == cell.judge else verdict.model_copy(update={"judge": cell.judge})
+        )
+
+    def _write(self, cell: _Cell, verdict: Verdict) -> None:
+        text = outputs.verdict_json(verdict)
+        self._journal.add_cell(cell.row, cell.judge, cell.key, verdict.latency_s, text, unscored=verdict.unscored)
+        self._results.add(cell.row, text, verdict)
+        self._done += 1
+        self._new += 1
+        self._unscored += verdict.unscored is not None
+        self._report()
+
+    def _report(self, *, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if self._choices.on_progress is None or (now - self._reported < _REPORT_EVERY_S and not at_once):
+            return
+        self._reported = now
+        seconds = now - self._started
+        left = None if self._total is None or not self._new else (self._total - self._done) * seconds / self._new
+        self._choices.on_progress(
+            Progress(
+                done=self._done,
+                total=self._total,
+                unscored=self._unscored,
+                in_flight=self._meter.in_flight,
+                calls=self._meter.calls,
+                cost=self._meter.cost,
+                seconds=seconds,
+                seconds_left=left,
+            )
+        )
+
+
+async def _verdict(judge: Judge, sample: Sample) -> Verdict:
+    try:
+        return await judge.acall(sample)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost row
+        return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))

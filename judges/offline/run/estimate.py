@@ -1,0 +1,239 @@
+"""What judging a dataset will take, before anything is spent: calls, tokens and a range of cost."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from judges.errors import CannotJudge
+from judges.judge import Judge
+from judges.model import ModelRequest
+from judges.models.dialects.general import dialect_of
+from judges.models.render import fresh_nonce
+from judges.requests import Ask, Consult, Request
+from judges.runtime.prices import Price, price_of
+from judges.sample import Sample
+from judges.verdict import Usage
+
+REPLY_TOKENS = (40, 400)
+"""Tokens of a short and of a long reply of a judge's model."""
+
+_LETTERS_PER_TOKEN = (4.8, 3.2)
+"""Letters of Latin script a token, where few and where many tokens come of a text."""
+
+_OTHER_PER_TOKEN = (1.8, 0.9)
+"""Letters of other scripts a token, likewise."""
+
+_DEEPEST = 6
+_ASSUMED = 3
+"""What a part of a formula counts as where the sample does not tell it, for instance topics."""
+
+_TERM = re.compile(r"(\d*)\s*([a-z]?)")
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeEstimate:
+    """What one judge will take over all rows; each range goes from few to many.
+
+    Args:
+        judge: The judge.
+        models: The models it asks.
+        formula: Its calls for one sample, as it explains them.
+        calls: Model calls.
+        input_tokens: Tokens of the prompts, from those rendered for the first step of each row.
+        output_tokens: Tokens of the replies, `REPLY_TOKENS` a call.
+        cost: US dollars; None where a price is unknown.
+    """
+
+    judge: str
+    models: tuple[str, ...]
+    formula: str
+    calls: Range
+    input_tokens: Range
+    output_tokens: Range
+    cost: Range | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What judging a dataset will take.
+
+    Args:
+        rows: Rows that can be read.
+        judges: What each judge will take.
+        unpriced: Models whose price is unknown.
+    """
+
+    rows: int
+    judges: tuple[JudgeEstimate, ...]
+    unpriced: tuple[str, ...] = ()
+
+    @property
+    def calls(self) -> Range:
+        """Model calls of all judges."""
+        return _sum(part.calls for part in self.judges)
+
+    @property
+    def tokens(self) -> Range:
+        """Input and output tokens of all judges."""
+        return _sum(counts for part in self.judges for counts in (part.input_tokens, part.output_tokens))
+
+    @property
+    def cost(self) -> Range | None:
+        """US dollars of all judges; None where a price is unknown."""
+        costs = [part.cost for part in self.judges if part.cost is not None]
+        return _sum(costs) if len(costs) == len(self.judges) else None
+
+
+def estimate(rows: Iterable[object], judges: Mapping[str, Judge], prices: Mapping[str, Price]) -> Estimate:
+    """Estimate what judging rows will take; no model is asked.
+
+    A prompt is rendered for the first step of each judge on each row; later steps count as that long. Repeats of a
+    failed call, and of a reply that could not be read, are not included.
+
+    Args:
+        rows: Samples; anything else is a row that cannot be read, and costs nothing.
+        judges: The judges by name.
+        prices: Price by model name.
+    """
+    totals = {name: _Total() for name in judges}
+    number = 0
+    for row in rows:
+        if isinstance(row, Sample):
+            number += 1
+            for name, judge in judges.items():
+                totals[name].add(judge, row)
+    parts = tuple(_judge_estimate(name, judge, totals[name], prices) for name, judge in judges.items())
+    unpriced = {
+        model for part in parts if part.cost is None for model in part.models if not price_of(model, prices)
+    }
+    return Estimate(rows=number, judges=parts, unpriced=tuple(sorted(unpriced)))
+
+
+@dataclass
+class _Total:
+    calls: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    tokens: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+    def add(self, judge: Judge, sample: Sample) -> None:
+        """Add what a judge takes on one sample."""
+        requests = list(_first_requests(judge, sample, _DEEPEST))
+        if not requests:
+            return
+        formula = calls_of(judge.explain().calls, sample)
+        for side in (0, 1):
+            calls = max(formula[side], len(requests))
+            self.calls[side] += calls
+            self.tokens[side] += calls * sum(_tokens(request, side) for request in requests) / len(requests)
+
+
+def calls_of(formula: str, sample: Sample) -> Range:
+    """Return the fewest and the most calls that a judge's formula comes to on a sample; (0, 0) where it has none.
+
+    Of a formula such as `"3 + n; compat 3 + 2n"` the part before the semicolon counts; `"1, or 2 by claims"` is 1
+    to 2.
+    """
+    counts = {
+        "n": len(sample.retrieved_contexts or ()) or 1,
+        "s": max(1, len(re.findall(r"[.!?。！？]+(?=\s|$)", sample.answer or ""))),
+        "t": len(sample.reference_topics or ()) or _ASSUMED,
+        "k": _ASSUMED,
+    }
+    options = [_value(option, counts) for option in re.split(r",? or (?![^(]*\))", formula.partition(";")[0])]
+    known = [value for value in options if value is not None]
+    return (min(known), max(known)) if known else (0.0, 0.0)
+
+
+def _value(formula: str, counts: Mapping[str, int]) -> float | None:
+    """Return the value of a sum of products; None where it says something else."""
+    total = 0.0
+    for term in re.split(r"\+(?![^(]*\))", formula):
+        repeats = re.match(r"\s*(\d+) x \((.*)\)\s*$", term)
+        if repeats:
+            inner = _value(repeats[2].partition(", or")[0], counts)
+            if inner is None:
+                return None
+            total += int(repeats[1]) * inner
+            continue
+        match = _TERM.match(term.strip())
+        if match is None or not (match[1] or match[2] in counts):
+            return None
+        total += int(match[1] or 1) * counts.get(match[2] if not term.strip()[match.end() :].strip() else "", 1)
+    return total
+
+
+def _first_requests(judge: Judge, sample: Sample, depth: int) -> Iterator[ModelRequest]:
+    """Yield the requests that a judge begins with on a sample; none where it needs no model to judge it."""
+    deliberation = judge.deliberate(sample)
+    try:
+        step = next(deliberation)
+    except (StopIteration, CannotJudge):
+        return
+    finally:
+        deliberation.close()
+    for request in step if isinstance(step, tuple) else (step,):
+        yield from _requests(request, depth)
+
+
+def _requests(request: Request, depth: int) -> Iterator[ModelRequest]:
+    match request:
+        case Ask():
+            yield dialect_of(request.model).compose(request, fresh_nonce())
+        case Consult(judge=judge, sample=sample) if depth and isinstance(judge, Judge):
+            yield from _first_requests(judge, sample, depth - 1)
+        case _:
+            return
+
+
+def _tokens(request: ModelRequest, side: int) -> float:
+    texts = [text for _, text in request.messages]
+    letters = sum(map(len, texts))
+    latin = sum(len(text.encode("ascii", "ignore")) for text in texts)
+    return latin / _LETTERS_PER_TOKEN[side] + (letters - latin) / _OTHER_PER_TOKEN[side]
+
+
+def _judge_estimate(name: str, judge: Judge, total: _Total, prices: Mapping[str, Price]) -> JudgeEstimate:
+    explanation = judge.explain()
+    calls = (total.calls[0], total.calls[1])
+    tokens = (math.ceil(total.tokens[0]), math.ceil(total.tokens[1]))
+    replies = (calls[0] * REPLY_TOKENS[0], calls[1] * REPLY_TOKENS[1])
+    models = explanation.models
+    return JudgeEstimate(
+        judge=name,
+        models=models,
+        formula=explanation.calls,
+        calls=calls,
+        input_tokens=tokens,
+        output_tokens=replies,
+        cost=_cost(calls, tokens, replies, [price_of(model, prices) for model in models]),
+    )
+
+
+def _cost(calls: Range, tokens: Range, replies: Range, prices: list[Price | None]) -> Range | None:
+    """Return the cost with the cheapest and with the dearest model of a judge."""
+    if not calls[1]:
+        return (0.0, 0.0)
+    known = [price for price in prices if price is not None]
+    if not known or len(known) < len(prices):
+        return None
+    return (
+        min(_priced(price, calls[0], tokens[0], replies[0]) for price in known),
+        max(_priced(price, calls[1], tokens[1], replies[1]) for price in known),
+    )
+
+
+def _priced(price: Price, calls: float, tokens: float, replies: float) -> float:
+    """Return the cost of calls that are all alike, as a price may depend on the length of a prompt."""
+    if not calls:
+        return 0.0
+    usage = Usage(calls=1, input_tokens=round(tokens / calls), output_tokens=round(replies / calls))
+    return price.of(usage) * calls
+
+
+def _sum(ranges: Iterable[Range]) -> Range:
+    pairs = list(ranges)
+    return sum(low for low, _ in pairs), sum(high for _, high in pairs)

@@ -1,0 +1,253 @@
+"""The journal of a run: every finished call and every finished cell, appended as it comes.
+
+A cell is one row before one judge. A line of the journal is one JSON object: `{"cell": ROW, ...}` with a verdict,
+or `{"call": ROW, ...}` with a model's response, which is needed until all cells of its row are there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from judges.offline.run.files import cannot_write, open_private
+from judges.verdict import NOTHING_TO_JUDGE
+
+NAME = "journal.jsonl"
+_SYNC_EVERY_S = 1.0
+_MOST_ROWS = 10**8
+_SCORED, _UNSCORED, _FAILED = range(3)
+
+
+class Cells:
+    """The cells of one judge that are there: three numbers for each, so that a million rows take 17 MB."""
+
+    def __init__(self) -> None:
+        self._places = array("q")
+        self._keys = array("Q")
+        self._states = array("b")
+
+    def add(self, row: int, place: int, key: int, *, unscored: str | None) -> None:
+        """Remember where the cell of a row stands, what it was made of, and whether it has a score."""
+        if row >= len(self._places):
+            missing = row + 1 - len(self._places)
+            self._places.extend([0] * missing)
+            self._keys.extend([0] * missing)
+            self._states.extend([_SCORED] * missing)
+        state = _SCORED if unscored is None else _FAILED if is_failure(unscored) else _UNSCORED
+        self._places[row], self._keys[row], self._states[row] = place + 1, key, state
+
+    def forget(self, row: int) -> None:
+        """Let the cell of a row count as missing."""
+        self._places[row] = 0
+
+    def place(self, row: int) -> int | None:
+        """Return where the cell of a row stands in the journal; None where it is missing."""
+        place = self._places[row] if row < len(self._places) else 0
+        return place - 1 if place else None
+
+    def key(self, row: int) -> int | None:
+        """Return what the cell of a row was made of; None where it is missing."""
+        return self._keys[row] if self.place(row) is not None else None
+
+    def has_failed(self, row: int) -> bool:
+        """Whether the cell of a row is there, and judging it failed."""
+        return self.place(row) is not None and self._states[row] == _FAILED
+
+    def is_unscored(self, row: int) -> bool:
+        """Whether the cell of a row is there, without a score."""
+        return self.place(row) is not None and self._states[row] != _SCORED
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A journaled call: the judge that asked, the digest of its request, and the response as JSON values."""
+
+    judge: str
+    digest: str
+    response: dict[str, Any]
+
+
+class Journal:
+    """The open journal of a run, for any number of threads of the process that holds the run's lock.
+
+    Opening it reads it once; a last line that was cut off by a crash is removed, and what else cannot be read
+    counts as missing.
+
+    Args:
+        folder: Folder of the run.
+
+    Raises:
+        ConfigurationError: If the file cannot be opened or written; each method raises it, too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self.cells: defaultdict[str, Cells] = defaultdict(Cells)
+        self.unreadable: list[int] = []
+        self._calls: dict[int, list[int]] = {}
+        self._lock = threading.Lock()
+        self._file = open_private(self.path, os.O_RDWR | os.O_CREAT)
+        self._end = self._scan()
+        self._synced = time.monotonic()
+        self._sync: threading.Thread | None = None
+
+    def add_cell(
+        self, row: int, judge: str, key: int, seconds: float, verdict: bytes, *, unscored: str | None
+    ) -> None:
+        """Append a finished cell; `verdict` is its JSON without times."""
+        head = f'{{"cell":{row},"judge":{json.dumps(judge)},"key":{key},"seconds":{seconds:.6f},"verdict":'
+        place = self._append(head.encode() + verdict + b"}\n")
+        self.cells[judge].add(row, place, key, unscored=unscored)
+
+    def add_call(self, row: int, judge: str, digest: str, response: bytes) -> None:
+        """Append a finished call; `response` is its JSON without the nonce of its request."""
+        head = f'{{"call":{row},"judge":{json.dumps(judge)},"digest":"{digest}","response":'
+        self._append(head.encode() + response + b"}\n")
+
+    def forget_calls(self, row: int, judge: str | None = None) -> None:
+        """Forget the calls of a row, or those of one judge, so that they are made again."""
+        places = self._calls.pop(row, [])
+        if judge is not None:
+            kept_places = [place for place in places if self._record(place).get("judge") != judge]
+            self._calls.update({row: kept_places} if kept_places else {})
+
+    def calls(self, row: int) -> list[CallRecord]:
+        """Return the calls of a row that were made for cells that are missing."""
+        records = [self._record(place) for place in self._calls.get(row, ())]
+        return [
+            CallRecord(record["judge"], record["digest"], record["response"])
+            for record in records
+            if isinstance(record.get("response"), dict)
+        ]
+
+    def cell(self, row: int, judge: str) -> tuple[float, bytes] | None:
+        """Return seconds and verdict of a cell as they were written; None where it is missing."""
+        place = self.cells[judge].place(row) if judge in self.cells else None
+        if place is None:
+            return None
+        line = self._line(place)
+        head, _, verdict = line.partition(b',"verdict":')
+        return float(head.rpartition(b'"seconds":')[2]), verdict[:-1]
+
+    def close(self) -> None:
+        """Close the journal, with all that was written on the disk."""
+        if self._sync is not None:
+            self._sync.join()
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+        finally:
+            os.close(self._file)
+
+    def _append(self, line: bytes) -> int:
+        with self._lock:
+            place = self._end
+            try:
+                written = 0
+                while written < len(line):
+                    written += os.pwrite(self._file, line[written:], place + written)
+            except OSError as error:
+                os.ftruncate(self._file, place)
+                raise cannot_write(self.path, error) from error
+            self._end = place + len(line)
+            self._sync_now_and_then()
+        return place
+
+    def _sync_now_and_then(self) -> None:
+        now = time.monotonic()
+        if now - self._synced < _SYNC_EVERY_S or (self._sync is not None and self._sync.is_alive()):
+            return
+        self._synced = now
+        self._sync = threading.Thread(target=os.fsync, args=(self._file,), name="judges-journal")
+        self._sync.start()
+
+    def _scan(self) -> int:
+        """Index the records, remove a torn last line, and return where the file ends."""
+        end = 0
+        with os.fdopen(os.dup(self._file), "rb", buffering=1 << 20) as file:
+            file.seek(0)
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                if not self._index(line, end):
+                    self.unreadable.append(number)
+                end += len(line)
+        if os.fstat(self._file).st_size > end:
+            os.ftruncate(self._file, end)
+        return end
+
+    def _index(self, line: bytes, place: int) -> bool:
+        try:
+            record = json.loads(line)
+            kind, row = _kind_and_row(record)
+            if kind == "call":
+                self._calls.setdefault(row, []).append(place)
+            else:
+                unscored = record["verdict"]["unscored"]
+                self.cells[_text(record["judge"])].add(row, place, record["key"], unscored=unscored)
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            return False
+        return True
+
+    def drop_calls_of_finished(self, judges: Iterable[str]) -> None:
+        """Forget the calls of rows whose cells are all there."""
+        cells = [self.cells[judge] for judge in judges]
+        for row in [row for row in self._calls if all(part.place(row) is not None for part in cells)]:
+            del self._calls[row]
+
+    def _record(self, place: int) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads(self._line(place))
+        return record
+
+    def _line(self, place: int) -> bytes:
+        """Return the line that begins at a place, without its end."""
+        parts = []
+        while part := os.pread(self._file, 4096, place):
+            line, newline, _ = part.partition(b"\n")
+            parts.append(line)
+            if newline:
+                break
+            place += len(part)
+        return b"".join(parts)
+
+    def copy_cells(self, other: Journal) -> None:
+        """Append all cells of another journal, as they were written."""
+        for judge, cells in other.cells.items():
+            for row in range(len(cells)):
+                place, key = cells.place(row), cells.key(row)
+                if place is None or key is None:
+                    continue
+                line = other._line(place) + b"\n"
+                unscored = json.loads(line)["verdict"]["unscored"]
+                self.cells[judge].add(row, self._append(line), key, unscored=unscored)
+
+
+def is_failure(unscored: str | None) -> bool:
+    """Whether a cell has no score because judging failed, not because there was nothing to judge."""
+    return unscored is not None and unscored not in NOTHING_TO_JUDGE
+
+
+def _kind_and_row(record: Any) -> tuple[Literal["call", "cell"], int]:
+    kind: Literal["call", "cell"] = "call" if "call" in record else "cell"
+    row = record[kind]
+    if type(row) is not int or not 0 <= row < _MOST_ROWS:
+        raise ValueError(row)
+    return kind, row
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value

@@ -1,0 +1,198 @@
+"""The model calls of a run: bounded, counted and priced, and ended where further ones are in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from functools import partial
+
+from judges.errors import ConfigurationError, one_line
+from judges.model import JudgeModel, ModelRequest, ModelResponse
+from judges.models import retry
+from judges.models.providers.endpoint_errors import error_in
+from judges.models.wrappers.admission import Ticket
+from judges.models.wrappers.limiter import Limiter
+from judges.offline.run.pricing import RememberedPrices
+
+_HOPELESS = {401, 403, 404}
+_OVERLOADED = {429, 503, 529}
+_PATIENCE = 60
+"""How often a call that met an overload is repeated; with a wait of up to 8 s before each, or the provider's."""
+
+_PRICE_PAUSE_S = 0.01
+_NO_SUCH_MODEL = re.compile(
+    r"model\W.{0,200}\b(?:not found|not exist|unknown|no such|invalid)|(?:unknown|invalid|no such) model|"
+    r"model_not_found",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class RunStopped(ConfigurationError):  # noqa: N818 - names what happened
+    """A run has reached a limit of its own; all that was judged is in its journal, and it can be resumed."""
+
+
+class CallMeter:
+    """All calls of a run: at most so many at once and a minute, and no more than allowed.
+
+    Args:
+        limiter: Limits of calls in flight, calls a minute and tokens a minute; slows down at an overload.
+        prices: Price by model name.
+        max_calls: Most calls, or None for any number.
+        max_cost: Most US dollars, or None. A call is made only if the dearest call so far still fits beside those
+            in flight, so that it is exceeded at most by what a call costs more than any before it.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        *,
+        prices: RememberedPrices,
+        max_calls: int | None = None,
+        max_cost: float | None = None,
+    ) -> None:
+        self.limiter, self.prices = limiter, prices
+        self._max_calls, self._max_cost = max_calls, max_cost
+        self.stopped: ConfigurationError | None = None
+        self.calls = 0
+        self.in_flight = 0
+        self.cost: float | None = 0.0
+        self._dearest: float | None = None
+        self._lock = threading.Lock()
+
+    def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        """Send a request within the limits, again and again where the endpoint is overloaded."""
+        try:
+            return self._send(model, request)
+        except Exception as error:
+            if not _is_overload(error):
+                raise self._error(error, model) from error
+            return retry.persist(partial(self._send, model, request), error, _PATIENCE)
+
+    async def asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        """Send a request without blocking; otherwise as `send`."""
+        try:
+            return await self._asend(model, request)
+        except Exception as error:
+            if not _is_overload(error):
+                raise self._error(error, model) from error
+            return await retry.apersist(partial(self._asend, model, request), error, _PATIENCE)
+
+    def stop(self, reason: ConfigurationError) -> ConfigurationError:
+        """Refuse every further call, and return the first reason for that."""
+        with self._lock:
+            self.stopped = self.stopped or reason
+            return self.stopped
+
+    def _send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        ticket = self.limiter.enter(_length(request))
+        try:
+            while not self._claim():
+                time.sleep(_PRICE_PAUSE_S)
+        except BaseException:
+            self.limiter.cancel(ticket)
+            raise
+        try:
+            response = model.send(request)
+        except BaseException as error:
+            self._settle(ticket, error, model)
+            raise
+        self._settle(ticket, response, model)
+        return response
+
+    async def _asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
+        ticket = await self.limiter.aenter(_length(request))
+        try:
+            while not self._claim():  # noqa: ASYNC110 - threads settle calls, too
+                await asyncio.sleep(_PRICE_PAUSE_S)
+        except BaseException:
+            self.limiter.cancel(ticket)
+            raise
+        try:
+            response = await model.asend(request)
+        except BaseException as error:
+            self._settle(ticket, error, model)
+            raise
+        self._settle(ticket, response, model)
+        return response
+
+    def _claim(self) -> bool:
+        """Count a call to be made; False if it must wait until the price of those in flight is known.
+
+        Raises:
+            ConfigurationError: If no further call may be made.
+        """
+        with self._lock:
+            if self.stopped is None and self._max_calls is not None and self.calls >= self._max_calls:
+                self.stopped = RunStopped(
+                    f"stopped after {self.calls} calls, as --max-calls {self._max_calls} says"
+                )
+            if self.stopped is None and self._max_cost is not None and not self._fits():
+                if self.in_flight:
+                    return False
+                self.stopped = RunStopped(
+                    f"stopped at ${self.cost:.4f} after {self.calls} calls, since a further one may exceed "
+                    f"--max-cost {self._max_cost:g}"
+                )
+            if self.stopped is not None:
+                raise self.stopped
+            self.calls += 1
+            self.in_flight += 1
+            return True
+
+    def _fits(self) -> bool:
+        """Whether one more call fits the limit of cost, if none is dearer than the dearest so far."""
+        if self._dearest is None:
+            return not self.in_flight
+        return (self.cost or 0.0) + (self.in_flight + 1) * self._dearest <= (self._max_cost or 0.0)
+
+    def _settle(self, ticket: Ticket, ending: ModelResponse | BaseException, model: JudgeModel) -> None:
+        self.limiter.release(ticket, ending)
+        with self._lock:
+            self.in_flight -= 1
+            if isinstance(ending, ModelResponse):
+                self._charge(ending, model)
+            elif _is_overload(ending):
+                self.calls -= 1  # refused before any work, and not billed
+
+    def _charge(self, response: ModelResponse, model: JudgeModel) -> None:
+        name = response.model or model.name
+        cost = self.prices.cost(response.usage, name).cost
+        if cost is None and self._max_cost is not None:
+            self.stopped = self.stopped or ConfigurationError(
+                f"what the model {name!r} costs is unknown, so --max-cost cannot be kept; give its price by "
+                f"--prices FILE, or leave the limit out"
+            )
+        self.cost = None if cost is None or self.cost is None else self.cost + cost
+        if response.usage.calls:
+            self._dearest = max(self._dearest or 0.0, cost or 0.0)
+
+    def _error(self, error: Exception, model: JudgeModel) -> Exception:
+        """Return what to raise for a failed call: an end of the run where every further one would fail alike."""
+        if isinstance(error, ConfigurationError):
+            return self.stop(error)
+        status = retry.status_of(error)
+        if status not in _HOPELESS and not (status in {400, 422} and _NO_SUCH_MODEL.search(_message_of(error))):
+            return error
+        remedy = "check the key" if status in {401, 403} else "check the model's name and the address"
+        said = f": {one_line(error)}" if type(error).__module__.startswith("judges.") else ""
+        return self.stop(
+            ConfigurationError(
+                f"the endpoint of {model.name!r} refuses all calls (status {status}); {remedy}{said}"
+            )
+        )
+
+
+def _message_of(error: Exception) -> str:
+    """Return what an endpoint said, to look for words in it; the message itself hides those of the prompt."""
+    upstream = getattr(error, "upstream", None)
+    return str(error) if upstream is None else error_in(upstream.body)
+
+
+def _is_overload(error: BaseException) -> bool:
+    return retry.status_of(error) in _OVERLOADED
+
+
+def _length(request: ModelRequest) -> int:
+    return sum(len(text) for _, text in request.messages)

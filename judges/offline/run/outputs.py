@@ -1,0 +1,234 @@
+"""What a finished run leaves: results, cells and summary, in the order of the dataset and without times."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from judges.errors import BadSample, ConfigurationError
+from judges.offline.results import Row, Summary, Tally
+from judges.offline.run.files import replacing
+from judges.offline.run.journal import Journal
+from judges.offline.run.source import Source, row_json
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+RESULTS, CELLS, SUMMARY, TIMING = "results.jsonl", "cells.jsonl", "summary.json", "timing.json"
+_MOST_WAITING = 1_000
+"""Most rows that wait in memory for a slower one."""
+
+_TIMES = {"latency_s", "latency_percentiles_s"}
+
+
+def verdict_json(verdict: Verdict) -> bytes:
+    """Return a verdict as JSON without the seconds it took, those of its parts included."""
+    if not verdict.items:
+        try:
+            return verdict.model_dump_json(exclude={"latency_s"}).encode()
+        except PydanticSerializationError:  # half a surrogate pair is invalid in UTF-8, but can be escaped
+            pass
+    return json.dumps(_timeless(verdict.model_dump(mode="json")), separators=(",", ":")).encode()
+
+
+def remove_results(folder: Path) -> None:
+    """Remove what a finished run left, since cells are missing again."""
+    for name in (RESULTS, CELLS, SUMMARY, TIMING):
+        (folder / name).unlink(missing_ok=True)
+
+
+class RowReader(Protocol):
+    """Takes rows as they are written."""
+
+    def needs(self, *, has_fault: bool) -> bool:
+        """Whether a row is needed, given whether it has a cell without a score."""
+        ...
+
+    def on_row(self, row: Row) -> None:
+        """Take a row that was written."""
+        ...
+
+
+class Results:
+    """Writes results and cells in the order of the dataset, each row as soon as it and all before it are judged.
+
+    Few rows wait for their turn in memory. If more would have to, the rest is written at the end, from the journal
+    and the dataset, so that a slow row never makes the memory grow.
+
+    Args:
+        folder: Folder of the run.
+        journal: Its journal.
+        judges: Names of the judges, in the order of the results.
+        reader: Takes the rows that it needs, as they are written.
+    """
+
+    def __init__(self, folder: Path, journal: Journal, judges: Iterable[str], reader: RowReader) -> None:
+        self.tallies = {judge: Tally() for judge in judges}
+        self.journal, self._reader = journal, reader
+        self._waiting: deque[_Waiting] = deque()
+        self._by_row: dict[int, _Waiting] = {}
+        self._later: int | None = None
+        self._files = ExitStack()
+        self._results = self._files.enter_context(replacing(folder / RESULTS))
+        self._cells = self._files.enter_context(replacing(folder / CELLS))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.__exit__(kind, error, trace)
+
+    def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
+        """Take note of the next row, of which some cells are missing still.
+
+        Args:
+            row: Its index.
+            sample: The sample.
+            text: The sample as JSON.
+            missing: How many of its cells will be added.
+        """
+        if self._later is not None:
+            return
+        if len(self._waiting) >= _MOST_WAITING:
+            self._later = row
+            return
+        self._waiting.append(_Waiting(row, sample, text, missing))
+        self._by_row[row] = self._waiting[-1]
+        self._write_ready()
+
+    def add(self, row: int, text: bytes, verdict: Verdict) -> None:
+        """Take a cell that has been journaled."""
+        waiting = self._by_row.get(row)
+        if waiting is not None:
+            waiting.cells[verdict.judge] = text, verdict
+            waiting.missing -= 1
+            self._write_ready()
+
+    def finish(self, source: Source) -> None:
+        """Write the rows that could not wait in memory.
+
+        Raises:
+            ConfigurationError: If a cell is missing, since the dataset changed meanwhile.
+        """
+        self._write_ready()
+        for row, sample in source if self._later is not None else ():
+            if self._later is not None and row >= self._later:
+                self._write(_Waiting(row, sample, row_json(sample), 0))
+
+    def write_all(self, source: Source) -> None:
+        """Write all rows from a journal that has all their cells."""
+        self._later = 0
+        self.finish(source)
+
+    def _write_ready(self) -> None:
+        while self._waiting and self._waiting[0].missing == 0:
+            waiting = self._waiting.popleft()
+            del self._by_row[waiting.row]
+            self._write(waiting)
+
+    def _write(self, waiting: _Waiting) -> None:
+        row, sample = waiting.row, waiting.sample
+        cells = {judge: waiting.cells.get(judge) or _cell(self.journal, row, judge) for judge in self.tallies}
+        for judge, (_, verdict) in cells.items():
+            self.tallies[judge].add(verdict, judged=isinstance(sample, Sample))
+            self._cells.write(_cell_line(row, verdict))
+        self._results.write(
+            _row_line(row, sample, waiting.text, {judge: text for judge, (text, _) in cells.items()})
+        )
+        has_fault = any(verdict.unscored is not None for _, verdict in cells.values())
+        if self._reader.needs(has_fault=has_fault):
+            self._reader.on_row(_row(row, sample, {judge: verdict for judge, (_, verdict) in cells.items()}))
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A row that waits for its cells, or for its turn."""
+
+    row: int
+    sample: Sample | BadSample
+    text: bytes
+    missing: int
+    cells: dict[str, tuple[bytes, Verdict]] = field(default_factory=dict)
+
+
+def write_summary(
+    folder: Path, summary: Mapping[str, Summary], facts: Mapping[str, object], *, seconds: float
+) -> None:
+    """Write the summary without times, and the times to a file of their own.
+
+    Args:
+        folder: Folder of the run.
+        summary: Totals by judge.
+        facts: What else the summary says.
+        seconds: How long the last start of the run took.
+    """
+    figures = {judge: totals.model_dump(mode="json") for judge, totals in summary.items()}
+    timeless = {judge: {k: v for k, v in part.items() if k not in _TIMES} for judge, part in figures.items()}
+    times = {judge: {k: v for k, v in part.items() if k in _TIMES} for judge, part in figures.items()}
+    _write_json(folder / SUMMARY, {**facts, "judges": timeless})
+    _write_json(folder / TIMING, {"seconds": round(seconds, 3), "judges": times})
+
+
+def _write_json(path: Path, document: object) -> None:
+    with replacing(path) as file:
+        file.write(json.dumps(document, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace") + b"\n")
+
+
+def _cell(journal: Journal, index: int, judge: str) -> tuple[bytes, Verdict]:
+    cell = journal.cell(index, judge)
+    if cell is None:
+        raise ConfigurationError(
+            f"row {index} was not judged by {judge!r}: the dataset changed while it was judged; run it again with "
+            f"--accept-changes"
+        )
+    seconds, text = cell
+    try:
+        verdict = Verdict.model_validate_json(text)
+    except ValidationError:
+        verdict = Verdict.model_validate(json.loads(text))  # half a surrogate pair
+    return text, verdict.model_copy(update={"latency_s": seconds})
+
+
+def _row(index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> Row:
+    if isinstance(sample, BadSample):
+        return Row(index=index, verdicts=verdicts, error=str(sample))
+    return Row(index=index, sample=sample, verdicts=verdicts)
+
+
+def _row_line(index: int, sample: Sample | BadSample, text: bytes, verdicts: Mapping[str, bytes]) -> bytes:
+    parts = [b"%s:%s" % (json.dumps(judge).encode(), text) for judge, text in verdicts.items()]
+    content = text if isinstance(sample, Sample) else b"null"
+    error = b'""' if isinstance(sample, Sample) else json.dumps(str(sample)).encode()
+    return b'{"index":%d,"sample":%s,"verdicts":{%s},"error":%s}\n' % (index, content, b",".join(parts), error)
+
+
+def _cell_line(index: int, verdict: Verdict) -> bytes:
+    record: dict[str, object] = {
+        "row": index,
+        "judge": verdict.judge,
+        "score": verdict.score,
+        "rating": verdict.rating,
+        "passed": verdict.passed,
+        "value": verdict.value,
+        "unscored": verdict.unscored,
+        "calls": verdict.usage.calls,
+        "tokens": verdict.usage.tokens,
+        "cost": verdict.usage.cost,
+        "model": verdict.model,
+    }
+    return json.dumps(record).encode() + b"\n"
+
+
+def _timeless(verdict: dict[str, Any]) -> dict[str, Any]:
+    items = [_timeless(item) for item in verdict["items"]]
+    return {**{name: value for name, value in verdict.items() if name != "latency_s"}, "items": items}

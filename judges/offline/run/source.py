@@ -1,0 +1,121 @@
+"""The rows of a run, numbered, which can be read twice: to judge them, and to write the results."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+
+from pydantic_core import PydanticSerializationError
+
+from judges.errors import BadSample, ConfigurationError
+from judges.offline.dataset.reading import read_rows
+from judges.offline.run.files import open_private
+from judges.sample import Sample
+
+SPOOL = "rows.jsonl"
+RowInput = Sample | Mapping[str, object] | BadSample
+"""A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
+
+
+class Source:
+    """Rows that can be read again; of a sharded run those of its part alone, with the numbers of the whole.
+
+    Args:
+        read: Returns the rows from the beginning.
+        total: How many they are, all parts together; None where that is unknown.
+        shard: Part and number of parts; None for all rows.
+    """
+
+    def __init__(
+        self, read: Callable[[], Iterable[RowInput]], *, total: int | None, shard: tuple[int, int] | None = None
+    ) -> None:
+        self._read, self._total = read, total
+        self._first, self._step = (shard[0] - 1, shard[1]) if shard is not None else (0, 1)
+
+    def __iter__(self) -> Iterator[tuple[int, Sample | BadSample]]:
+        for index, row in islice(enumerate(self._read()), self._first, None, self._step):
+            yield index, read_sample(row)
+
+    def __len__(self) -> int:
+        return len(range(self._first, self._total or 0, self._step))
+
+    @property
+    def size(self) -> int | None:
+        """How many rows this part has; None where that is unknown."""
+        return None if self._total is None else len(self)
+
+
+def file_source(
+    path: str | Path, *, limit: int | None, total: int | None, shard: tuple[int, int] | None
+) -> Source:
+    """Return the rows of a `.jsonl` or `.csv` file; those that cannot be read stand as errors in their place."""
+    return Source(lambda: islice(read_rows(path, errors="keep"), limit), total=total, shard=shard)
+
+
+async def spooled(
+    samples: Iterable[RowInput] | AsyncIterable[RowInput], folder: Path
+) -> Callable[[], Iterable[RowInput]]:
+    """Return what reads rows from the beginning; rows that can be read only once are written to a file first."""
+    if not isinstance(samples, AsyncIterable) and iter(samples) is not samples:
+        return lambda: samples
+    path = folder / SPOOL
+    with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+        async for row in _each(samples):
+            file.write(row_json(read_sample(row)) + b"\n")
+    return lambda: _unspooled(path)
+
+
+def row_json(row: Sample | BadSample) -> bytes:
+    """Return a row as JSON."""
+    return sample_json(row) if isinstance(row, Sample) else json.dumps({"unreadable": str(row)}).encode()
+
+
+def sample_json(sample: Sample) -> bytes:
+    """Return a sample as JSON without the fields it does not have."""
+    try:
+        return sample.model_dump_json(exclude_defaults=True).encode()
+    except PydanticSerializationError:  # half a surrogate pair is invalid in UTF-8, but can be escaped
+        return json.dumps(sample.model_dump(mode="json", exclude_defaults=True), separators=(",", ":")).encode()
+
+
+def digest_of(text: bytes) -> bytes:
+    """Return a digest of what a row holds, given as JSON."""
+    return blake2b(text, digest_size=16).digest()
+
+
+def read_sample(row: RowInput) -> Sample | BadSample:
+    """Return a row as a sample, or why it is none."""
+    if isinstance(row, BadSample):
+        return row
+    try:
+        return Sample.read(row)
+    except BadSample as error:
+        return error
+
+
+def checked_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return the shard if it is one part of several: part and number of parts, counted from 1."""
+    if shard is not None and not 1 <= shard[0] <= shard[1]:
+        raise ConfigurationError(f"a shard is one part of several, (1, 4) for the first of four, not {shard!r}")
+    return shard
+
+
+def _unspooled(path: Path) -> Iterator[RowInput]:
+    with path.open("rb") as file:
+        for line in file:
+            row = json.loads(line)
+            unreadable = row.get("unreadable")
+            yield BadSample(unreadable) if isinstance(unreadable, str) else Sample.model_validate(row)
+
+
+async def _each(samples: Iterable[RowInput] | AsyncIterable[RowInput]) -> AsyncIterator[RowInput]:
+    if isinstance(samples, AsyncIterable):
+        async for row in samples:
+            yield row
+        return
+    for row in samples:
+        yield row

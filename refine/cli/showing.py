@@ -1,0 +1,39 @@
+"""The command `refine show`: the table of a finished run, or how far another is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from judges.offline import Evaluation
+from judges.offline.run.outputs import SUMMARY, TIMING
+from refine.cli.comparison import load_run
+from refine.cli.summary_table import Faults, show
+
+_WIDTH = 100
+"""Columns of the table if stdout is not a terminal."""
+
+
+def run_show(folder: Path, *, as_json: bool) -> int:
+    """Print the table of a run, and return the exit code.
+
+    Raises:
+        ConfigurationError: If the folder holds no run, or one that has not finished.
+    """
+    evaluation: Evaluation = load_run(folder)
+    if as_json:
+        sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
+        return 0
+    faults = Faults()
+    for row in evaluation.rows:
+        faults.note(row)
+    console = Console()
+    if not console.is_terminal:
+        console.width = _WIDTH
+    timing = json.loads((folder / TIMING).read_bytes())
+    summary = {name: one.model_copy(update=timing["judges"][name]) for name, one in evaluation.summary.items()}
+    show(console, summary, faults, place=folder, seconds=timing["seconds"])
+    return 0

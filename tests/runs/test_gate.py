@@ -1,0 +1,112 @@
+"""The gate for continuous integration: exit codes, a baseline, JUnit XML, and a fixture of pytest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.model_server import Reply, serving
+from tests.refine.test_wrong_commands import ROOT
+from tests.runs.commands import line_of, refine
+
+
+def rows_with(path: Path, words: list[int]) -> Path:
+    """Write rows whose answers have some numbers of words."""
+    answers = [" ".join(["word"] * number) for number in words]
+    path.write_text("".join(json.dumps({"question": f"q {i}", "answer": a}) + "\n" for i, a in enumerate(answers)))
+    return path
+
+
+def test_a_gate_passes_or_fails_by_its_exit_code(tmp_path: Path) -> None:
+    """0 at the least score or above it, 1 below; stderr and JUnit say the figures; wrong gates cost no call."""
+    rows = rows_with(tmp_path / "rows.jsonl", [1] * 8 + [9] * 2)
+    judged = ["evaluate", rows, "--judge", "length:at_most=3,unit=words", "--judge", "json", "--out"]
+    result = refine(*judged, tmp_path / "1", "--fail-under", "length=0.8")
+    assert result.exit_code == 0
+    assert "gate passed: length has a mean score of at least 0.8; it is 0.800" in result.stderr
+    report = tmp_path / "reports" / "gate.xml"
+    gate = ["--fail-under", "length=0.81", "--fail-under", "json=0", "--junit", report]
+    assert refine(*judged, tmp_path / "2", *gate).exit_code == 1
+    suites = ET.fromstring(report.read_bytes())  # noqa: S314 - our own file
+    assert (suites.get("tests"), suites.get("failures"), suites.get("errors")) == ("2", "1", "0")
+    failure = suites.find(".//testcase[@classname='length']/failure")
+    assert failure is not None
+    assert "it is 0.800" in str(failure.get("message"))
+    assert refine("resume", tmp_path / "2", "--fail-under", "length=0.5").exit_code == 0
+    for wrong, text in (
+        (["--fail-under", "lenght=0.8"], "no judge of this run is called 'lenght'; its judges are length, json"),
+        (["--fail-under", "length"], "helpfulness=0.8, not 'length'"),
+        (["--fail-under", "length=8"], "from 0 to 1"),
+        (["--fail-under", "length=nan"], "from 0 to 1"),
+        (["--baseline", tmp_path / "none"], "holds no run"),
+        (["--junit", report], "--junit reports a gate; set one"),
+    ):
+        assert text in line_of(refine(*judged, tmp_path / "3", *wrong))
+    assert not (tmp_path / "3").exists()
+
+
+def test_too_many_unscored_is_a_code_of_its_own(tmp_path: Path) -> None:
+    """Where judging failed too often, the figure says nothing, however good the rest is."""
+    rows = rows_with(tmp_path / "rows.jsonl", [1] * 10)
+    rated = json.dumps({"rationale": "r", "rating": 4, "feedback": "f"})
+    with serving(lambda asked: Reply(text="?" if "q 3" in str(asked["messages"]) else rated)) as server:
+        judged = ["evaluate", rows, "--judge", "helpfulness", "--model", "m", "--base-url", server.url, "--out"]
+        result = refine(*judged, tmp_path / "1", "--fail-under", "helpfulness=0.5", "--max-unscored", 0.05)
+        assert result.exit_code == 3
+        assert "1 of 10 rows could not be judged (10%), at most 5% may be: 1 invalid_output" in result.stderr
+        assert refine("resume", tmp_path / "1", "--fail-under", "helpfulness=0.5").exit_code == 0
+
+
+def test_a_fall_since_the_baseline_fails(tmp_path: Path) -> None:
+    """A fall that is no chance fails and names its rows; the comparison lists them, also as JSON."""
+    judge = ["--judge", "length:at_most=3,unit=words", "--out"]
+    good = rows_with(tmp_path / "good.jsonl", [1] * 30)
+    bad = rows_with(tmp_path / "bad.jsonl", [1] * 15 + [9] * 15)
+    assert refine("evaluate", good, *judge, tmp_path / "a").exit_code == 0
+    result = refine("evaluate", bad, *judge, tmp_path / "b", "--baseline", tmp_path / "a")
+    assert result.exit_code == 1
+    assert "the mean score changed by -0.500, p = 0.000; the largest falls are rows 15, 16, 17" in result.stderr
+    assert refine("evaluate", good, *judge, tmp_path / "c", "--baseline", tmp_path / "a").exit_code == 0
+    result = refine("compare", tmp_path / "a", tmp_path / "b")
+    assert "length: 1.000 to 0.500, -0.500" in result.stdout
+    assert "  row 15: 1.000 to 0.000  'q 15'\n" in result.stdout
+    change = json.loads(refine("compare", tmp_path / "a", tmp_path / "b", "--json").stdout)["changes"]["length"]
+    assert change["regressions"] == list(range(15, 30))
+    assert "holds no run" in line_of(refine("compare", tmp_path / "a", tmp_path / "none"))
+
+
+def test_the_fixture_fails_a_test(tmp_path: Path) -> None:
+    """A test whose answers are not good enough fails with the figures, and one whose answers are passes."""
+    (tmp_path / "test_answers.py").write_text(
+        "from judges import Length\n"
+        "ROWS = [{'question': 'q', 'answer': 'x' * n} for n in (1, 1, 9)]\n"
+        "def test_good(judged):\n"
+        "    assert len(judged(ROWS, Length(at_most=3), fail_under={'length': 0.6})) == 3\n"
+        "def test_bad(judged):\n"
+        "    judged(ROWS, Length(at_most=3), fail_under={'length': 0.7})\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "refine.pytest_plugin", "."]
+    result = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == 1
+    assert "1 failed, 1 passed" in result.stdout
+    assert "failed: length has a mean score of at least 0.7; it is 0.667" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["evaluate", "resume", "rescore", "merge", "estimate", "compare", "show"])
+def test_each_command_has_help(command: str) -> None:
+    """A command alone shows its help, with an example to copy."""
+    result = refine(command)
+    assert f"refine {command} " in result.output

@@ -1,0 +1,159 @@
+"""Where a run stops: at its limits, at a call that shows that all are in vain, and not at an overload."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price
+from judges.offline import Progress, RunSettings, RunStopped, evaluate
+from judges.testing import ScriptedModel, no_waiting
+from tests.model_server import ModelServer, Reply, answered, serving
+from tests.runs.commands import RATED, begin, line_of, refine, write_rows
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    """Start a server that rates every answer."""
+    with serving(lambda _: Reply(text=RATED, usage=(1_000, 100))) as one:
+        yield one
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Write 30 rows."""
+    return write_rows(tmp_path / "rows.jsonl", 30)
+
+
+def test_max_calls_stops_and_resume_goes_on(server: ModelServer, rows: Path, tmp_path: Path) -> None:
+    """No call more is made; the line says how to go on, and going on repeats none."""
+    run = tmp_path / "run"
+    line = line_of(refine(*begin(rows, run, server.url, "--max-calls", 12)), code=3)
+    assert "stopped after 12 calls, as --max-calls 12 says" in line
+    assert line.endswith(f"go on with `refine resume {run}`")
+    assert len(server.requests) == 12
+    assert not (run / "results.jsonl").exists()
+    assert "holds a run that has not finished" in line_of(refine(*begin(rows, run, server.url)))
+    assert refine("resume", run).exit_code == 0
+    assert len(server.requests) == 30
+    assert len((run / "results.jsonl").read_text().splitlines()) == 30
+    assert refine("resume", run).exit_code == 0, "nothing is missing"
+    assert len(server.requests) == 30
+
+
+def test_max_cost_is_kept_and_costs_are_known(server: ModelServer, rows: Path, tmp_path: Path) -> None:
+    """What was spent stays within the limit, prices come from the file, and an unknown price is refused."""
+    prices, run = tmp_path / "prices.json", tmp_path / "run"
+    prices.write_text('{"m": {"input": 1.0, "output": 10.0}}')  # 0.002 US dollars a call
+    line = line_of(refine(*begin(rows, run, server.url, "--max-cost", 0.021, "--prices", prices)), code=3)
+    assert "may exceed --max-cost 0.021" in line
+    assert len(server.requests) == 10
+    result = refine("resume", run, "--prices", prices, "--json")
+    usage = json.loads(result.stdout)["judges"]["helpfulness"]["usage"]
+    assert (usage["calls"], round(usage["cost"], 6)) == (30, 0.06)
+    line = line_of(refine(*begin(rows, tmp_path / "other", server.url, "--max-cost", 1)))
+    assert "what the model 'm' costs is unknown" in line
+    prices.write_text('{"m": 3}')
+    assert "--prices" in line_of(refine(*begin(rows, tmp_path / "third", server.url, "--prices", prices)))
+
+
+def test_cached_prompt_tokens_have_their_own_price(tmp_path: Path) -> None:
+    """A model that reports cached tokens is priced as its provider does."""
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 800}}
+    reply = {"choices": [{"message": {"content": RATED}, "finish_reason": "stop"}], "usage": usage, "model": "m"}
+    with serving(lambda _: answered(reply)) as one, OpenAICompatible(one.url, model="m", api_key="") as model:
+        prices = {"m": Price(input=1.0, output=10.0, cached_input=0.1)}
+        settings = RunSettings(folder=tmp_path / "run", prices=prices)
+        evaluation = evaluate([{"question": "q", "answer": "a"}], Helpfulness(model), run=settings)
+    assert evaluation.cost == pytest.approx((200 * 1.0 + 800 * 0.1 + 100 * 10.0) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "remedy"),
+    [
+        (401, "bad key", "check the key"),
+        (403, "no access", "check the key"),
+        (404, "no such page", "check the model's name"),
+        (400, "The model `m` does not exist", "check the model's name"),
+    ],
+)
+def test_calls_in_vain_end_the_run_at_once(
+    rows: Path, tmp_path: Path, status: int, text: str, remedy: str
+) -> None:
+    """The first refusal is one line with exit code 2, and nothing is left of a run in which nothing was judged."""
+    run = tmp_path / "run"
+    with serving(lambda _: Reply(status=status, text=text)) as one:
+        arguments = [
+            "evaluate",
+            rows,
+            "--judge",
+            "helpfulness",
+            "--model",
+            "m",
+            "--base-url",
+            one.url,
+            "--out",
+            run,
+        ]
+        line = line_of(refine(*arguments))
+        assert f"refuses all calls (status {status}); {remedy}" in line
+        assert len(one.requests) <= 3 * 8
+    assert not run.exists()
+
+
+def test_a_key_revoked_on_the_way_loses_nothing(rows: Path, tmp_path: Path) -> None:
+    """What was judged before stays, and the line says how to go on."""
+    run = tmp_path / "run"
+    with serving(lambda _: Reply(text=RATED)) as one:
+        one.reply = lambda _: Reply(text=RATED) if len(one.requests) <= 10 else Reply(status=401, text="revoked")
+        assert f"refine resume {run}" in line_of(refine(*begin(rows, run, one.url)))
+        one.reply = lambda _: Reply(text=RATED)
+        one.requests.clear()
+        assert refine("resume", run).exit_code == 0
+        assert 20 <= len(one.requests) <= 28
+
+
+def test_an_overload_loses_no_row(tmp_path: Path) -> None:
+    """Calls that meet 429 are repeated until they are answered, however often, and not counted."""
+    rows = [{"question": "q", "answer": str(i)} for i in range(20)]
+    with serving(lambda _: Reply(text=RATED)) as one, no_waiting():
+        one.reply = lambda _: Reply(text=RATED) if len(one.requests) % 6 == 0 else Reply(status=429, text="slow")
+        with OpenAICompatible(one.url, model="m", api_key="") as model:
+            evaluation = evaluate(rows, Helpfulness(model), run=RunSettings(folder=tmp_path / "run", max_calls=20))
+    assert evaluation["helpfulness"].scored == 20
+
+
+def test_judges_of_a_row_share_one_bound_on_calls(tmp_path: Path) -> None:
+    """Several judges of a row are asked side by side, and no more calls than allowed are in flight."""
+    flying: list[Progress] = []
+    model = ScriptedModel(lambda _: json.loads(RATED), delay_s=0.02)
+    judges = {name: Helpfulness(model) for name in ("a", "b", "c", "d")}
+    rows = [{"question": "q", "answer": str(i)} for i in range(8)]
+    settings = RunSettings(folder=tmp_path / "run", on_progress=flying.append)
+    evaluation = evaluate(rows, judges, run=settings, max_concurrency=16)
+    assert len(evaluation) == 8
+    assert max(progress.in_flight for progress in flying) <= 16
+    last = flying[-1]
+    assert (last.done, last.total, last.unscored, last.calls, last.in_flight) == (32, 32, 0, 32, 0)
+    assert last.seconds_left == 0
+    assert str(last).startswith("judged 32 of 32 cells, 0 unscored, 0 in flight, 32 calls, cost unknown, 0:00:0")
+
+
+def test_limits_hold_from_python(tmp_path: Path) -> None:
+    """A limit ends `evaluate` with an error of its own; a second start goes on, and rows may be an iterator."""
+    model = ScriptedModel(lambda _: json.loads(RATED))
+    settings = RunSettings(folder=tmp_path / "run", max_calls=5)
+    with pytest.raises(RunStopped, match="stopped after 5 calls"):
+        evaluate(({"question": "q", "answer": str(i)} for i in range(9)), Helpfulness(model), run=settings)
+    rows = ({"question": "q", "answer": str(i)} for i in range(9))
+    evaluation = evaluate(rows, Helpfulness(model), run=tmp_path / "run", resume=True)
+    assert [row.index for row in evaluation.rows] == list(range(9))
+    assert len(model.prompts) == 9
+    for wrong in ({"max_calls": 0}, {"max_cost": -1.0}, {"shard": (3, 2)}):
+        with pytest.raises(ConfigurationError):
+            RunSettings(folder="x", **wrong)
+    with pytest.raises(ConfigurationError, match="resume=True goes with run="):
+        evaluate([], Helpfulness(model), resume=True)

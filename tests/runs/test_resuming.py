@@ -1,0 +1,229 @@
+"""What resuming repeats and refuses: calls, changes, second starters, torn and foreign lines, full disks."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from judges import ConfigurationError, Helpfulness, Length, Sample, Verdict, load
+from judges.judge import Judge
+from judges.offline import RunSettings, RunStopped, evaluate
+from judges.requests import Deliberation
+from judges.testing import ScriptedModel
+from tests.model_server import Reply, serving
+from tests.runs.commands import RATED, begin, line_of, refine, write_rows
+
+FILES = ("results.jsonl", "cells.jsonl", "summary.json")
+
+
+def test_a_call_that_was_answered_is_not_repeated(tmp_path: Path) -> None:
+    """A judge of two calls that stopped between them makes only the second; cost and bytes are the same."""
+    rows = [{"question": "q", "answer": "It is blue. It is big.", "contexts": ["It is blue."]}]
+    first, second = _replies_of_faithfulness()
+    model = ScriptedModel([first, second])
+    judge = load("faithfulness", model=model)
+    whole = evaluate(rows, judge, run=tmp_path / "whole")
+    assert whole["faithfulness"].usage.calls == 2
+    again = ScriptedModel([first, second])
+    with pytest.raises(RunStopped):
+        evaluate(rows, load("faithfulness", model=again), run=RunSettings(folder=tmp_path / "run", max_calls=1))
+    evaluate(rows, load("faithfulness", model=again), run=tmp_path / "run", resume=True)
+    assert len(again.prompts) == 2
+    for name in FILES:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def _replies_of_faithfulness() -> tuple[object, object]:
+    return (
+        {"claims": ["It is blue.", "It is big."]},
+        {
+            "items": [
+                {"number": 1, "reason": "r", "verdict": "supported"},
+                {"number": 2, "reason": "r", "verdict": "absent"},
+            ]
+        },
+    )
+
+
+def test_what_changed_is_refused_unless_accepted(tmp_path: Path) -> None:
+    """A changed row, judge or prompt is named; accepted, only what changed is judged again."""
+    rows = write_rows(tmp_path / "rows.jsonl", 6)
+    run = tmp_path / "run"
+    assert refine("evaluate", rows, "--judge", "length:at_most=3", "--out", run).exit_code == 0
+    rows.write_text(rows.read_text().replace("a 4", "a longer answer"))
+    assert "has changed since the run began" in line_of(refine("resume", run))
+    result = refine("resume", run, "--accept-changes", "--json")
+    assert json.loads(result.stdout)["judges"]["length"]["ratings"] == {"1": 1, "2": 0, "3": 0, "4": 5}
+    samples = [{"question": "q", "answer": str(i)} for i in range(3)]
+    evaluate(samples, Length(at_most=3), run=tmp_path / "python")
+    with pytest.raises(ConfigurationError, match="the judge 'length' \\(its settings, prompt or model\\)"):
+        evaluate(samples, Length(at_most=0), run=tmp_path / "python", resume=True)
+    other = [samples[0], {"question": "q", "answer": "x"}, samples[2]]
+    with pytest.raises(ConfigurationError, match="row 1 changed since 'length' judged it"):
+        evaluate(other, Length(at_most=3), run=tmp_path / "python", resume=True)
+    with pytest.raises(ConfigurationError, match="the number of rows \\(3 then, 2 now\\)"):
+        evaluate(samples[:2], Length(at_most=3), run=tmp_path / "python", resume=True)
+    settings = RunSettings(folder=tmp_path / "python", resume=True, accept_changes=True)
+    assert evaluate(samples, Length(at_most=0), run=settings)["length"].mean == 0.0
+    rows.unlink()
+    assert "is gone; say where it is now with --rows FILE" in line_of(refine("resume", run))
+
+
+def test_a_second_starter_is_refused(tmp_path: Path) -> None:
+    """It is told who works on the run; a lock of a process that died is taken over."""
+    rows, refusals = write_rows(tmp_path / "rows.jsonl", 3), []
+
+    class Meddling(Judge):
+        name = "meddling"
+
+        def deliberate(self, sample: Sample) -> Deliberation:
+            refusals.append(refine("evaluate", rows, "--judge", "json", "--out", run).stderr)
+            refusals.append(refine("resume", run).stderr)
+            yield from ()
+            return Verdict.checked(passed=True)
+
+    run = tmp_path / "run"
+    evaluate([{"question": "q", "answer": "a"}], Meddling(), run=run)
+    assert "is in use by process" in refusals[0]
+    assert "given to evaluate(...) in Python" in refusals[1]
+    (run / "lock").write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "2026-01-01"}))
+    line = line_of(refine("merge", run, "--out", tmp_path / "merged"))
+    assert "is a whole run" in line
+    with pytest.raises(ConfigurationError, match=r"in use by process 1 on host elsewhere .* delete .*lock"):
+        evaluate([{"question": "q", "answer": "a"}], Meddling(), run=run, resume=True)
+
+
+def test_two_processes_never_share_a_run(tmp_path: Path) -> None:
+    """While one judges, the other is refused in one line with process and host."""
+    from judges.offline.run.lock import locked  # noqa: PLC0415 - what the first starter does
+
+    rows, run = write_rows(tmp_path / "rows.jsonl", 3), tmp_path / "run"
+    assert refine("evaluate", rows, "--judge", "json", "--out", run).exit_code == 0
+    with locked(run):
+        assert "is in use by process" in line_of(refine("resume", run))
+    assert refine("resume", run).exit_code == 0
+
+
+def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path) -> None:
+    """A line cut off at the end is removed, others are said; what they held is judged again, nothing is run."""
+    model = ScriptedModel(lambda _: json.loads(RATED))
+    rows = [{"question": "q", "answer": str(i)} for i in range(5)]
+    run = tmp_path / "run"
+    whole = evaluate(rows, Helpfulness(model), run=run)
+    before = {name: (run / name).read_bytes() for name in FILES}
+    journal = run / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 5
+    bad = [b'{"cell": 99999999999, "judge": "x"}\n', b"\x00\xff\n", b"[]\n", b'"text"\n', b'{"cell": "1"}\n']
+    journal.write_bytes(b"".join([*lines[:2], *bad, *lines[3:-1], lines[-1][:-20]]))
+    again = evaluate(rows, Helpfulness(model), run=run, resume=True)
+    assert len(model.prompts) == 7
+    assert again.scores == whole.scores
+    assert {name: (run / name).read_bytes() for name in FILES} == before
+
+
+def test_failed_cells_are_judged_again_on_request(tmp_path: Path) -> None:
+    """Cells whose judging failed stay as they are, until somebody asks for another try."""
+    rows = write_rows(tmp_path / "rows.jsonl", 4)
+    run = tmp_path / "run"
+    with serving(lambda _: Reply(text="no rating")) as server:
+        assert (
+            refine(
+                "evaluate", rows, "--judge", "helpfulness", "--model", "m", "--base-url", server.url, "--out", run
+            ).exit_code
+            == 1
+        )
+        server.reply = lambda _: Reply(text=RATED)
+        server.requests.clear()
+        assert refine("resume", run).exit_code == 1
+        assert server.requests == []
+        assert refine("resume", run, "--retry-failed").exit_code == 0
+        assert len(server.requests) == 4
+
+
+def test_judges_are_added_and_replaced(tmp_path: Path) -> None:
+    """Rescoring asks the new judge alone, and the run is as if all had judged from the beginning."""
+    rows = write_rows(tmp_path / "rows.jsonl", 5)
+    with serving(lambda _: Reply(text=RATED)) as server:
+        run, whole = tmp_path / "run", tmp_path / "whole"
+        assert refine(*begin(rows, run, server.url)).exit_code == 0
+        server.requests.clear()
+        assert refine("rescore", run, "--judge", "json", "--judge", "length:at_most=1").exit_code == 0
+        assert server.requests == []
+        arguments = begin(rows, whole, server.url, "--judge", "json")
+        arguments[arguments.index("length:at_most=3")] = "length:at_most=1"
+        assert refine(*arguments).exit_code == 0
+    for name in (*FILES, "run.json"):
+        assert (run / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_shards_merge_into_the_whole(tmp_path: Path) -> None:
+    """Parts judged apart are byte for byte the whole; what is missing or twice is said."""
+    rows = write_rows(tmp_path / "rows.jsonl", 7)
+    judged = ["evaluate", rows, "--judge", "length:at_most=3", "--out"]
+    assert refine(*judged, tmp_path / "whole").exit_code == 0
+    parts = [tmp_path / f"part{i}" for i in (1, 2, 3)]
+    for number, part in enumerate(parts, 1):
+        assert refine(*judged, part, "--shard", f"{number}/3").exit_code == 0
+    assert refine("merge", *reversed(parts), "--out", tmp_path / "merged").exit_code == 0
+    for name in (*FILES, "run.json"):
+        assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    for wrong, text in (
+        (parts[:2], "shards are missing: 3/3"),
+        ([parts[0], parts[0]], "the same shard is named twice"),
+        ([parts[0], tmp_path / "whole"], "is a whole run"),
+        ([tmp_path / "none"], "holds no run"),
+    ):
+        assert text in line_of(refine("merge", *wrong, "--out", tmp_path / "new"))
+    for shard in ("0/3", "4/3", "x", "1/", "1/3/4"):
+        assert "--shard is part and number of parts" in line_of(
+            refine(*judged, tmp_path / "new", "--shard", shard)
+        )
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
+    """A run that cannot write says so; with room again it goes on, and nothing judged is judged twice."""
+    rows, run = write_rows(tmp_path / "rows.jsonl", 40), tmp_path / "run"
+    report = tmp_path / "report"
+    child = multiprocessing.get_context("fork").Process(target=_judge_on_a_small_disk, args=(rows, run, report))
+    child.start()
+    child.join(30)
+    code, _, line = report.read_text().partition("\n")
+    assert code == "2"
+    assert line.count("\n") <= 1
+    assert "cannot be written (File too large)" in line
+    assert f"refine resume {run}" in line
+    judged = len((run / "journal.jsonl").read_text().splitlines())
+    assert 0 < judged < 40
+    result = refine("resume", run)
+    assert result.exit_code == 0
+    assert len((run / "journal.jsonl").read_text().splitlines()) == 40
+
+
+def _judge_on_a_small_disk(rows: Path, run: Path, report: Path) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+    result = refine("evaluate", rows, "--judge", "length:at_most=3", "--out", run)
+    report.write_text(f"{result.exit_code}\n{result.stderr}")
+
+
+def test_files_stay_in_the_folder(tmp_path: Path) -> None:
+    """Names of judges are no paths, links out of the folder are refused, and odd folders are one line."""
+    rows, run = write_rows(tmp_path / "rows.jsonl", 2), tmp_path / "run"
+    assert refine("evaluate", rows, "--judge", "json:name=../../x", "--out", run).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl", "run"]
+    target = tmp_path / "target"
+    target.write_text("mine")
+    for name in ("results.jsonl.part", "journal.jsonl", "lock", "run.json.part"):
+        folder = tmp_path / f"linked-{name}"
+        folder.mkdir()
+        (folder / name).symlink_to(target)
+        assert "is a link" in line_of(refine("evaluate", rows, "--judge", "json", "--out", folder))
+    assert target.read_text() == "mine"
+    for odd in ("a\0b", "x" * 300, str(rows), f"{rows}/run"):
+        line_of(refine("evaluate", rows, "--judge", "json", "--out", odd))
