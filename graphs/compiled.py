@@ -14,7 +14,7 @@ from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
 
-from graphs import langgraph_private
+from graphs import carried, langgraph_private
 from graphs.admission import OnNewQuestion, admitted, with_status
 from graphs.loop import Loop
 from graphs.overrides import Overrides, overrides_in
@@ -126,7 +126,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = flow.run(self._open_interrupts(input, config, thread), self.get_state)
-        config = config if thread is None else langgraph_private.with_records(config)
+        config = config if thread is None else carried.with_records(config)
         with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = flow.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
@@ -143,7 +143,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
-        config = config if thread is None else langgraph_private.with_records(config)
+        config = config if thread is None else carried.with_records(config)
         async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = await flow.arun(self._begin(input, config, thread, seen), self.aget_state)  # noqa: A001
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
@@ -172,7 +172,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
             overrides = overrides_in(context)
         if overrides is not None:
             self.loop.check_overrides(overrides)
-            config = langgraph_private.with_overrides(config, overrides)
+            config = carried.with_overrides(config, overrides)
         if langgraph_private.lacks_durability(settings, self._merged(config), self.checkpointer):
             settings["durability"] = "sync"
         inherited = ensure_config(self._merged(config))
@@ -188,14 +188,14 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
 
     def _begin(
         self, given: Any, config: RunnableConfig, thread: Hashable, seen: Sequence[Interrupt]
-    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, langgraph_private.Decision | None]]:
+    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, carried.Decision | None]]:
         """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
         if thread is None or given is None:
             return given, config, None
         if isinstance(given, Command):
             check_decision(given, (yield config).interrupts, seen)
-            decision = langgraph_private.Decision()
-            return given, langgraph_private.with_decision(config, decision), decision
+            decision = carried.Decision()
+            return given, carried.with_decision(config, decision), decision
         if self.loop.may_wait and not langgraph_private.names_a_checkpoint(config):
             given = admitted(given, (yield config), self.on_new_question)
         return given, config, None

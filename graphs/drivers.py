@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from graphs import langgraph_private
+from graphs import langchain_private
 from graphs.deadline import acall_within, call_within
 from graphs.loop import Effect, Loop, Messages, Step, Transition
 from graphs.outcome import Outcome
@@ -25,7 +25,7 @@ from judges.runtime import flow
 def perform(effect: Effect) -> Any:
     """Make the call of an effect, blocking; where it fails, or takes too long, it calls nothing any more."""
     try:
-        with langgraph_private.use_config(effect.config), watched(effect.attempt) as on_result:
+        with langchain_private.use_config(effect.config), watched(effect.attempt) as on_result:
             result = call_within(effect.seconds, effect.run)
             on_result(result)
             return result
@@ -37,7 +37,7 @@ def perform(effect: Effect) -> Any:
 async def aperform(effect: Effect) -> Any:
     """Make the call of an effect without blocking the event loop; otherwise as `perform`."""
     try:
-        with langgraph_private.use_config(effect.config), watched(effect.attempt) as on_result:
+        with langchain_private.use_config(effect.config), watched(effect.attempt) as on_result:
             result = await acall_within(effect.seconds, effect.arun())
             on_result(result)
             return result

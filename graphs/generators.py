@@ -16,7 +16,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.pregel import Pregel
 from pydantic import JsonValue
 
-from graphs import langgraph_private
+from graphs import langchain_private, langgraph_private
 from graphs.direct import DirectGenerator
 from graphs.drafts import Draft
 from graphs.errors import DraftError
@@ -116,7 +116,7 @@ class _RunnableGenerator:
         return self._draft_of(output, prompt)
 
     def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
-        is_read_only = self._is_trusted and not langgraph_private.listeners(config)
+        is_read_only = self._is_trusted and not langchain_private.listeners(config)
         messages = prompt if is_read_only else copy_messages(prompt)
         return messages if self._key is None else {self._key: messages}
 
@@ -166,7 +166,7 @@ class _FunctionGenerator:
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
         messages = copy_messages(prompt)
-        if langgraph_private.listeners(config):
+        if langchain_private.listeners(config):
             output = self._as_runnable().invoke(messages, config)
         else:
             output = waited_for(self._function(messages))
@@ -175,7 +175,7 @@ class _FunctionGenerator:
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
         messages = copy_messages(prompt)
-        if langgraph_private.listeners(config):
+        if langchain_private.listeners(config):
             output = await self._as_runnable().ainvoke(messages, config)
         else:
             output = await self._acall(messages)
@@ -344,7 +344,7 @@ def _bound_step_limit(runnable: object) -> int | None:
 
 def _inheriting(own: RunnableConfig, config: RunnableConfig) -> AbstractContextManager[None]:
     """Let a runnable inherit its own config, since bindings merge what they inherit with what they are given."""
-    return nullcontext() if own is config else langgraph_private.use_config(own)
+    return nullcontext() if own is config else langchain_private.use_config(own)
 
 
 def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
@@ -358,11 +358,11 @@ def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
         bound = _muted(runnable.bound)
         update = {} if bound is runnable.bound else {"bound": bound}
         if bound_to := runnable.config.get("callbacks"):
-            update["config"] = {**runnable.config, "callbacks": langgraph_private.muted_callbacks(bound_to)}
+            update["config"] = {**runnable.config, "callbacks": langchain_private.muted_callbacks(bound_to)}
     elif isinstance(runnable, BaseChatModel):
         own = runnable.callbacks
         runnable = keeping_refusals(runnable)
-        update = {"callbacks": langgraph_private.muted_callbacks(own)} if own else {}
+        update = {"callbacks": langchain_private.muted_callbacks(own)} if own else {}
     return runnable.model_copy(update=update) if update else runnable  # type: ignore[attr-defined]  # of pydantic
 
 

@@ -17,7 +17,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from graphs import langgraph_private
+from graphs import carried, langgraph_private
 from graphs.admission import OnNewQuestion
 from graphs.best_of import BestOfLoop
 from graphs.compiled import Graph, LoopCheckpointer, LoopGraph
@@ -166,7 +166,7 @@ class _StepNode(Runnable[Any, Any]):
         _write(transition.refinement, config, transition.outcome)
         ended = self.name == "finish" and transition.goto is None
         _write_status("done" if ended else transition.refinement.status, config, always=self.name == "finish")
-        decision = langgraph_private.decision_of(config)
+        decision = carried.decision_of(config)
         if decision is not None:
             decision.error = transition.refusal
         if transition.goto is None:
@@ -175,7 +175,7 @@ class _StepNode(Runnable[Any, Any]):
 
 
 def _load(config: RunnableConfig, loop: Loop) -> Refinement:
-    decision = langgraph_private.decision_of(config)
+    decision = carried.decision_of(config)
     if decision is not None:
         decision.reached_a_step = True
     data = langgraph_private.read(config, langgraph_private.RECORD)
@@ -192,7 +192,7 @@ class Written(NamedTuple):
 
 def written_as(data: object, config: RunnableConfig) -> Written | None:
     """Return what a step of this run wrote as `data`; None where that comes from a checkpoint."""
-    written: Written | None = langgraph_private.records_of(config).of(data)
+    written: Written | None = carried.records_of(config).of(data)
     return written
 
 
@@ -202,7 +202,7 @@ def _write(refinement: Refinement, config: RunnableConfig, outcome: Outcome | No
         langgraph_private.write(config, langgraph_private.RECORD, refinement)
         return
     data = refinement.to_state()
-    langgraph_private.records_of(config).keep(data, Written(refinement, outcome))
+    carried.records_of(config).keep(data, Written(refinement, outcome))
     langgraph_private.write(config, langgraph_private.RECORD, data)
 
 

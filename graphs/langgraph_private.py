@@ -5,54 +5,32 @@ callbacks. Drafts are therefore neither input nor output: nodes read and write t
 functions that LangGraph puts into a node's config for its own readers and writers. The channel is checkpointed
 like any other, but left out of what the graph streams and returns. Tests check this for every stream mode.
 
-No other module of `graphs` or `refine` names anything private of LangGraph or LangChain. What is relied on here is
-stated, fact by fact, in `tests/graphs/test_langgraph_contract.py`.
+No other module names a key that LangGraph keeps to itself; what is private of LangChain stands in
+`graphs.langchain_private`. What is relied on is stated in `tests/graphs/test_langgraph_contract.py`, fact by fact.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from langchain_core.callbacks import (
-    AsyncCallbackHandler,
-    BaseCallbackHandler,
-    BaseCallbackManager,
-    CallbackManager,
-    Callbacks,
-    FileCallbackHandler,
-    StdOutCallbackHandler,
-    UsageMetadataCallbackHandler,
-)
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT as LANGCHAIN_LIMIT
-from langchain_core.runnables.config import (
-    ensure_config,
-    var_child_runnable_config,
-)
-from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
-from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
-from langchain_core.tracers.context import _configure_hooks
-from langchain_core.utils.env import env_var_is_set
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langgraph._internal._config import DEFAULT_RECURSION_LIMIT as LANGGRAPH_LIMIT
 from langgraph._internal._config import recast_checkpoint_ns
-from langgraph.callbacks import GraphCallbackHandler
 from langgraph.errors import ParentCommand
 from langgraph.pregel import Pregel
-from langgraph.pregel._tools import _tool_call_writer
 from langgraph.types import Command
 
-from graphs.muting import run_task, without_tokens
+from graphs import carried, langchain_private
+from graphs.muting import run_task
 from judges.errors import ConfigurationError
 from judges.models.providers.llm_runs import is_observed
-
-T = TypeVar("T")
 
 RECORD = "refinement"
 """The hidden channel: the record of the refinement, drafts included."""
@@ -68,15 +46,12 @@ _DURABILITY, _SCRATCHPAD = "__pregel_durability", "__pregel_scratchpad"
 _TASK, _POSITIONS = "__pregel_task_id", ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 _RUNTIME, _PROGRESS, _STEP_LIMIT = "__pregel_runtime", "__refine_progress", "__refine_step_limit"
 _CALL, _RESUME = "__pregel_call", "__resume__"
-_SILENCED, _DECISION, _OVERRIDES = "__refine_silenced", "__refine_decision", "__refine_overrides"
-_RECORDS = "__refine_records"
+_SILENCED, _OUTER_DURABILITY = "__refine_silenced", "__refine_durability"
 _DURABILITY_SETTINGS = ("durability", "checkpoint_during")
 """Arguments of a run that say how soon it saves; the second one is deprecated."""
 
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
-_OUTER_DURABILITY = "__refine_durability"
-_OWN_KEYS = (_PROGRESS, _STEP_LIMIT, _DECISION, _OVERRIDES, _OUTER_DURABILITY, _RECORDS)
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, *_OWN_KEYS)
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _OUTER_DURABILITY, *carried.KEYS)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 _DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
@@ -84,24 +59,6 @@ _DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
 
 _UNLIMITED_STEPS = 1_000_000_000
 """The step limit of the loop's own graph, which ends by itself."""
-
-_OBSERVERS = frozenset(
-    {
-        AsyncCallbackHandler,
-        BaseCallbackHandler,
-        FileCallbackHandler,
-        GraphCallbackHandler,
-        StdOutCallbackHandler,
-        UsageMetadataCallbackHandler,
-    }
-)
-"""Handlers of the frameworks that are no tracers and yet show a client nothing, and the bases of users' own."""
-
-_IDLE_CLOCK = "langgraph.pregel._retry._IdleProgressCallbackHandler"
-"""Another one, in a private module: it restarts the clock of a node's idle timeout."""
-
-_PREGEL = "langgraph.pregel.main"
-"""The module of the functions by which a run writes to its custom stream."""
 
 
 def hide_record(graph: Pregel[Any, Any, Any, Any]) -> None:
@@ -180,19 +137,6 @@ def names_a_checkpoint(config: RunnableConfig) -> bool:
     return "checkpoint_id" in _configurable_of(config)
 
 
-def with_overrides(config: RunnableConfig | None, overrides: object) -> RunnableConfig:
-    """Return the config of a run that carries what its request overrides; None carries nothing."""
-    if overrides is None:
-        return config or {}
-    configurable = (config or {}).get("configurable") or {}
-    return {**(config or {}), "configurable": {**configurable, _OVERRIDES: overrides}}
-
-
-def overrides_of(config: RunnableConfig) -> Any:
-    """Return what the request of a run overrides; None where it overrides nothing."""
-    return config.get("configurable", {}).get(_OVERRIDES)
-
-
 def context_of(config: RunnableConfig) -> Any:
     """Return the runtime context of the graph that a node is part of, or of one around it; None without one."""
     return getattr(config.get("configurable", {}).get(_RUNTIME), "context", None)
@@ -222,67 +166,6 @@ def _configurable_of(config: RunnableConfig) -> dict[str, Any]:
         return configurable
     ambient = var_child_runnable_config.get() or {}
     return {**(ambient.get("configurable") or {}), **configurable}
-
-
-@dataclass
-class Decision:
-    """A decision that a run carries to the step that awaits it.
-
-    Args:
-        id: What tells it from every other.
-        reached_a_step: Whether a step ran at all: none does where the thread was ended by somebody else meanwhile.
-        error: What to raise once the run is stored.
-    """
-
-    id: str = field(default_factory=lambda: uuid4().hex)
-    reached_a_step: bool = False
-    error: Exception | None = None
-
-
-def with_decision(config: RunnableConfig | None, decision: Decision) -> RunnableConfig:
-    """Return the config of a run that carries a decision."""
-    configurable = (config or {}).get("configurable") or {}
-    return {**(config or {}), "configurable": {**configurable, _DECISION: decision}}
-
-
-def decision_of(config: RunnableConfig) -> Decision | None:
-    """Return the decision that a run carries; None where it carries none, or goes on after a crash."""
-    value = config.get("configurable", {}).get(_DECISION)
-    return value if isinstance(value, Decision) else None
-
-
-class Records(Generic[T]):
-    """The record that a run wrote last, and the plain data it wrote, which the next step need not read then."""
-
-    def __init__(self) -> None:
-        self._last: tuple[object, T] | None = None
-
-    def keep(self, data: object, record: T) -> None:
-        """Keep the record that was written as `data`."""
-        self._last = data, record
-
-    def of(self, data: object) -> T | None:
-        """Return the record that was written as `data`, this very object; None for what came from a checkpoint."""
-        return self._last[1] if self._last is not None and self._last[0] is data else None
-
-
-def with_records(config: RunnableConfig | None) -> RunnableConfig:
-    """Return the config of a run whose steps hand the record on within this process."""
-    configurable = (config or {}).get("configurable") or {}
-    if _RECORDS in configurable:
-        return config or {}
-    return {**(config or {}), "configurable": {**configurable, _RECORDS: Records()}}
-
-
-def records_of(config: RunnableConfig) -> Records[Any]:
-    """Return the records of a run; empty ones where it hands none on."""
-    records = config.get("configurable", {}).get(_RECORDS)
-    return records if isinstance(records, Records) else Records()
-
-
-def is_interrupt_id(key: object) -> bool:
-    """Check whether a key of a resume value has the form of an interrupt's id, as LangGraph does."""
-    return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
 
 
 def inherits_checkpointer(config: RunnableConfig) -> bool:
@@ -329,7 +212,7 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         silent: Whether values written to LangGraph's stream writer are dropped.
     """
     configurable = config.get("configurable") or {}
-    ours = (*_STREAM_KEYS, _STEP_LIMIT, _DECISION, _OVERRIDES, _RECORDS)
+    ours = (*_STREAM_KEYS, _STEP_LIMIT, *carried.KEYS)
     remaining = {key: value for key, value in configurable.items() if key not in ours}
     if silent:
         remaining.pop(_PROGRESS, None)
@@ -396,7 +279,7 @@ def _traced_config(config: RunnableConfig, configurable: dict[str, Any]) -> Runn
         "configurable": configurable,
         "recursion_limit": _requested_limit(config) or int(LANGGRAPH_LIMIT),
     }
-    manager = _manager(config, streaming=False)
+    manager = langchain_private.manager_of(config, streaming=False)
     if manager is not None:
         traced |= {"callbacks": manager, "tags": config.get("tags", []), "metadata": config.get("metadata", {})}
     return traced
@@ -447,12 +330,10 @@ class leaving_the_graph:  # noqa: N801 - named like a function, as what is used 
         """Do nothing yet."""
 
     def __exit__(self, kind: object, left: object, place: object) -> None:
-        if not isinstance(left, ParentCommand):
-            return
-        command: Command[Any] = left.args[0]
-        namespace = self._config["configurable"].get("checkpoint_ns", "")
-        if command.graph in (namespace, recast_checkpoint_ns(namespace)):
-            left.args = (replace(command, graph=Command.PARENT),)
+        if isinstance(left, ParentCommand):
+            namespace = self._config["configurable"].get("checkpoint_ns", "")
+            if left.args[0].graph in (namespace, recast_checkpoint_ns(namespace)):
+                left.args = (replace(left.args[0], graph=Command.PARENT),)
 
 
 def _drop(_: Any) -> None:
@@ -471,12 +352,13 @@ def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
 
     A step limit bounds what is called inside, not the loop.
     """
-    muted = with_overrides(durable_config(muted_config(config, silent=False)), overrides_of(config))
+    inside = durable_config(muted_config(config, silent=False))
+    muted = carried.with_overrides(inside, carried.overrides_of(config))
     limit = _requested_limit(config)
     muted["recursion_limit"] = _UNLIMITED_STEPS
     if limit is not None:
         muted["configurable"] = {**muted["configurable"], _STEP_LIMIT: limit}
-    manager = _manager(config, streaming=True)
+    manager = langchain_private.manager_of(config, streaming=True)
     if manager is not None or writer(config) is not None:
         outer: RunnableConfig = {**config, "callbacks": manager}
         muted["configurable"] = {**muted["configurable"], _PROGRESS: outer}
@@ -491,7 +373,7 @@ def silenced(config: RunnableConfig) -> bool:
 def progress_configs(config: RunnableConfig) -> list[RunnableConfig]:
     """List the configs whose handlers receive progress events."""
     outer = config.get("configurable", {}).get(_PROGRESS)
-    return [target for target in (config, outer) if target is not None and listeners(target)]
+    return [target for target in (config, outer) if target is not None and langchain_private.listeners(target)]
 
 
 def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
@@ -505,7 +387,7 @@ def writer(config: RunnableConfig) -> Callable[[Any], None] | None:
 
 def _writes_nothing(own: Callable[[Any], None]) -> bool:
     """Check for the writer that LangGraph gives a run without a custom stream: it holds nothing to write to."""
-    return getattr(own, "__module__", "") == _PREGEL and getattr(own, "__closure__", own) is None
+    return getattr(own, "__module__", "") == Pregel.__module__ and getattr(own, "__closure__", own) is None
 
 
 def is_watched(config: RunnableConfig) -> bool:
@@ -515,98 +397,4 @@ def is_watched(config: RunnableConfig) -> bool:
     """
     own = ensure_config(config)
     inside = any(key.startswith(_GRAPH_KEYS) for key in own.get("configurable", ()))
-    return inside or bool(listeners(own)) or is_observed()
-
-
-def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
-    """List the callback handlers of a config."""
-    callbacks = config.get("callbacks")
-    return callbacks.handlers if isinstance(callbacks, BaseCallbackManager) else list(callbacks or ())
-
-
-def _manager(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager | None:
-    """Return a manager of only the handlers that feed streams, or only the others; None if there are none.
-
-    The others hear no tokens.
-    """
-
-    def select(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
-        selected = [handler for handler in handlers if feeds_stream(handler) is streaming]
-        return selected if streaming else [without_tokens(handler) for handler in selected]
-
-    handlers = select(listeners(config))
-    callbacks = config.get("callbacks")
-    if not handlers or not isinstance(callbacks, BaseCallbackManager):
-        return CallbackManager(handlers=handlers, inheritable_handlers=handlers) if handlers else None
-    manager = callbacks.copy()
-    manager.handlers, manager.inheritable_handlers = handlers, select(callbacks.inheritable_handlers)
-    return manager
-
-
-def muted_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
-    """Return the callbacks of a generator itself without handlers that feed streams, and deaf to tokens."""
-    return None if callbacks is None else _manager({"callbacks": callbacks}, streaming=False)
-
-
-def feeds_stream(handler: BaseCallbackHandler) -> bool:
-    """Check whether a callback handler may show a client what it receives; if not, it keeps it, as a tracer does.
-
-    A user's own class counts as its nearest ancestor among the frameworks' handlers. A handler of the frameworks
-    that is not known to be a tracer or an observer counts as a stream, so that a new one is muted.
-    """
-    return _class_feeds_stream(handler.__class__)  # type: ignore[arg-type]  # mypy does not know that a class has a hash
-
-
-@lru_cache(maxsize=256)
-def _class_feeds_stream(kind: type) -> bool:
-    if issubclass(kind, _StreamingCallbackHandler):
-        return True
-    for ancestor in kind.__mro__:
-        module = ancestor.__module__
-        if ".streaming" in module or module == _StreamingCallbackHandler.__module__:
-            return True
-        if issubclass(ancestor, BaseCallbackHandler) and module.startswith(("langchain_core.", "langgraph.")):
-            known = ancestor in _OBSERVERS or f"{module}.{ancestor.__qualname__}" == _IDLE_CLOCK
-            return not (known or issubclass(ancestor, BaseTracer | AsyncBaseTracer))
-    return True
-
-
-class use_config:  # noqa: N801 - named like a function, as what is used in a `with` statement is
-    """Make every call in the block inherit `config` alone, instead of the config inherited so far.
-
-    LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing. Nor does
-    it mute what reaches a client through other context variables: handlers that LangChain adds to every run
-    (`register_configure_hook`), and the writer of a surrounding tool's output.
-    """
-
-    __slots__ = ("_config", "_muted", "_token")
-
-    def __init__(self, config: RunnableConfig) -> None:
-        self._config = config
-
-    def __enter__(self) -> None:
-        self._token = var_child_runnable_config.set(self._config)
-        self._muted = [(variable, variable.set(value)) for variable, value in _audible()]
-
-    def __exit__(self, *_: object) -> None:
-        for variable, before in self._muted:
-            variable.reset(before)
-        var_child_runnable_config.reset(self._token)
-
-
-def _audible() -> Iterator[tuple[ContextVar[Any], Any]]:
-    """Yield the context variables through which a client would see drafts, each with a value that shows none."""
-    if _tool_call_writer.get() is not None:
-        yield _tool_call_writer, None
-    for variable, _, kind, name in _configure_hooks:
-        handler = variable.get()
-        if handler is None and kind is not None and name is not None and env_var_is_set(name):
-            handler = kind()
-        if handler is not None and handler is not _SILENT:
-            muted = _SILENT if feeds_stream(handler) else without_tokens(handler)
-            if muted is not handler:
-                yield variable, muted
-
-
-_SILENT = BaseCallbackHandler()
-"""A handler that does nothing, in the place of one that feeds a stream."""
+    return inside or bool(langchain_private.listeners(own)) or is_observed()

@@ -23,7 +23,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
-from graphs import langgraph_private
+from graphs import carried, langgraph_private
 from graphs.alarms import Needs, Ration, excerpt_alarms, needs_of, release_alarms, unmet_alarms
 from graphs.attempt import Attempt
 from graphs.augment import added_messages
@@ -174,7 +174,7 @@ class Loop:
 
     def overrides_in(self, config: RunnableConfig) -> Overrides | None:
         """Return what the request of a run overrides, if anything."""
-        overrides: Overrides | None = langgraph_private.overrides_of(config)
+        overrides: Overrides | None = carried.overrides_of(config)
         return overrides_in(langgraph_private.context_of(config)) if overrides is None else overrides
 
     def check_overrides(self, overrides: Overrides) -> None:

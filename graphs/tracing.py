@@ -12,7 +12,7 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
-from graphs import langgraph_private
+from graphs import langchain_private
 from judges.drive import Observer, observer
 from judges.judge import Judge
 from judges.runtime.context import setting
@@ -25,7 +25,7 @@ def trace_judges(config: RunnableConfig) -> AbstractContextManager[None]:
 
     Without callbacks this does nothing.
     """
-    if not langgraph_private.listeners(config):
+    if not langchain_private.listeners(config):
         return nullcontext()
     outer = observer.get()
     if outer is None:
@@ -54,7 +54,7 @@ def _run_of(judge: Judge, sample: Sample, config: RunnableConfig) -> Iterator[Ca
     )
     verdicts: list[Verdict] = []
     try:
-        with langgraph_private.use_config(patch_config(parent, callbacks=run.get_child())):
+        with langchain_private.use_config(patch_config(parent, callbacks=run.get_child())):
             yield verdicts.append
     except BaseException as error:
         run.on_chain_error(error)

@@ -9,6 +9,7 @@ its steps, before it is stored, that nobody has stored a newer checkpoint of the
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 import weakref
@@ -25,7 +26,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 from pydantic import JsonValue
 
-from graphs import langgraph_private
+from graphs import carried, langgraph_private
 from graphs.errors import ConcurrentTurn, InputError
 from judges.models.wrappers.admission import AdmissionQueue, Ticket
 from judges.runtime import flow
@@ -172,7 +173,7 @@ def check_decision(command: Command[Any], interrupts: Sequence[Interrupt], seen:
         raise InputError(
             f"a decision is a text, or a mapping whose keys are texts, not one with {sorted(map(repr, keys))}"
         )
-    is_map = isinstance(decision, dict) and all(map(langgraph_private.is_interrupt_id, keys))
+    is_map = isinstance(decision, dict) and all(map(_is_interrupt_id, keys))
     is_late = ids != {interrupt.id for interrupt in seen}
     if decision is not None and (not ids or is_late or (is_map and not (decision and decision.keys() <= ids))):
         raise InputError(_NOT_AWAITED)
@@ -195,6 +196,11 @@ async def aclaimed_decision(config: RunnableConfig) -> JsonValue:
     return _claim_in(await position.checkpointer.aget_tuple(position.own)).get("decision")
 
 
+def _is_interrupt_id(key: object) -> bool:
+    """Check whether a key of a resume value has the form of an interrupt's id, as LangGraph does."""
+    return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
+
+
 def claim_decision(config: RunnableConfig, content: JsonValue) -> None:
     """Claim the open review for the decision that this run carries: of all processes, the first one gets it.
 
@@ -204,7 +210,7 @@ def claim_decision(config: RunnableConfig, content: JsonValue) -> None:
     Raises:
         InputError: If another decision was first.
     """
-    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    position, decision = langgraph_private.checkpoint_of(config), carried.decision_of(config)
     if position is not None and decision is not None:
         position.checkpointer.put_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(position.checkpointer.get_tuple(position.own), decision.id)
@@ -212,18 +218,17 @@ def claim_decision(config: RunnableConfig, content: JsonValue) -> None:
 
 async def aclaim_decision(config: RunnableConfig, content: JsonValue) -> None:
     """Claim the open review without blocking; otherwise as `claim_decision`."""
-    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    position, decision = langgraph_private.checkpoint_of(config), carried.decision_of(config)
     if position is not None and decision is not None:
         await position.checkpointer.aput_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(await position.checkpointer.aget_tuple(position.own), decision.id)
 
 
 def _unclaimed(config: RunnableConfig) -> langgraph_private.Position | None:
-    carried = langgraph_private.decision_of(config) is not None
-    return None if carried else langgraph_private.checkpoint_of(config)
+    return None if carried.decision_of(config) is not None else langgraph_private.checkpoint_of(config)
 
 
-def _claim(decision: langgraph_private.Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
+def _claim(decision: carried.Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
     return [(_CLAIM, {"id": decision.id, "decision": content})]
 
 
@@ -233,7 +238,7 @@ def _claim_in(waiting: CheckpointTuple | None) -> dict[str, JsonValue]:
     return next((value for task, _, value in writes if task == _CLAIM and isinstance(value, dict)), {})
 
 
-def check_reached(command: Command[Any], decision: langgraph_private.Decision) -> None:
+def check_reached(command: Command[Any], decision: carried.Decision) -> None:
     """Check that a decision came to a step: if none ran, somebody else decided while this one was on its way.
 
     Raises:

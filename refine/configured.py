@@ -13,7 +13,7 @@ from langchain_core.callbacks import CallbackManager
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from graphs import langgraph_private
+from graphs import langchain_private, langgraph_private
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def call_as_run(
     own = _unseen(config)
 
     def run() -> T:
-        with langgraph_private.use_config(own):
+        with langchain_private.use_config(own):
             return function(value, own)
 
     return copy_context().run(run)
@@ -73,7 +73,7 @@ async def acall_as_run(
     own = _unseen(config)
 
     async def run() -> T:
-        with langgraph_private.use_config(own):
+        with langchain_private.use_config(own):
             return await function(value, own)
 
     return await asyncio.create_task(run(), context=copy_context())

@@ -25,6 +25,8 @@ from graphs import (
     Policy,
     Rejected,
     Unanswered,
+    carried,
+    langchain_private,
     langgraph_private,
 )
 from graphs.admission import OnNewQuestion
@@ -464,8 +466,8 @@ class SelfRefine(
     def _run(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
-                with langgraph_private.use_config(graph_config):
+                graph_config = carried.with_records(langgraph_private.muted_config_with_progress(config))
+                with langchain_private.use_config(graph_config):
                     state = self.graph.invoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
@@ -481,8 +483,8 @@ class SelfRefine(
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
-                with langgraph_private.use_config(graph_config):
+                graph_config = carried.with_records(langgraph_private.muted_config_with_progress(config))
+                with langchain_private.use_config(graph_config):
                     state = await self.graph.ainvoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
                     )
@@ -505,7 +507,7 @@ class SelfRefine(
             return config
         overrides = Overrides.read(context)
         self._loop.check_overrides(overrides)
-        return langgraph_private.with_overrides(config, overrides)
+        return carried.with_overrides(config, overrides)
 
     def _needs_graph(self, graph_input: Any, config: RunnableConfig) -> bool:
         """Check whether there is anything to checkpoint or resume; if not, the steps run without the graph."""

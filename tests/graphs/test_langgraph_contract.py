@@ -52,7 +52,7 @@ from langgraph.pregel._tools import _tool_call_writer
 from langgraph.types import Command, StreamMode, interrupt
 from pydantic import RootModel, ValidationError
 
-from graphs import langgraph_private
+from graphs import carried, langchain_private, langgraph_private
 from judges.testing import ScriptedModel
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -183,11 +183,14 @@ def _private(node: ast.AST) -> list[str]:
     return [path for path in paths if "._" in path]
 
 
-def test_private_names_stand_in_one_module() -> None:
+def test_private_names_stand_in_two_modules() -> None:
     """No other module of ours names a key, a module or a class that LangGraph or LangChain keep to themselves."""
     files = [file for room in ("graphs", "refine") for file in sorted((ROOT / room).rglob("*.py"))]
     found = {str(file.relative_to(ROOT)): private_names(file.read_text(encoding="utf-8")) for file in files}
     assert found.pop("graphs/langgraph_private.py")
+    handlers = found.pop("graphs/langchain_private.py")
+    assert handlers
+    assert not any(name.startswith(PRIVATE_KEYS) for name in handlers)
     assert {path: names for path, names in found.items() if names} == {}
 
 
@@ -465,7 +468,7 @@ def test_an_overridden_writer_takes_the_streams_place() -> None:
 
     def work(config: RunnableConfig) -> None:
         runtime = runtime_of(config).override(stream_writer=told.append)
-        with langgraph_private.use_config({"configurable": {langgraph_private._RUNTIME: runtime}}):
+        with langchain_private.use_config({"configurable": {langgraph_private._RUNTIME: runtime}}):
             get_stream_writer()("inside")
         runtime_of(config).stream_writer("outside")
 
@@ -478,7 +481,7 @@ def test_a_nested_graph_without_stream_keys_writes_to_nobody() -> None:
     inner = chain(lambda config: runtime_of(config).stream_writer("told"))
 
     def work(config: RunnableConfig) -> None:
-        with langgraph_private.use_config({"configurable": {langgraph_private._RUNTIME: runtime_of(config)}}):
+        with langchain_private.use_config({"configurable": {langgraph_private._RUNTIME: runtime_of(config)}}):
             inner.invoke(ASKED)
 
     assert len(list(around(inner).stream(ASKED, stream_mode="custom", subgraphs=True))) == 1
@@ -551,7 +554,7 @@ def test_a_graph_inherits_what_the_context_variable_holds() -> None:
     names, inner = Names(), chain(lambda _: None, name="inner")
 
     def work(_: RunnableConfig) -> None:
-        with langgraph_private.use_config({"configurable": {}}):
+        with langchain_private.use_config({"configurable": {}}):
             inner.invoke(ASKED)
 
     chain(work, name="outer").invoke(ASKED, {"callbacks": [names]})
@@ -593,9 +596,9 @@ async def test_the_handlers_that_a_stream_adds_are_known_as_streams(door: str) -
     opened = DOORS[door](chain(configs(seen)))
     if not isinstance(opened, list):
         await opened
-    handlers = langgraph_private.listeners(seen[0])
+    handlers = langchain_private.listeners(seen[0])
     assert handlers
-    assert [handler for handler in handlers if not langgraph_private.feeds_stream(handler)] == []
+    assert [handler for handler in handlers if not langchain_private.feeds_stream(handler)] == []
 
 
 HANDLERS: dict[str, Literal["stream", "tracer"]] = {
@@ -651,7 +654,7 @@ def below(kind: type[Any]) -> Iterator[type[Any]]:
 def test_every_handler_of_the_frameworks_is_known() -> None:
     """Each is classified as the table says, and the table knows each."""
     found = handlers_of(langchain_core) | handlers_of(langgraph)
-    given = {name: langgraph_private._class_feeds_stream(kind) for name, kind in found.items()}
+    given = {name: langchain_private._class_feeds_stream(kind) for name, kind in found.items()}
     wrong = {name: stream for name, stream in given.items() if HANDLERS.get(name) != ("tracer", "stream")[stream]}
     assert wrong == {}
     assert len(found) > 15
@@ -726,7 +729,7 @@ class Shapeless:
 @pytest.mark.parametrize("kind", [Own, OwnAsync, OwnTracer, OwnAsyncTracer, OwnUsage, LaterTracer])
 def test_what_keeps_what_it_hears_is_a_tracer(kind: type) -> None:
     """A handler of the user's own, and every tracer."""
-    assert not langgraph_private._class_feeds_stream(kind)
+    assert not langchain_private._class_feeds_stream(kind)
 
 
 @pytest.mark.parametrize(
@@ -744,7 +747,7 @@ def test_what_keeps_what_it_hears_is_a_tracer(kind: type) -> None:
 )
 def test_what_may_show_what_it_hears_is_a_stream(kind: type) -> None:
     """Every stream, what is derived from one, and whatever is not known."""
-    assert langgraph_private._class_feeds_stream(kind)
+    assert langchain_private._class_feeds_stream(kind)
 
 
 # Ways around the callbacks
@@ -780,7 +783,7 @@ def test_a_node_pushes_messages_through_its_config() -> None:
     """`push_message` writes through the function that nodes write with, and reads callbacks and metadata."""
     sent: list[Any] = []
     config: Any = {"callbacks": [], "metadata": {}, "configurable": {"__pregel_send": sent.extend}}
-    with langgraph_private.use_config(config):
+    with langchain_private.use_config(config):
         push_message(AIMessage("pushed", id="1"))
     assert [(channel, message.text) for channel, message in sent] == [("messages", "pushed")]
 
@@ -794,7 +797,7 @@ def test_a_task_is_called_through_the_config() -> None:
         return function(*arguments[0], **arguments[1])
 
     config: Any = {"callbacks": [], "configurable": {"__pregel_call": call}}
-    with langgraph_private.use_config(config):
+    with langchain_private.use_config(config):
         result: object = double(2, by=3)
     assert result == 6
     assert calls == [((2,), {"by": 3})]
@@ -916,9 +919,9 @@ def test_a_node_knows_the_context_of_the_run() -> None:
 def test_what_we_put_into_a_config_is_not_stored() -> None:
     """Keys that begin with two underscores reach the nodes, but not the metadata of a checkpoint."""
     saver, seen = InMemorySaver(), list[RunnableConfig]()
-    config = langgraph_private.with_overrides(THREAD, MARK)
+    config = carried.with_overrides(THREAD, MARK)
     chain(configs(seen), checkpointer=saver).invoke(ASKED, config)
-    assert [langgraph_private.overrides_of(config) for config in seen] == [MARK]
+    assert [carried.overrides_of(config) for config in seen] == [MARK]
     assert MARK not in repr(list(saver.list(THREAD)))
 
 
@@ -995,7 +998,7 @@ def test_a_step_limit_in_the_config_of_a_call_outweighs_the_bound_one() -> None:
     """One that is inherited does not; so what nobody set must not be in the config of a call."""
     limits: list[int] = []
     bound = chain(lambda config: limits.append(config["recursion_limit"])).with_config(recursion_limit=50)
-    with langgraph_private.use_config({"recursion_limit": 40}):
+    with langchain_private.use_config({"recursion_limit": 40}):
         bound.invoke(ASKED, {"recursion_limit": 30})
         bound.invoke(ASKED)
     assert limits == [30, 50]

@@ -29,7 +29,7 @@ from langgraph.func import task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.ui import push_ui_message
 
-from graphs import Policy, langgraph_private, self_refine
+from graphs import Policy, langchain_private, self_refine
 from graphs.muting import without_tokens
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -150,7 +150,7 @@ def test_a_muted_handler_is_still_itself() -> None:
     assert len({muted, without_tokens(muted), without_tokens(heard)}) == 1
     muted.raise_error = True
     assert heard.raise_error
-    assert not langgraph_private.feeds_stream(muted)
+    assert not langchain_private.feeds_stream(muted)
 
 
 @pytest.mark.parametrize("inherited", [True, False])

@@ -1,0 +1,142 @@
+"""Which callback handlers show a client what they hear, and how they are muted around a draft.
+
+No other module of `graphs` or `refine` names anything private of LangChain; what is relied on is stated in
+`tests/graphs/test_langgraph_contract.py`. The keys of LangGraph stand in `graphs.langgraph_private`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncCallbackHandler,
+    BaseCallbackHandler,
+    BaseCallbackManager,
+    CallbackManager,
+    Callbacks,
+    FileCallbackHandler,
+    StdOutCallbackHandler,
+    UsageMetadataCallbackHandler,
+)
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tracers._streaming import _StreamingCallbackHandler  # the mixin of all stream handlers
+from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
+from langchain_core.tracers.context import _configure_hooks
+from langchain_core.utils.env import env_var_is_set
+from langgraph.callbacks import GraphCallbackHandler
+from langgraph.pregel._tools import _tool_call_writer
+
+from graphs.muting import without_tokens
+
+_OBSERVERS = frozenset(
+    {
+        AsyncCallbackHandler,
+        BaseCallbackHandler,
+        FileCallbackHandler,
+        GraphCallbackHandler,
+        StdOutCallbackHandler,
+        UsageMetadataCallbackHandler,
+    }
+)
+"""Handlers of the frameworks that are no tracers and yet show a client nothing, and the bases of users' own."""
+
+_IDLE_CLOCK = "langgraph.pregel._retry._IdleProgressCallbackHandler"
+"""Another one, in a private module: it restarts the clock of a node's idle timeout."""
+
+
+def listeners(config: RunnableConfig) -> list[BaseCallbackHandler]:
+    """List the callback handlers of a config."""
+    callbacks = config.get("callbacks")
+    return callbacks.handlers if isinstance(callbacks, BaseCallbackManager) else list(callbacks or ())
+
+
+def manager_of(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManager | None:
+    """Return a manager of only the handlers that feed streams, or only the others; None if there are none.
+
+    The others hear no tokens.
+    """
+
+    def select(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
+        selected = [handler for handler in handlers if feeds_stream(handler) is streaming]
+        return selected if streaming else [without_tokens(handler) for handler in selected]
+
+    handlers = select(listeners(config))
+    callbacks = config.get("callbacks")
+    if not handlers or not isinstance(callbacks, BaseCallbackManager):
+        return CallbackManager(handlers=handlers, inheritable_handlers=handlers) if handlers else None
+    manager = callbacks.copy()
+    manager.handlers, manager.inheritable_handlers = handlers, select(callbacks.inheritable_handlers)
+    return manager
+
+
+def muted_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
+    """Return the callbacks of a generator itself without handlers that feed streams, and deaf to tokens."""
+    return None if callbacks is None else manager_of({"callbacks": callbacks}, streaming=False)
+
+
+def feeds_stream(handler: BaseCallbackHandler) -> bool:
+    """Check whether a callback handler may show a client what it receives; if not, it keeps it, as a tracer does.
+
+    A user's own class counts as its nearest ancestor among the frameworks' handlers. A handler of the frameworks
+    that is not known to be a tracer or an observer counts as a stream, so that a new one is muted.
+    """
+    return _class_feeds_stream(handler.__class__)  # type: ignore[arg-type]  # mypy does not know that a class has a hash
+
+
+@lru_cache(maxsize=256)
+def _class_feeds_stream(kind: type) -> bool:
+    if issubclass(kind, _StreamingCallbackHandler):
+        return True
+    for ancestor in kind.__mro__:
+        module = ancestor.__module__
+        if ".streaming" in module or module == _StreamingCallbackHandler.__module__:
+            return True
+        if issubclass(ancestor, BaseCallbackHandler) and module.startswith(("langchain_core.", "langgraph.")):
+            known = ancestor in _OBSERVERS or f"{module}.{ancestor.__qualname__}" == _IDLE_CLOCK
+            return not (known or issubclass(ancestor, BaseTracer | AsyncBaseTracer))
+    return True
+
+
+class use_config:  # noqa: N801 - named like a function, as what is used in a `with` statement is
+    """Make every call in the block inherit `config` alone, instead of the config inherited so far.
+
+    LangGraph merges the callbacks of a config with the inherited ones, so a config alone mutes nothing. Nor does
+    it mute what reaches a client through other context variables: handlers that LangChain adds to every run
+    (`register_configure_hook`), and the writer of a surrounding tool's output.
+    """
+
+    __slots__ = ("_config", "_muted", "_token")
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self._config = config
+
+    def __enter__(self) -> None:
+        self._token = var_child_runnable_config.set(self._config)
+        self._muted = [(variable, variable.set(value)) for variable, value in _audible()]
+
+    def __exit__(self, *_: object) -> None:
+        for variable, before in self._muted:
+            variable.reset(before)
+        var_child_runnable_config.reset(self._token)
+
+
+def _audible() -> Iterator[tuple[ContextVar[Any], Any]]:
+    """Yield the context variables through which a client would see drafts, each with a value that shows none."""
+    if _tool_call_writer.get() is not None:
+        yield _tool_call_writer, None
+    for variable, _, kind, name in _configure_hooks:
+        handler = variable.get()
+        if handler is None and kind is not None and name is not None and env_var_is_set(name):
+            handler = kind()
+        if handler is not None and handler is not _SILENT:
+            muted = _SILENT if feeds_stream(handler) else without_tokens(handler)
+            if muted is not handler:
+                yield variable, muted
+
+
+_SILENT = BaseCallbackHandler()
+"""A handler that does nothing, in the place of one that feeds a stream."""
