@@ -10,6 +10,7 @@ from judges.offline.rank import RankedSystem, Ranking, rank
 from judges.offline.results import Evaluation, Row, Summary
 from judges.offline.run.evaluate import aevaluate, evaluate
 from judges.offline.run.journaled import RunSettings
+from judges.offline.run.loading import load_run
 from judges.offline.run.meter import RunStopped
 from judges.offline.run.progress import Progress
 
@@ -36,6 +37,7 @@ __all__ = [
     "compare",
     "compare_runs",
     "evaluate",
+    "load_run",
     "paired",
     "rank",
     "read_rows",

@@ -7,14 +7,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from judges import ConfigurationError
 from judges.errors import shortened
-from judges.offline import Evaluation, Row, RunComparison, compare_runs
-from judges.offline.results import summarised
-from judges.offline.run.manifest import Manifest
-from judges.offline.run.outputs import RESULTS
+from judges.offline import Evaluation, Row, RunComparison, compare_runs, load_run
 
 _MOST_REGRESSIONS = 10
 _LONGEST_QUESTION = 60
@@ -33,25 +27,6 @@ def run_compare(a: Path, b: Path, *, as_json: bool, seed: int) -> int:
     else:
         sys.stdout.write(f"{comparison}\n{_regressions(comparison, before, after)}")
     return 0
-
-
-def load_run(folder: Path) -> Evaluation:
-    """Return the evaluation of a finished run, with its rows.
-
-    Raises:
-        ConfigurationError: If the folder holds no run, or one that has not finished.
-    """
-    path = folder / RESULTS
-    if not path.is_file():
-        Manifest.read(folder)
-        raise ConfigurationError(f"{folder} has not finished; go on with `refine resume {folder}`")
-    try:
-        with path.open("rb") as file:
-            rows = tuple(Row.model_validate_json(line) for line in file)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise ConfigurationError(f"{path} cannot be read: {fault['msg']}; it was changed after the run") from None
-    return Evaluation(rows=rows, summary=summarised(rows))
 
 
 def _regressions(comparison: RunComparison, before: Evaluation, after: Evaluation) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from judges import ConfigurationError
 from judges.errors import shortened
-from judges.offline import Evaluation, compare_runs
+from judges.offline import Evaluation, load_run
 from judges.offline.run.gate import MOST_UNSCORED, Check, Gate, junit, result_of
 from refine.cli.one_line import STOPPED
 
@@ -43,8 +43,6 @@ class RunGate:
         self._junit, self._baseline = options.junit, options.baseline
         self._before: Evaluation | None = None
         if self._baseline is not None:
-            from refine.cli.comparison import load_run  # noqa: PLC0415 - loads numpy and scipy
-
             self._before = load_run(self._baseline)
         if self._junit is not None and not self.is_set:
             raise ConfigurationError(
@@ -72,7 +70,7 @@ class RunGate:
     def _checks(self, folder: Path, evaluation: Evaluation) -> list[Check]:
         if self._before is None:
             return self._gate.checks(evaluation)
-        from refine.cli.comparison import load_run  # noqa: PLC0415 - as above
+        from judges.offline import compare_runs  # noqa: PLC0415 - loads numpy and scipy
 
         names = (str(self._baseline), str(folder))
         return self._gate.checks(evaluation, compare_runs(self._before, load_run(folder), names=names))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from judges.offline import Evaluation
+from judges.offline import Evaluation, load_run
 from judges.offline.run.outputs import SUMMARY, TIMING
-from refine.cli.comparison import load_run
 from refine.cli.summary_table import Faults, show
 
 _WIDTH = 100

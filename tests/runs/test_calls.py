@@ -1,0 +1,83 @@
+"""Stopped after any call, a run of judges that share calls repeats none, and ends byte for byte the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from judges import load
+from judges.model import ModelRequest, ModelResponse
+from judges.offline import Evaluation, RunSettings, RunStopped, evaluate, load_run
+from judges.verdict import Usage
+
+FILES = ("results.jsonl", "cells.jsonl", "summary.json")
+ROWS = [
+    {
+        "question": f"q{i}",
+        "answer": "It is blue. It is big.",
+        "contexts": ["blue", "big"],
+        "reference": "It is blue.",
+    }
+    for i in range(2)
+]
+CLAIMS = {"claims": ["It is blue.", "It is big."]}
+SUPPORTED = {"items": [{"number": number, "reason": "r", "verdict": "supported"} for number in (1, 2)]}
+RATED = {"rationale": "r", "rating": 3, "feedback": "f"}
+
+
+class CountingModel:
+    """A model that finds two claims in everything, supports both, and counts its calls."""
+
+    name = "counting"
+    identity = "counting"
+    retries = 0
+    scripted = True
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def send(self, request: ModelRequest) -> ModelResponse:
+        """Reply as the schema wants it."""
+        self.calls += 1
+        fields = request.schema.model_fields
+        reply: object = CLAIMS if "claims" in fields else SUPPORTED if "items" in fields else RATED
+        return ModelResponse(text=json.dumps(reply), usage=Usage.of_call(10, 3), finish_reason="stop")
+
+    async def asend(self, request: ModelRequest) -> ModelResponse:
+        """Reply after the others had their turn."""
+        await asyncio.sleep(0.001)
+        return self.send(request)
+
+    def is_model(self, other: object) -> bool:
+        """Check whether another is this one."""
+        return other is self
+
+
+def judged(
+    model: CountingModel, folder: Path, *, max_calls: int | None = None, resume: bool = False
+) -> Evaluation:
+    """Judge by three judges, two of which share the claims of the answer."""
+    judges = [load(name, model=model) for name in ("faithfulness", "ragas.factual_correctness", "helpfulness")]
+    settings = RunSettings(folder=folder, max_calls=max_calls, resume=resume)
+    return evaluate(ROWS, judges, run=settings, max_concurrency=5)
+
+
+def test_no_stop_repeats_a_call_or_changes_a_byte(tmp_path: Path) -> None:
+    """Wherever it stops: no call more than allowed, none twice, the same usage and the same bytes in the end."""
+    whole = CountingModel()
+    evaluation = judged(whole, tmp_path / "whole")
+    usage = evaluation["ragas.factual_correctness"].usage
+    assert (whole.calls, usage.calls, usage.cached) == (12, 6, 2)
+    for stop in range(1, whole.calls):
+        model, folder = CountingModel(), tmp_path / f"stopped-{stop}"
+        with pytest.raises(RunStopped):
+            judged(model, folder, max_calls=stop)
+        assert model.calls == stop
+        judged(model, folder, resume=True)
+        assert model.calls == whole.calls
+        for name in FILES:
+            assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert load_run(tmp_path / "whole").scores == evaluation.scores
