@@ -162,7 +162,7 @@ def run_merge(folders: tuple[Path, ...], out: Path, *, rows: Path | None, as_jso
         ConfigurationError: If they are not all the shards of one run, or the dataset has changed.
     """
     manifest = check_shards(folders)
-    dataset = _same_dataset(manifest, rows, accept_changes=False)
+    dataset = _same_dataset(manifest, rows, accept_changes=False, remedy="go on with each shard first")
     source = _source(manifest.model_copy(update={"dataset": dataset}))
     faults = Faults()
     output = Outputs(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
@@ -258,8 +258,10 @@ def _dataset(rows: Path, total: int) -> DatasetFile:
     return DatasetFile(name=str(rows), path=str(rows.absolute()), sha256=file_digest(rows), rows=total)
 
 
-def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool) -> DatasetFile:
-    """Return the dataset of a run as it is now."""
+def _same_dataset(
+    before: Manifest, rows: Path | None, *, accept_changes: bool, remedy: str = "judge the rows that changed again"
+) -> DatasetFile:
+    """Return the dataset of a run as it is now; `remedy` is what --accept-changes is good for."""
     if before.dataset is None:
         raise ConfigurationError(
             "the rows of this run were given to evaluate(...) in Python; go on there, with resume=True"
@@ -271,8 +273,7 @@ def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool) 
         return before.dataset.model_copy(update={"path": str(path.absolute())})
     if not accept_changes:
         raise ConfigurationError(
-            f"the dataset {path} has changed since the run began; undo it, or judge the rows that changed again "
-            f"with --accept-changes"
+            f"the dataset {path} has changed since the run began; undo it, or {remedy} with --accept-changes"
         )
     now = _dataset(path, preflight(path, limit=before.limit, keep_unreadable=before.keep_unreadable))
     return now.model_copy(update={"name": before.dataset.name})
