@@ -47,7 +47,7 @@ class Attempt(BaseModel):
     unchosen: tuple[Attempt, ...] = ()
     review: str = ""
 
-    @cached_property
+    @property
     def text(self) -> str:
         """Text of the draft; of a refusal without one, what the refusal says."""
         return text_of_answer(self.answer)
