@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, Self
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import JsonValue
 
-from graphs.answer_kind import (
-    CUT_NOTE,
-    fault_of,
-    reason_to_skip,
-    rejection_for,
-    unfit_answer,
-)
+from graphs.answer_kind import CUT_NOTE, fault_of, reason_to_skip, rejection_for, unfit_answer
 from graphs.attempt import Attempt, usages_of
 from graphs.choosing import Ending, best_of, chosen_of, ending_of
 from graphs.policy import Policy
@@ -367,7 +360,7 @@ class Refinement:
         return {
             "question": self.question,
             "evidence": dict(self.evidence),
-            "attempts": [self._state_of(attempt) for attempt in self.attempts],
+            "attempts": [self.memo.get(f"attempt {one.number}", (one,), one.to_state) for one in self.attempts],
             "added": list(self.added),
             "stop_reason": self.stop_reason,
             "detail": self.detail,
@@ -384,10 +377,6 @@ class Refinement:
             "decision": self.decision,
         }
 
-    def _state_of(self, attempt: Attempt) -> dict[str, Any]:
-        """Return an attempt's plain data, made once for all the checkpoints of a run."""
-        return self.memo.get(f"attempt {attempt.number}", (attempt,), attempt.to_state)
-
     @classmethod
     def read(cls, state: Refinement | Mapping[str, Any], policy: Policy) -> Refinement:
         """Restore a record under a policy from a checkpoint's plain data; a `Refinement` is returned as it is."""
@@ -401,7 +390,7 @@ class Refinement:
         }
         return cls(policy=policy, **{**state, **values})
 
-    @cached_property
+    @property
     def reference(self) -> str | None:
         """The reference answer passed with the question, if any."""
         value = self.evidence.get("reference")
