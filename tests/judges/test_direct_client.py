@@ -51,8 +51,8 @@ def text_of(completion: dict[str, Any]) -> str:
 
 def last(server: ModelServer) -> Asked:
     """Return the fields of the last request, without what belongs to HTTP."""
-    asked = server.requests[-1]
-    return {name: value for name, value in asked.items() if name not in ("path", "headers", "authorization")}
+    fields: Asked = json.loads(server.requests[-1]["raw"])
+    return fields
 
 
 def test_a_request_of_ones_own_is_sent_and_its_reply_returned(
