@@ -247,6 +247,19 @@ def test_why_a_turn_was_not_judged_is_told() -> None:
         assert (outcome.stop_reason, outcome.detail.partition(":")[0]) == ("skipped", reason)
 
 
+@pytest.mark.parametrize("first", [AIMessage(""), CUT])
+def test_on_a_tie_a_whole_answer_is_released(first: AIMessage) -> None:
+    """Rated alike, a text goes before half a text, and this before nothing: of attempts and of candidates."""
+    for script in ([first, "whole"], ["whole", first]):
+        refiner = SelfRefine(ScriptedModel(script), ScriptedJudge([1], cycle=True), max_attempts=2)
+        assert str(refiner.invoke("what?").text) == "whole"
+        models = [{"model": ScriptedModel([line])} for line in script]
+        several = SelfRefine(
+            ScriptedModel([]), ScriptedJudge([1, 1]), candidates=2, max_attempts=1, overrides={1: models}
+        )
+        assert str(several.invoke("what?").text) == "whole"
+
+
 def test_functions_that_yield_are_added_up() -> None:
     """A generator function, sync or async, is a generator of one answer."""
 
