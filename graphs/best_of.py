@@ -18,6 +18,7 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import langgraph_private
 from graphs.alarms import CANDIDATE_FAILED, Needs
+from graphs.choosing import score_of, wholeness_of
 from graphs.drivers import aperform, perform
 from graphs.errors import DraftError
 from graphs.events import candidate_events, candidates_events, started_events
@@ -64,7 +65,7 @@ def standing_of(candidate: Refinement) -> Standing:
     if candidate.stop_reason == "skipped":
         return Standing.HANDED_ON if attempt.kind in ("tool_call", "text", "cut", "empty") else Standing.UNFIT
     verdict = attempt.verdict
-    if attempt.fault:
+    if attempt.fault or attempt.kind == "empty":
         return Standing.UNFIT
     if verdict is None or verdict.rating is None:
         return Standing.UNJUDGED
@@ -75,13 +76,13 @@ def best_of(candidates: Mapping[int, Refinement]) -> int:
     """Return the number of the candidate that goes on: the one that came farthest, with the highest score.
 
     Args:
-        candidates: The record as each has continued it, by number; at least one. The first one wins a tie.
+        candidates: The record as each has continued it, by number; at least one. On a tie a whole answer wins over
+            one that was cut off, then the first one.
     """
 
-    def rank(number: int) -> tuple[Standing, float, int]:
-        verdict = candidates[number].attempts[-1].verdict
-        score = -1.0 if verdict is None or verdict.score is None else verdict.score
-        return standing_of(candidates[number]), score, -number
+    def rank(number: int) -> tuple[Standing, float, int, int]:
+        attempt = candidates[number].attempts[-1]
+        return standing_of(candidates[number]), score_of(attempt), wholeness_of(attempt), -number
 
     return max(candidates, key=rank)
 

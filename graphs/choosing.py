@@ -13,14 +13,16 @@ Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
 
 
 def best_of(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
-    """Return the attempt with the highest score, the latest on a tie; None if none is rated and releasable.
+    """Return the attempt with the highest score; None if none is rated and releasable.
 
-    One that reaches the policy's rating is better than any that does not.
+    One that reaches the policy's rating is better than any that does not. On a tie it is a whole answer rather
+    than one that was cut off, and one of these rather than an empty one; then the latest.
     """
 
-    def rank(attempt: Attempt) -> tuple[bool, float]:
+    def rank(attempt: Attempt) -> tuple[bool, float, int]:
         verdict = attempt.verdict
-        return (verdict is not None and verdict.reaches(policy.success_rating), score_of(attempt))
+        reaches = verdict is not None and verdict.reaches(policy.success_rating)
+        return reaches, score_of(attempt), wholeness_of(attempt)
 
     rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.fault]
     return max(reversed(rated), key=rank, default=None)
@@ -30,6 +32,11 @@ def score_of(attempt: Attempt) -> float:
     """Return the score of an attempt; one that has none is below all others."""
     verdict = attempt.verdict
     return -1.0 if verdict is None or verdict.score is None else verdict.score
+
+
+def wholeness_of(attempt: Attempt) -> int:
+    """Return how much of an answer an attempt has: 0 for nothing, 1 for a part that was cut off, else 2."""
+    return {"empty": 0, "cut": 1}.get(attempt.kind, 2)
 
 
 def chosen_of(

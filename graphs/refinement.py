@@ -166,8 +166,8 @@ class Refinement:
     def answered(self, released: int | None, *, detail: str | None = None) -> Self:
         """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
         was_cut = any(attempt.number == released and attempt.kind == "cut" for attempt in self.attempts)
-        known = self.detail or (CUT_NOTE if was_cut else "")
-        return self._with(released=released, detail=known if detail is None else detail)
+        notes = (self.detail if detail is None else detail, CUT_NOTE if was_cut else "")
+        return self._with(released=released, detail="; ".join(filter(None, notes)))
 
     def _with(self, **changes: Any) -> Self:
         """Return this record with changes; `dataclasses.replace` would set all fields anew, one by one."""

@@ -244,12 +244,11 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         except GraphBubbleUp:  # a judge asks a human
             self._turns.put(turn)
             raise
-        if transition.outcome is None:
-            self._turns.put(turn)
         return transition
 
     def _with_figures(self, turn: Turn, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
-        """Return a response with the figures of an unfinished turn for the agent's state."""
+        """Hold an unfinished turn, and return a response with its figures for the agent's state."""
+        self._turns.put(turn)
         update = {_CHANNEL: {self._name: turn.figures}}
         return ExtendedModelResponse(response, command=Command(update=update))
 

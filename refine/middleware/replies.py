@@ -32,11 +32,12 @@ def handed_on(turn: Turn, response: Response | None, request: ModelRequest[Any])
     original = answer_in(response)
     hides = bool(refinement.attempts) and not refinement.policy.keep_reasoning
     message = without_reasoning(original) if hides else original
+    turn.ends = _returns_directly(original, request)
     note = {
         "outcome_id": refinement.id,
         "passed": False,
         "stop_reason": "skipped",
-        "detail": RETURN_DIRECT if _returns_directly(original, request) else TOOL_CALL,
+        "detail": RETURN_DIRECT if turn.ends else TOOL_CALL,
     }
     metadata = {**message.response_metadata, langgraph_private.SUMMARY: note}
     message = message.model_copy(update={"id": original.id or str(uuid4()), "response_metadata": metadata})

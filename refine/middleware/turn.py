@@ -50,6 +50,7 @@ class Turn:
         continued_by: Id of the first message that the agent put after what the loop added last.
         run: Identifies the run of the agent that made the last call.
         paused_at: When the last call ended, in seconds of the monotonic clock.
+        ends: Whether the agent ends with the tools that were called last, unless a human stops it.
     """
 
     conversation: Sequence[AnyMessage]
@@ -64,6 +65,7 @@ class Turn:
     continued_by: str | None = None
     run: object = None
     paused_at: float = 0.0
+    ends: bool = False
 
     @classmethod
     def of(cls, messages: Sequence[AnyMessage], figures: Mapping[str, Any] | None = None) -> Turn:
@@ -172,7 +174,7 @@ class Turns:
     """The turns between two model calls, by token, and the last outcomes, by id: bounded, safe between threads.
 
     Args:
-        max_turns: Most turns held at once; of more the oldest are forgotten.
+        max_turns: Most turns held at once; of more those that end are forgotten, then the oldest.
         max_outcomes: Most outcomes held; of more the oldest are forgotten.
     """
 
@@ -186,11 +188,14 @@ class Turns:
         return len(self._turns)
 
     def put(self, turn: Turn) -> None:
-        """Hold a turn until its next call; forget the oldest where there are too many."""
+        """Hold a turn until its next call; forget one that ends, or else the oldest, where there are too many."""
         with self._lock:
             self._turns[turn.token] = turn
+            self._turns.move_to_end(turn.token, last=not turn.ends)
             oldest = self._turns.popitem(last=False)[1] if len(self._turns) > self._max_turns else None
-        if oldest is not None and oldest.refinement is not None and oldest.refinement.attempts:
+        if oldest is None or oldest.ends:
+            return
+        if oldest.refinement is not None and oldest.refinement.attempts:
             _log.warning(
                 "more than max_turns=%d turns are open: the oldest has lost its rejected drafts", self._max_turns
             )

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 from pydantic import SecretStr
 
 from graphs import Outcome, Policy, self_refine
@@ -245,6 +247,35 @@ def test_why_a_turn_was_not_judged_is_told() -> None:
     for reason, settings in cases.items():
         outcome = SelfRefine(ScriptedModel(["hi"]), ScriptedJudge([]), **settings).refine("what?")
         assert (outcome.stop_reason, outcome.detail.partition(":")[0]) == ("skipped", reason)
+
+
+def test_an_answer_that_was_cut_off_says_so_beside_why_the_loop_ended() -> None:
+    """The detail has both, where a limit ended the loop, a judge failed, or a human released the answer."""
+    note = "; the answer was cut off at its length limit"
+    spent = SelfRefine(ScriptedModel([CUT]), ScriptedJudge([]), max_calls=1).refine("what?")
+    assert spent.detail == f"1 of 1 model calls made{note}"
+    failing = SelfRefine(ScriptedModel([CUT]), ScriptedJudge([ValueError()]), max_attempts=1).refine("what?")
+    assert failing.stop_reason == "judge_failed"
+    assert failing.detail.endswith(note)
+    policy = Policy(max_attempts=1, on_exhausted="interrupt")
+    reviewed = self_refine(ScriptedModel([CUT]), ScriptedJudge([2]), policy=policy, checkpointer=InMemorySaver())
+    thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    reviewed.invoke({"messages": [("user", "what?")]}, thread)
+    state = reviewed.invoke(Command(resume="accept"), thread)
+    assert state["refine"]["detail"] == f"released by a reviewer{note}"
+
+
+@pytest.mark.parametrize("first", [AIMessage(""), CUT])
+def test_on_a_tie_a_whole_answer_is_released(first: AIMessage) -> None:
+    """Rated alike, a text goes before half a text, and this before nothing: of attempts and of candidates."""
+    for script in ([first, "whole"], ["whole", first]):
+        refiner = SelfRefine(ScriptedModel(script), ScriptedJudge([1], cycle=True), max_attempts=2)
+        assert str(refiner.invoke("what?").text) == "whole"
+        models = [{"model": ScriptedModel([line])} for line in script]
+        several = SelfRefine(
+            ScriptedModel([]), ScriptedJudge([1, 1]), candidates=2, max_attempts=1, overrides={1: models}
+        )
+        assert str(several.invoke("what?").text) == "whole"
 
 
 def test_functions_that_yield_are_added_up() -> None:

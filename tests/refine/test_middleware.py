@@ -280,6 +280,36 @@ def test_a_forgotten_turn_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert "max_turns=1" in caplog.text
 
 
+def test_turns_that_a_tool_ended_displace_none_that_waits(caplog: pytest.LogCaptureFixture) -> None:
+    """A tool whose result is the answer leaves the turn without a further call; it is forgotten first, unsaid."""
+
+    @tool
+    def wait(subject: str) -> str:
+        """Wait for a human."""
+        return str(interrupt(subject))
+
+    @tool(return_direct=True)
+    def measure(subject: str) -> str:
+        """Measure it."""
+        return f"15 {subject}"
+
+    def call(name: str) -> AIMessage:
+        return AIMessage(
+            "", tool_calls=[{"name": name, "args": {"subject": "it"}, "id": "1", "type": "tool_call"}]
+        )
+
+    model = ScriptedModel(["wrong", call("wait"), *["wrong", call("measure")] * 3, "right"])
+    refining = SelfRefineMiddleware(ScriptedJudge([*[1] * 4, 4]), max_turns=2)
+    agent = create_agent(model, [wait, measure], middleware=[refining], checkpointer=InMemorySaver())
+    waiting: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    agent.invoke(QUESTION, waiting)
+    for thread in ("2", "3", "4"):
+        assert agent.invoke(QUESTION, {"configurable": {"thread_id": thread}})["messages"][-1].text == "15 it"
+    outcome = refining.outcome(agent.invoke(Command(resume="yes"), waiting))
+    assert [attempt.text for attempt in outcome.attempts] == ["wrong", "right"]
+    assert not caplog.records
+
+
 @both
 def test_a_turn_goes_on_after_a_human(ask: Callable[..., Any]) -> None:
     """Here it knows its drafts; in another process, which has no drafts, the counts of the turn go on."""
