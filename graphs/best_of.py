@@ -23,13 +23,14 @@ from graphs.drivers import aperform, perform
 from graphs.errors import DraftError
 from graphs.events import candidate_events, candidates_events, started_events
 from graphs.generators import as_generator
-from graphs.loop import Effect, Loop, Messages, Transition
+from graphs.loop import Loop
 from graphs.overrides import Bounds
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.refinement import Refinement
 from graphs.running_clock import RunningClock
 from graphs.side_by_side import Entry, Race
+from graphs.step import Effect, Messages, Transition
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.metering import metered

@@ -14,10 +14,11 @@ from langchain_core.runnables import RunnableConfig
 
 from graphs import langchain_private
 from graphs.deadline import acall_within, call_within
-from graphs.loop import Effect, Loop, Messages, Step, Transition
+from graphs.loop import Loop
 from graphs.outcome import Outcome
 from graphs.progress import apublish, publish, warn
 from graphs.refinement import Refinement
+from graphs.step import Effect, Messages, Step, Transition
 from graphs.watching import watched
 from judges.runtime import flow
 

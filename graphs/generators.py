@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
+from langchain_core.messages import BaseMessage
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.pregel import Pregel
-from pydantic import JsonValue
 
 from graphs import langchain_private, langgraph_private
 from graphs.direct import DirectGenerator
-from graphs.drafts import Draft
-from graphs.errors import DraftError
-from graphs.isolation import copy_message, copy_messages
+from graphs.drafts import Draft, draft_of, own_copy
+from graphs.isolation import copy_messages
 from judges.drive import waited_for
-from judges.errors import BadSample, ConfigurationError, shortened
-from judges.models.providers.langchain import chat_model, usage_of
+from judges.errors import ConfigurationError, shortened
+from judges.models.providers.langchain import chat_model
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_fields import parsed_name
 from judges.models.providers.openai_refusals import keeping_refusals
 from judges.runtime.blocking import in_thread
 from judges.runtime.no_requests import check_allowed
-from judges.sample import Sample
-from judges.verdict import Usage
-
-_ANSWER_KEYS = ("answer", "output", "response", "result", "text")
-_CONTEXT_KEYS = ("retrieved_contexts", "context", "contexts", "source_documents", "documents")
 
 
 @runtime_checkable
@@ -122,7 +114,7 @@ class _RunnableGenerator:
 
     def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
         draft = draft_of(output, prompt)
-        return draft if self._is_chat_model else _own(draft)
+        return draft if self._is_chat_model else own_copy(draft)
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config: a new thread for what has memory of its own, to forget rejected drafts.
@@ -170,7 +162,7 @@ class _FunctionGenerator:
             output = self._as_runnable().invoke(messages, config)
         else:
             output = waited_for(self._function(messages))
-        return _own(draft_of(output, prompt))
+        return own_copy(draft_of(output, prompt))
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
@@ -179,7 +171,7 @@ class _FunctionGenerator:
             output = await self._as_runnable().ainvoke(messages, config)
         else:
             output = await self._acall(messages)
-        return _own(draft_of(output, prompt))
+        return own_copy(draft_of(output, prompt))
 
     async def _acall(self, messages: list[BaseMessage]) -> object:
         if self._async:
@@ -219,95 +211,6 @@ class _NamedGenerator:
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         return await self._generator.adraft(prompt, config, temperature)
-
-
-def _own(draft: Draft) -> Draft:
-    """Return a draft that shares nothing with a generator which may use its messages again."""
-    return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
-
-
-def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
-    """Convert the output of a generator to a draft.
-
-    Raises:
-        DraftError: If the output is not an answer.
-        ConfigurationError: If a graph stopped for a human where nothing can resume it.
-    """
-    match output:
-        case {"__interrupt__": _}:
-            raise ConfigurationError(
-                "the generator stopped to ask a human, and nothing could resume it; give the checkpointer to the "
-                "loop, and an agent inside none of its own"
-            )
-        case AIMessageChunk():
-            return _draft([_whole_message(output)])
-        case AIMessage():
-            return _draft([output])
-        case str():
-            return Draft(answer=AIMessage(output), calls=((None, Usage(calls=1, tokens_known=False)),))
-        case {"messages": [*messages], **rest}:
-            return _draft(_new_messages(messages, prompt), _contexts(rest))
-        case [*messages] if messages and all(isinstance(message, BaseMessage) for message in messages):
-            return _draft(_new_messages(messages, prompt))
-        case Mapping():
-            answer = next((output[key] for key in _ANSWER_KEYS if output.get(key) is not None), None)
-            if isinstance(answer, str | AIMessage):
-                draft = draft_of(answer, prompt)
-                return Draft(answer=draft.answer, steps=draft.steps, evidence=_contexts(output), calls=draft.calls)
-    raise DraftError(
-        f"the generator returned {_shape_of(output)}, which is no answer; return a text, an AIMessage, a mapping "
-        f"with 'messages', or one with 'answer' and, if there are any, 'context'"
-    )
-
-
-def _shape_of(output: object) -> str:
-    """Describe an output without quoting its texts."""
-    if isinstance(output, Mapping):
-        return f"a mapping with the keys {sorted(map(str, output))}"
-    return repr(output) if output is None or isinstance(output, int | float) else f"a {type(output).__name__}"
-
-
-def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = None) -> Draft:
-    if not messages or not isinstance(messages[-1], AIMessage):
-        raise DraftError(
-            "the generator's messages do not end with an answer; the last one must be an AIMessage that follows "
-            "the question"
-        )
-    *steps, answer = messages
-    replies = [message for message in messages if isinstance(message, AIMessage)]
-    calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
-    return Draft(answer=answer, steps=tuple(steps), evidence=evidence or {}, calls=calls)
-
-
-def _whole_message(chunk: AIMessageChunk) -> AIMessage:
-    message = message_chunk_to_message(chunk)
-    if not isinstance(message, AIMessage):
-        raise DraftError(f"the generator returned a {type(message).__name__}, not an AIMessage")
-    return message
-
-
-def _new_messages(messages: list[Any], prompt: Sequence[BaseMessage]) -> list[Any]:
-    """Return the messages after the prompt, or after the last human message where the graph rewrote the prompt."""
-    length = len(prompt)
-    if len(messages) > length and all(
-        ours.type == theirs.type and ours.text == theirs.text
-        for ours, theirs in zip(prompt, messages, strict=False)
-    ):
-        return messages[length:]
-    questions = [index for index, message in enumerate(messages) if getattr(message, "type", "") == "human"]
-    return messages[questions[-1] + 1 :] if questions else messages
-
-
-def _contexts(output: Mapping[Any, Any]) -> dict[str, JsonValue]:
-    """Return the retrieved contexts of an output, in any form that a sample accepts; skip unreadable values."""
-    for value in filter(None, map(output.get, _CONTEXT_KEYS)):
-        try:
-            texts = Sample.read(retrieved_contexts=value).retrieved_contexts
-        except BadSample:
-            continue
-        if texts:
-            return {"retrieved_contexts": list(texts)}
-    return {}
 
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:

@@ -22,11 +22,12 @@ from graphs.admission import OnNewQuestion
 from graphs.best_of import BestOfLoop
 from graphs.compiled import Graph, LoopCheckpointer, LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
-from graphs.loop import Loop, Node, Transition
+from graphs.loop import Loop
 from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy, policy_of
 from graphs.refinement import Refinement, Status
+from graphs.step import Node, Transition
 from graphs.turns import ConcurrentTurns, acheck_current, check_current
 from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
@@ -43,6 +42,7 @@ from graphs.reasoning import without_reasoning
 from graphs.refinement import Refinement
 from graphs.review import Decided, Written, rejection, review_of, reviewed
 from graphs.running_clock import RunningClock
+from graphs.step import Effect, Messages, Node, Step, Transition
 from graphs.stopping import StopReason
 from graphs.tracing import trace_judges
 from judges.errors import ConfigurationError
@@ -55,71 +55,6 @@ from judges.runtime.budget import Allowance, Refused, also_within
 from judges.runtime.prices import with_cost
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
-
-Messages = Sequence[AnyMessage]
-Node = Literal["generate", "judge", "finish"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Transition:
-    """What a step ends in.
-
-    Args:
-        refinement: The record from now on.
-        goto: The next node; None ends.
-        update: What to put into the graph's visible state.
-        events: Makes the events to publish, where anybody listens.
-        outcome: The whole record, once there is an answer.
-        alarms: Warnings for the log.
-        error: Raised once the events are published; nothing is recorded then.
-        refusal: Raised once the transition is recorded: there is no answer.
-    """
-
-    refinement: Refinement
-    goto: Node | None = None
-    update: Mapping[str, Any] | None = None
-    events: Callable[[], tuple[Event, ...]] = tuple
-    outcome: Outcome | None = None
-    alarms: tuple[Event, ...] = ()
-    error: Exception | None = None
-    refusal: Unanswered | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """A call that a step needs: to the generator, the judge or a reviewer.
-
-    Args:
-        run: Makes the call, blocking.
-        arun: Makes it without blocking.
-        config: What the call inherits.
-        seconds: Longest wait, or None.
-        allowance: What its model calls are claimed from, or None.
-        attempt: Number of the attempt that it generates; None where it does something else.
-        events: Makes the events to publish before the call, where anybody listens.
-    """
-
-    run: Callable[[], Any]
-    arun: Callable[[], Awaitable[Any]]
-    config: RunnableConfig
-    seconds: float | None = None
-    events: Callable[[], tuple[Event, ...]] = tuple
-    allowance: Allowance | None = None
-    attempt: int | None = None
-
-    @property
-    def spent(self) -> Usage:
-        """What was claimed so far."""
-        return Usage() if self.allowance is None else self.allowance.spent
-
-    def abandon(self) -> None:
-        """Let the call, which nobody waits for any more, ask no model and use no tool from now on."""
-        if self.allowance is not None:
-            self.allowance.close()
-
-
-Step = Callable[[Refinement, Messages, RunnableConfig], Generator[Effect, Any, Transition]]
-"""What a step is: record, conversation and config in; a generator of effects out, which returns a transition."""
 
 
 class Loop:

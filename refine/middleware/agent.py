@@ -26,8 +26,8 @@ from langgraph.types import Command, GraphOutput
 from graphs import Bounds, Outcome, Policy, Unanswered
 from graphs.drivers import arun_step, run_step
 from graphs.errors import InputError
-from graphs.loop import Step, Transition
 from graphs.refinement import Refinement
+from graphs.step import Step, Transition
 from judges import ConfigurationError, as_judge
 from judges.drive import waited_for
 from judges.runtime import flow, losses

@@ -12,7 +12,8 @@ from langchain_core.runnables.config import ensure_config
 
 from graphs import Outcome, Refinement, Unanswered
 from graphs.drivers import arun_step
-from graphs.loop import Loop, Node
+from graphs.loop import Loop
+from graphs.step import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

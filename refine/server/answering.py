@@ -12,8 +12,9 @@ from langchain_core.runnables import RunnableConfig
 from graphs import Bounds, Outcome, Overrides, Policy, Refinement
 from graphs.drivers import arun_attempts, arun_step
 from graphs.errors import GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
-from graphs.loop import Loop, Messages
+from graphs.loop import Loop
 from graphs.secrets import withhold
+from graphs.step import Messages
 from judges.errors import BadSample
 from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
 from refine.server.errors import ApiError
