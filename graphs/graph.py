@@ -298,6 +298,7 @@ def build_loop(
 ) -> Loop:
     """Return the loop around a generator and a judge, and warn if a model is to judge itself."""
     _check_name(name)
+    _check_bounds(bounds)
     coerced = as_judge(judge)
     if any(model.is_model(generator) for model in coerced.models):
         warnings.warn(
@@ -312,6 +313,13 @@ def build_loop(
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name.strip():
         raise ConfigurationError(f"name is a text, not {shortened(name)}")
+
+
+def _check_bounds(bounds: object) -> None:
+    if not isinstance(bounds, Bounds | None):
+        raise ConfigurationError(
+            f"bounds is a graphs.Bounds, for instance Bounds(max_attempts=5), not {shortened(bounds)}"
+        )
 
 
 def compile_loop(

@@ -30,11 +30,12 @@ from graphs.refinement import Refinement
 from graphs.step import Step, Transition
 from judges import ConfigurationError, as_judge
 from judges.drive import waited_for
+from judges.errors import shortened
 from judges.runtime import flow, losses
 from judges.runtime.blocking import in_thread
 from refine.middleware.model_call import ModelCall
 from refine.middleware.replies import handed_on, outcome_id_in, released, unjudged_outcome
-from refine.middleware.settings import at_least_one, loop_of, models_of, policy_of
+from refine.middleware.settings import at_least_one, function_or_none, loop_of, models_of, policy_of
 from refine.middleware.structured import is_structured
 from refine.middleware.turn import Turn, Turns
 from refine.record.opening import Recorder, open_record
@@ -113,7 +114,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         self._models = models_of(self.policy)
         self._record = None if record is None else open_record(record)
         self._origin = Origin() if record is None else Origin.of(name, as_judge(judge), self.policy)
-        self._on_outcome = on_outcome
+        self._on_outcome = function_or_none("on_outcome", on_outcome)
         self._turns = Turns(
             max_turns=at_least_one("max_turns", max_turns),
             max_outcomes=at_least_one("max_outcomes", max_outcomes),
@@ -138,9 +139,14 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             result: What the agent returned, a mapping with `messages`.
 
         Raises:
-            InputError: If the record is not held here any more, or never was, or the turn has not ended.
+            InputError: If this is no result, the record is not held here any more, or never was, or the turn has
+                not ended.
         """
         state = result.value if isinstance(result, GraphOutput) else result
+        if not isinstance(state, Mapping) or "messages" not in state:
+            raise InputError(
+                f"outcome takes what the agent returned, a mapping with messages, not {shortened(state)}"
+            )
         outcome_id = outcome_id_in(state)
         outcome = unjudged_outcome(state) if outcome_id is None else self._turns.outcome(outcome_id)
         if outcome is None:

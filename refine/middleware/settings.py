@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 
@@ -14,6 +14,8 @@ from graphs.policy import Override
 from judges import ConfigurationError
 from judges.errors import shortened
 from judges.models.providers.langchain import chat_model
+
+T = TypeVar("T")
 
 _OF_THE_AGENT = frozenset({"checkpointer", "context_schema", "durability", "store"})
 
@@ -79,6 +81,17 @@ def at_least_one(name: str, value: object) -> int:
     """
     if type(value) is not int or value < 1:
         raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(value)}")
+    return value
+
+
+def function_or_none(name: str, value: Callable[[T], object] | None) -> Callable[[T], object] | None:
+    """Return a function, or None.
+
+    Raises:
+        ConfigurationError: If the value is something else.
+    """
+    if value is not None and not callable(value):
+        raise ConfigurationError(f"{name} is a function of one argument, or None, not {shortened(value)}")
     return value
 
 

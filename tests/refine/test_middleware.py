@@ -280,6 +280,13 @@ def test_a_forgotten_turn_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert "max_turns=1" in caplog.text
 
 
+@pytest.mark.parametrize("result", [{}, [], None, {"structured_response": "x"}])
+def test_what_is_no_result_has_no_outcome(result: Any) -> None:
+    """The error says what is expected."""
+    with pytest.raises(InputError, match="outcome takes what the agent returned, a mapping with messages"):
+        SelfRefineMiddleware(ScriptedJudge([])).outcome(result)
+
+
 def test_turns_that_a_tool_ended_displace_none_that_waits(caplog: pytest.LogCaptureFixture) -> None:
     """A tool whose result is the answer leaves the turn without a further call; it is forgotten first, unsaid."""
 
@@ -394,6 +401,8 @@ def test_later_attempts_may_use_other_settings() -> None:
         ({"checkpointer": InMemorySaver()}, "the agent has checkpointer"),
         ({"max_attempt": 2}, "did you mean 'max_attempts'"),
         ({"max_turns": 0}, "max_turns is a whole number from 1"),
+        ({"bounds": {"max_attempts": 5}}, r"bounds is a graphs.Bounds, for instance Bounds\(max_attempts=5\)"),
+        ({"on_outcome": "print"}, "on_outcome is a function of one argument, or None"),
         ({"overrides": {2: {"model": str.upper}}}, "chat model or its 'provider:model' name"),
     ],
 )
