@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from fnmatch import fnmatchcase
@@ -30,7 +31,10 @@ _UNJUDGED: RawHeaders = [
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _JUDGED = frozenset({"chat/completions", "responses", "messages", "judge"})
 """Paths that some server may take for a judged one, however they are written."""
-_FORBIDDEN = ("\\", "//", "/../", "/./")
+_FORBIDDEN = ("\\", "//", "/../", "/./", "%")
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+"""Methods that pass; TRACE, for one, would send the operator's key back."""
+_PARAMETERS = re.compile(r";[^/]*")
 
 
 class PassThrough:
@@ -79,8 +83,10 @@ class PassThrough:
     def _path(self, scope: Scope) -> str:
         """Return the path below the base URL as it came, if it is allowed."""
         raw: str = scope.get("raw_path", b"").decode("latin-1").partition("?")[0].removeprefix(PREFIX)
-        plain = unquote(unquote(raw))
-        if plain.strip("/").partition(";")[0].casefold() in _JUDGED:
+        if scope["method"] not in _METHODS:
+            raise ApiError(405, "this method does not pass", code="method_not_allowed")
+        plain = _PARAMETERS.sub("", unquote(unquote(raw)))
+        if re.split(r"[?#]", plain)[0].strip("/ ").casefold() in _JUDGED:
             raise ApiError(404, "there is no such path", code="unknown_path")
         if any(part in f"{plain}/" for part in _FORBIDDEN) or not raw.startswith("/") or not plain.isprintable():
             raise ApiError(404, "there is no such path", code="unknown_path")
