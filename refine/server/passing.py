@@ -19,7 +19,7 @@ from refine.server.headers import RawHeaders, to_client, to_upstream
 from refine.server.incoming import Incoming
 from refine.server.keys import Caller
 from refine.server.limits import ClientGone, read_body
-from refine.server.responder import Client, failure, racing
+from refine.server.responder import Client, failure, racing, shutting_down
 from refine.server.service import Exchange, Service
 
 PREFIX = "/v1"
@@ -77,7 +77,9 @@ class PassThrough:
             body = await read_body(client.receive, incoming.headers, self._service.limits)
         passing = _Passing(guard, client, self._headers(guard, incoming, caller))
         query = scope.get("query_string", b"").decode("latin-1")
-        await racing(passing.run(scope["method"], path, query, body), client)
+        work = passing.run(scope["method"], path, query, body)
+        if not await racing(work, client, self._service.running) and passing.status is None:
+            raise shutting_down()
         return passing.status
 
     def _path(self, scope: Scope) -> str:
