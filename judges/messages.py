@@ -137,7 +137,9 @@ def _part(part: object) -> str:
         raise ValueError(f"a message part is text or a mapping, not {type(part).__name__}")  # noqa: TRY004
     if isinstance(part.get("text"), str):
         return str(part["text"])
-    kind = part.get("type", "part")
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        return "[part]"
     return "" if kind in {"tool_use", "tool_call", "reasoning", "thinking"} else f"[{kind}]"
 
 

@@ -27,6 +27,7 @@ HEADERS = {
 """Sent with everything of the page: it runs its own scripts alone, and nothing in it becomes markup."""
 
 _SHORTEST_KEY = 8
+_HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -73,7 +74,12 @@ class Access:
 
 
 def _is_local(request: Request) -> bool:
-    """Check that a request comes from this machine and, against a foreign name that leads here, asks for it."""
+    """Check that a request comes from this machine and, against a foreign name that leads here, asks for it.
+
+    One that a proxy on this machine hands on may come from anywhere.
+    """
+    if not _HANDED_ON.isdisjoint(request.headers):
+        return False
     name = request.headers.get("host", "").lower()
     host = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() else name
     try:

@@ -194,6 +194,14 @@ def _one_line_errors(endpoint: Endpoint) -> Endpoint:
             return JSONResponse({"error": str(error)}, 400)
         except HTTPException as error:
             return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+        except OverflowError:
+            return JSONResponse({"error": "a number is too large"}, 400)
+        except Exception as error:  # noqa: BLE001 - a database may fail in any way
+            kind = type(error).__name__
+            _log.error("the page could not use its record: %s", kind)
+            return JSONResponse(
+                {"error": f"the record cannot be used now ({kind}); answers are not affected"}, 503
+            )
 
     return answer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -125,7 +124,7 @@ def _document(reply: UpstreamReply) -> Json:
     if reply.status not in _OK:
         raise UpstreamRefused(reply)
     try:
-        document = json.loads(reply.body)
+        document = json_text.read(reply.body)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):

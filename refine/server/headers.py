@@ -32,8 +32,14 @@ _NOT_SENT = _HOP_BY_HOP | {
     "forwarded",
     "host",
     "x-api-key",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
     "x-request-id",
+    "x-rewrite-url",
 }
+"""Credentials, what belongs to one connection, and what would make another request of it."""
 _NOT_RETURNED = _HOP_BY_HOP | {
     "access-control-allow-origin",
     "alt-svc",

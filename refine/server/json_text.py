@@ -15,6 +15,16 @@ def write(document: object) -> bytes:
     return _ENCODER.encode(document).encode()
 
 
+def read(body: bytes) -> object:
+    """Return what JSON says.
+
+    Raises:
+        ValueError: If it is none, or has a number that JSON has not, such as NaN, and could not be written.
+        RecursionError: If it is nested too deeply.
+    """
+    return json.loads(body, parse_constant=_refuse, parse_float=_finite)
+
+
 def read_object(body: bytes) -> dict[str, Any]:
     """Return the object that the body of a request holds.
 
@@ -22,7 +32,7 @@ def read_object(body: bytes) -> dict[str, Any]:
         ApiError: If it is not JSON, or no object.
     """
     try:
-        document = json.loads(body, parse_constant=_refuse, parse_float=_finite)
+        document = read(body)
     except (ValueError, RecursionError):
         raise ApiError(400, "the body is not valid JSON; send one JSON object", code="invalid_json") from None
     if not isinstance(document, dict):

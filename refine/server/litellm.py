@@ -30,6 +30,8 @@ from refine.server.guards import Guard
 from refine.server.responder import Reply
 
 PATH = "/beta/litellm_basic_guardrail_api"
+_MOST_TEXTS = 100
+"""Texts of one request, which are judged at once; a response of LiteLLM has one for each choice."""
 _UNKNOWN_QUESTION = (
     "The question is not known. Keep what the answer says, in its language, and mend only its faults."
 )
@@ -57,6 +59,10 @@ async def check(guard: Guard, body: Json, headers: Mapping[str, str]) -> Reply:
         raise ApiError(400, "input_type is 'request' or 'response'", code="invalid", param="input_type")
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ApiError(400, "texts is a list of texts", code="invalid", param="texts")
+    if len(texts) > _MOST_TEXTS:
+        raise ApiError(
+            400, f"texts has {len(texts)} texts; send {_MOST_TEXTS} at most", code="invalid", param="texts"
+        )
     if body["input_type"] == "request" or not any(text.strip() for text in texts):
         return Reply(200, {"action": "NONE"})
     messages = objects(body.get("structured_messages"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from refine.server.headers import RawHeaders, to_client, to_upstream
 from refine.server.incoming import Incoming
 from refine.server.keys import Caller
 from refine.server.limits import ClientGone, read_body
-from refine.server.responder import Client, failure, racing
+from refine.server.responder import Client, failure, racing, shutting_down
 from refine.server.service import Exchange, Service
 
 PREFIX = "/v1"
@@ -30,7 +31,10 @@ _UNJUDGED: RawHeaders = [
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _JUDGED = frozenset({"chat/completions", "responses", "messages", "judge"})
 """Paths that some server may take for a judged one, however they are written."""
-_FORBIDDEN = ("\\", "//", "/../", "/./")
+_FORBIDDEN = ("\\", "//", "/../", "/./", "%")
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+"""Methods that pass; TRACE, for one, would send the operator's key back."""
+_PARAMETERS = re.compile(r";[^/]*")
 
 
 class PassThrough:
@@ -73,14 +77,18 @@ class PassThrough:
             body = await read_body(client.receive, incoming.headers, self._service.limits)
         passing = _Passing(guard, client, self._headers(guard, incoming, caller))
         query = scope.get("query_string", b"").decode("latin-1")
-        await racing(passing.run(scope["method"], path, query, body), client)
+        work = passing.run(scope["method"], path, query, body)
+        if not await racing(work, client, self._service.running) and passing.status is None:
+            raise shutting_down()
         return passing.status
 
     def _path(self, scope: Scope) -> str:
         """Return the path below the base URL as it came, if it is allowed."""
         raw: str = scope.get("raw_path", b"").decode("latin-1").partition("?")[0].removeprefix(PREFIX)
-        plain = unquote(unquote(raw))
-        if plain.strip("/").partition(";")[0].casefold() in _JUDGED:
+        if scope["method"] not in _METHODS:
+            raise ApiError(405, "this method does not pass", code="method_not_allowed")
+        plain = _PARAMETERS.sub("", unquote(unquote(raw)))
+        if re.split(r"[?#]", plain)[0].strip("/ ").casefold() in _JUDGED:
             raise ApiError(404, "there is no such path", code="unknown_path")
         if any(part in f"{plain}/" for part in _FORBIDDEN) or not raw.startswith("/") or not plain.isprintable():
             raise ApiError(404, "there is no such path", code="unknown_path")

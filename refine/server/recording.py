@@ -18,6 +18,7 @@ from refine.server.building import secret_of
 from refine.server.config import ServerSettings
 from refine.server.dialects import chat
 from refine.server.dialects.protocol import Json
+from refine.server.errors import ApiError
 from refine.server.generator import UpstreamGenerator
 from refine.server.guards import Guard
 from refine.server.service import Served, Service
@@ -128,7 +129,10 @@ class _TryOut:
         self._service = service
 
     def __call__(self, question: TryQuestion) -> AsyncIterator[Event]:
-        guard = self._service.guards.choose(question.guard or None, question.model)
+        try:
+            guard = self._service.guards.choose(question.guard or None, question.model)
+        except ApiError as error:
+            raise ConfigurationError(str(error)) from None
         body: dict[str, Any] = {"messages": [{"role": "user", "content": question.question}]}
         if question.model:
             body["model"] = question.model

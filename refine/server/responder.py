@@ -99,6 +99,11 @@ class Client:
         await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
 
 
+def shutting_down() -> ApiError:
+    """Return the error for a request that was cut off by the server's end."""
+    return ApiError(503, "the server shuts down; ask again", code="shutting_down", retry_after_s=1)
+
+
 def failure(error: ApiError, form: Form) -> Reply:
     """Return the reply for an error of the guard's own."""
     return Reply(error.status, form.error_body(error), error.headers)
@@ -111,7 +116,7 @@ async def respond(
     *,
     keep_alive_s: float | None,
     catch: Callable[[Exception], ApiError],
-    running: set[asyncio.Future[Reply]],
+    running: set[asyncio.Future[Any]],
 ) -> Reply | None:
     """Do the work and send what it came to; return that, or None where the client left.
 
@@ -148,22 +153,30 @@ async def respond(
         await _end(task, gone)
 
 
-async def racing(work: Coroutine[Any, Any, None], client: Client) -> None:
-    """Do work that sends its response itself; cancel it if the client leaves."""
+async def racing(work: Coroutine[Any, Any, None], client: Client, running: set[asyncio.Future[Any]]) -> bool:
+    """Do work that sends its response itself, and return whether it ended so; cancel it if the client leaves.
+
+    Args:
+        work: Sends the response.
+        client: Where it goes.
+        running: Where the work is kept while it goes on, for whoever cancels it.
+    """
     task = asyncio.ensure_future(work)
+    running.add(task)
     gone = asyncio.ensure_future(client.left())
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
+        if task.done() and not task.cancelled():
             task.result()
+        return not task.cancelled()
     finally:
+        running.discard(task)
         await _end(task, gone)
 
 
 def _result(task: asyncio.Future[Reply], form: Form, catch: Callable[[Exception], ApiError]) -> Reply:
     if task.cancelled():
-        error = ApiError(503, "the server shuts down; ask again", code="shutting_down", retry_after_s=1)
-        return failure(error, form)
+        return failure(shutting_down(), form)
     try:
         return task.result()
     except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -78,7 +79,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.admission = Admission(self.limits)
-        self.running: set[asyncio.Future[Reply]] = set()
+        self.running: set[asyncio.Future[Any]] = set()
 
     def observe(self, served: Served) -> None:
         """Tell the observers; one that raises costs nobody an answer."""

@@ -29,6 +29,7 @@ _IDLE_S = 4.0
 _CONNECTIONS = 4_096
 _LARGE = 1 << 20
 _UNAVAILABLE = frozenset({500, 502, 503, 504})
+_STATUSES = range(200, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class Upstream:
                     url, data=data, headers=with_trace(headers), allow_redirects=False
                 ) as response:
                     outcome.failed = response.status in _UNAVAILABLE
+                    _check_status(response.status)
                     return UpstreamReply(
                         response.status,
                         response.headers.get("content-type", "application/json"),
@@ -152,6 +154,7 @@ class Upstream:
                 self._fail(error)
             outcome.failed = response.status in _UNAVAILABLE
         async with response:
+            _check_status(response.status)
             yield response
 
     async def aclose(self) -> None:
@@ -199,3 +202,9 @@ class Upstream:
         if isinstance(error, aiohttp.ClientConnectorError):
             return UpstreamFailed(502, "there is no connection to the upstream", code="upstream_unreachable")
         return UpstreamFailed(502, "the connection to the upstream broke", code="upstream_broken")
+
+
+def _check_status(status: int) -> None:
+    """Refuse a status that no server may pass on: one that ends no request, or none of HTTP's."""
+    if status not in _STATUSES:
+        raise UpstreamFailed(502, f"the upstream answered with status {status}", code="upstream_reply")

@@ -376,6 +376,13 @@ def test_the_routes_refuse_what_is_wrong(record: DatabaseRecord) -> None:
             assert client.get("/page/api/outcomes").status_code == 401
     with serving(record) as address, httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get("/page/api/outcomes").status_code == 200
-        assert client.get("/page/api/outcomes", headers={"host": "rebound.example"}).status_code == 403
+        for foreign in (
+            {"host": "rebound.example"},
+            {"x-forwarded-for": "192.0.2.1"},
+            {"forwarded": "for=192.0.2.1"},
+        ):
+            assert client.get("/page/api/outcomes", headers=foreign).status_code == 403
+        label = {"outcome": client.get("/page/api/outcomes").json()[0]["id"], "number": 10**30, "by": "x"}
+        assert client.post("/page/api/label", json=label).json() == {"error": "a number is too large"}
     with pytest.raises(ConfigurationError, match="8 at least"):
         page_routes(record, key="short")

@@ -123,3 +123,21 @@ def test_no_body_makes_the_guard_fail(seed: int) -> None:
             assert response.status_code < 500, (path, json.dumps(made))
     assert statuses[200] > 40
     assert statuses[400] > 40
+
+
+def test_ids_and_types_of_any_kind_are_read() -> None:
+    """A type that is an object and ids that are numbers go on as they came, and the answer is judged."""
+    parts = [{"type": {}}, {"type": 5}, {"type": "text", "text": "x"}]
+    calls = [{"type": "function_call", "call_id": 7, "name": None, "arguments": 5}]
+    results = [{"type": "function_call_output", "call_id": 7, "output": "x"}]
+    used = {"role": "assistant", "content": [{"type": "tool_use", "id": 5, "input": "x"}]}
+    bodies = {
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": parts}]},
+        "/v1/responses": {"input": [*calls, *results]},
+        "/v1/messages": {"messages": [used, {"role": "user", "content": "x"}]},
+    }
+    with serving(reply_to) as upstream, guarding(upstream.url) as guard:
+        for path, made in bodies.items():
+            response = guard.post(path, made)
+            assert (response.status_code, response.headers.get("x-refine-passed")) == (200, "true"), path
+            assert json.loads(upstream.requests[-1]["raw"]) == made

@@ -249,6 +249,13 @@ def test_a_late_error_is_an_error_chunk(upstream: ModelServer, guard: Guarded) -
         (answered(b"<html>", kind="text/html"), 502, "upstream_reply"),
         (answered({"choices": []}), 502, "upstream_reply"),
         (answered([1]), 502, "upstream_reply"),
+        (
+            answered(b'{"choices": [{"message": {"content": "good"}, "logprob": -Infinity}]}'),
+            502,
+            "upstream_reply",
+        ),
+        (Wire((b"HTTP/1.1 999 Odd\r\ncontent-length: 2\r\n\r\n{}",)), 502, "upstream_reply"),
+        (Wire((b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n",)), 502, "upstream_reply"),
         (Wire((), then="close"), 502, "upstream_broken"),
         (Wire((b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{",), then="reset"), 502, "upstream_broken"),
     ],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import pytest
 
 from tests.guarding import QUESTION, Guarded, guarding, wait_until
@@ -60,3 +62,14 @@ async def test_a_client_that_leaves_while_it_sends() -> None:
         writer.close()
         await asyncio.to_thread(wait_until, lambda: guard.service.admission.in_flight == 0)
         assert upstream.requests == []
+
+
+def test_what_outlives_the_drain_ends_with_an_error() -> None:
+    """Judged or not, a request that the upstream leaves without an answer is a 503 of the API's form."""
+    body = {"model": "m", "messages": QUESTION}
+    with serving(hanging) as upstream, ThreadPoolExecutor(len(PATHS)) as pool:
+        with guarding(upstream.url, drain_s=0.1) as guard:
+            waiting = [pool.submit(httpx2.post, f"{guard.root}{path}", json=body) for path in PATHS]
+            wait_until(lambda: len(upstream.requests) == len(PATHS))
+        for response in (one.result() for one in waiting):
+            assert (response.status_code, response.json()["error"]["code"]) == (503, "shutting_down")

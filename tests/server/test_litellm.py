@@ -74,6 +74,7 @@ def test_what_holds_no_answer_is_let_through(guard: Guarded) -> None:
         {"texts": ["x"]},
         {"input_type": "response", "texts": "x"},
         {"input_type": "response", "texts": [1]},
+        {"input_type": "response", "texts": ["good"] * 101},
     ):
         assert guard.post(PATH, wrong).status_code == 400
 

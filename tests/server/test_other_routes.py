@@ -20,6 +20,12 @@ JUDGED_OTHERWISE = [
     "/v1/chat/completions;x",
     "/v1/chat%252Fcompletions",
     "/v1//chat/completions",
+    "/v1/chat;x/completions",
+    "/v1/chat/completions%20",
+    "/v1/chat/completions%3Fx",
+    "/v1/chat/completions%23x",
+    "/v1/chat%25252Fcompletions",
+    "/v1/x/..;/chat/completions",
 ]
 
 
@@ -83,6 +89,19 @@ def test_nothing_in_a_request_chooses_the_host(guard: Guarded, upstream: ModelSe
     fields = {"base_url": BAIT[0], "api_base": BAIT[0]}
     response = guard.chat(**fields, headers={"x-upstream": BAIT[0], "x-forwarded-host": "evil", "host": "evil"})
     assert response.status_code == 200
+
+
+def test_what_would_make_another_request_of_it_stays_behind(guard: Guarded, upstream: ModelServer) -> None:
+    """Headers that name another path or method do not pass, and methods that send headers back are refused."""
+    headers = {"x-original-url": "/v1/chat/completions", "x-http-method-override": "DELETE", "x-vendor": "1"}
+    assert guard.post("/v1/embeddings", {}, headers=headers).status_code == 200
+    received = upstream.requests[-1]["headers"]
+    assert received["x-vendor"] == "1"
+    assert received.keys().isdisjoint({"x-original-url", "x-http-method-override"})
+    upstream.requests.clear()
+    for method in ("TRACE", "PROPFIND"):
+        assert httpx2.request(method, f"{guard.url}/embeddings").status_code == 405
+    assert upstream.requests == []
 
 
 def test_a_redirect_is_handed_back(guard: Guarded, upstream: ModelServer) -> None:

@@ -67,6 +67,8 @@ def test_the_page_is_there_with_its_own_key(upstream: ModelServer, tmp_path: Pat
         events = guard.post("/page/api/try", asked, headers=headers).text
         assert '"rating":4' in events.replace(" ", "")
         assert upstream.requests[0]["authorization"] == "Bearer sk-operator"
+        unknown = guard.post("/page/api/try", {**asked, "guard": "none"}, headers=headers)
+        assert (unknown.status_code, "no guard" in unknown.json()["error"]) == (400, True)
     with guarding(upstream.url, page=False, **settings) as guard:
         assert guard.get("/").status_code == 404
 

@@ -78,7 +78,7 @@ def _call(part: Json) -> Json:
     return {
         "name": string(part.get("name")),
         "args": call_input if isinstance(call_input, dict) else {"arguments": call_input},
-        "id": part.get("id"),
+        "id": string(part.get("id")),
         "type": "tool_call",
     }
 

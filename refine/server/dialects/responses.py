@@ -98,7 +98,7 @@ def _call(item: Json) -> Json:
     return {
         "name": name,
         "args": arguments(call_input),
-        "id": item.get("call_id") or item.get("id"),
+        "id": string(item.get("call_id")) or string(item.get("id")),
         "type": "tool_call",
     }
 
