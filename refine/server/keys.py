@@ -67,9 +67,11 @@ class Keys:
         """Return who asks: by the header `x-refine-key`, or else by the API key sent.
 
         Raises:
-            ApiError: If a key is wanted and none of the known ones came.
+            ApiError: If a key is wanted and none of the known ones came; or if none is wanted and a page of another
+                site asks, in the browser of somebody who reaches this server.
         """
         if not self._keys:
+            _refuse_other_sites(incoming)
             return Caller(ANYONE, None, incoming.credentials)
         own = incoming.headers.get(KEY_HEADER)
         keys = incoming.keys if own is None else [own]
@@ -84,6 +86,16 @@ class Keys:
         digest = digest_of(text).encode()
         matching = [key for key, known in self._keys if hmac.compare_digest(digest, known)]
         return matching[0] if matching else None
+
+
+def _refuse_other_sites(incoming: Incoming) -> None:
+    """Refuse what a browser sends for a page of another site; programs send none of these headers."""
+    origin, host = incoming.headers.get("origin"), incoming.headers.get("host", "")
+    is_foreign = origin is not None and origin.partition("://")[2].lower() != host.lower()
+    if is_foreign or incoming.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        raise ApiError(
+            403, "this server has no keys, so it answers no pages of other sites; give it keys", code="forbidden"
+        )
 
 
 def new_key() -> str:

@@ -91,6 +91,24 @@ def test_nothing_in_a_request_chooses_the_host(guard: Guarded, upstream: ModelSe
     assert response.status_code == 200
 
 
+def test_without_keys_pages_of_other_sites_are_refused(guard: Guarded, upstream: ModelServer) -> None:
+    """A page in a browser cannot spend the operator's money; programs and the guard's own page can ask."""
+    own = guard.root
+    foreign: list[dict[str, str]] = [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site", "origin": own},
+    ]
+    upstream.requests.clear()
+    for headers in foreign:
+        assert guard.chat(headers=headers).status_code == 403
+        assert guard.post("/v1/embeddings", {}, headers=headers).status_code == 403
+    assert upstream.requests == []
+    for headers in ({}, {"origin": own, "sec-fetch-site": "same-origin"}):
+        assert guard.chat(headers=headers).status_code == 200
+
+
 def test_what_would_make_another_request_of_it_stays_behind(guard: Guarded, upstream: ModelServer) -> None:
     """Headers that name another path or method do not pass, and methods that send headers back are refused."""
     headers = {"x-original-url": "/v1/chat/completions", "x-http-method-override": "DELETE", "x-vendor": "1"}
