@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from graphs.errors import DraftError
 from graphs.isolation import copy_message, copy_messages
+from graphs.structured_answer import with_answer_last
 from judges.errors import BadSample, ConfigurationError
 from judges.models.providers.langchain import usage_of
 from judges.sample import Sample
@@ -69,7 +70,8 @@ def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
         case str():
             return Draft(answer=AIMessage(output), calls=((None, Usage(calls=1, tokens_known=False)),))
         case {"messages": [*messages], **rest}:
-            return _draft(_new_messages(messages, prompt), _contexts(rest))
+            new = with_answer_last(_new_messages(messages, prompt), rest.get("structured_response"))
+            return _draft(new, _contexts(rest))
         case [*messages] if messages and all(isinstance(message, BaseMessage) for message in messages):
             return _draft(_new_messages(messages, prompt))
         case Mapping():

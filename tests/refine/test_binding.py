@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.exceptions import OutputParserException
 from langchain_core.runnables import Runnable
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from judges import ConfigurationError, OpenAICompatible
-from judges.testing import ScriptedModel
+from judges import ConfigurationError, OpenAICompatible, ToolCall
+from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from tests.model_server import Asked, ModelServer, Reply, serving, tools_of
 
@@ -170,3 +171,26 @@ def test_a_bound_refiner_is_pickled() -> None:
         refiner.with_structured_output(City)
     twin = pickle.loads(pickle.dumps(refiner.bind(stop=["."])))  # noqa: S301 - our own
     assert twin.invoke("q").text
+
+
+@pytest.mark.parametrize("schema", [Town, ToolStrategy(Town)])
+def test_an_agent_inside_may_answer_by_a_call(schema: Any) -> None:
+    """Its structured answer is judged, asked for again and returned as JSON; its tools are steps."""
+
+    def measure(name: str) -> str:
+        """Measure it."""
+        return f"15 in {name}"
+
+    first: dict[str, Any] = {"name": "Pariss"}
+    second: dict[str, Any] = {"name": "Paris"}
+    script = [
+        ToolCall(name=call, args=args) for call, args in (("Town", first), ("measure", second), ("Town", second))
+    ]
+    judge = ScriptedJudge([1, 4])
+    agent = create_agent(ScriptedModel(script), [measure], response_format=schema)
+    outcome = SelfRefine(agent, judge).refine("Which town?")
+    assert [json.loads(attempt.text) for attempt in outcome.attempts] == [first, second]
+    assert json.loads(outcome.answer.text if outcome.answer else "") == second
+    assert [message.content for message in judge.samples[1].trajectory if message.role == "tool"] == [
+        "15 in Paris"
+    ]
