@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
-from graphs.outcome import read_conversation, sample_of
+from graphs.outcome import question_of, read_conversation, sample_of
 from graphs.refinement import Refinement
 from judges.excerpt import cut_text, level
 from judges.sample import Sample
@@ -31,7 +31,12 @@ def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sam
     conversation = refinement.memo.get(
         "conversation", messages, lambda: read_conversation(conversation_within(messages, limit))
     )
-    return sample_of(conversation, attempt, refinement.evidence)
+    if attempt.steps or attempt.evidence:
+        return sample_of(conversation, attempt, refinement.evidence)
+    question = refinement.memo.get(
+        "question", (*messages, refinement.evidence), lambda: question_of(conversation, refinement.evidence)
+    )
+    return question.model_copy(update={"response": attempt.text, "trajectory": ()})
 
 
 def conversation_within(messages: Sequence[AnyMessage], limit: int) -> Sequence[AnyMessage]:

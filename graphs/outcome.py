@@ -145,6 +145,13 @@ def read_conversation(messages: Sequence[AnyMessage]) -> str | Conversation:
     return Sample.read(user_input=list(messages)).user_input or ()
 
 
+def question_of(conversation: str | Sequence[AnyMessage | Message], evidence: Mapping[str, JsonValue]) -> Sample:
+    """Return the part of the sample for a judge that all attempts share: the conversation, and its evidence."""
+    return Sample.read(
+        {**evidence, "user_input": conversation if isinstance(conversation, str) else tuple(conversation)}
+    )
+
+
 def sample_of(
     conversation: str | Sequence[AnyMessage | Message], attempt: Attempt, evidence: Mapping[str, JsonValue]
 ) -> Sample:
