@@ -45,6 +45,7 @@ from judges.models.wrappers.cache_store import Cache
 from judges.models.wrappers.limiter import Limiter, limited
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from refine.server.upstream import UpstreamReply
 from tests.catalogue.cases import made as made_judge
 from tests.catalogue.cases import sample_for, takes
 
@@ -97,6 +98,11 @@ def made(kind: type[Exception]) -> Exception:
         "headers": {"Retry-After": "7"},
         "fault": "the fault",
         "mendable": False,
+        "status": 503,
+        "code": "overloaded",
+        "param": "model",
+        "retry_after_s": 1.5,
+        "reply": UpstreamReply(status=500, kind="text/plain", headers=[], body=b"broken"),
     }
     if not inspect.isfunction(kind.__init__):
         return kind("the message")

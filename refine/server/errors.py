@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from graphs.errors import RefineError
+
 _KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -25,7 +27,7 @@ _KINDS = {
 }
 
 
-class ApiError(Exception):
+class ApiError(RefineError):
     """An error that the guard answers with.
 
     Args:

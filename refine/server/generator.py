@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs.drafts import Draft
+from graphs.errors import RefineError
 from judges.errors import ConfigurationError
 from judges.verdict import Usage
 from refine.server import json_text
@@ -23,7 +24,7 @@ _OK = range(200, 300)
 _IDEMPOTENCY = "idempotency-key"
 
 
-class UpstreamRefused(Exception):  # noqa: N818 - what the upstream did
+class UpstreamRefused(RefineError):  # noqa: N818 - what the upstream did
     """The upstream answered with an error; `reply` is to be passed on as it is."""
 
     def __init__(self, reply: UpstreamReply) -> None:

@@ -67,8 +67,8 @@ class Keys:
         """Return who asks: by the header `x-refine-key`, or else by the API key sent.
 
         Raises:
-            ApiError: If a key is wanted and none of the known ones came; or if none is wanted and a page of another
-                site asks, in the browser of somebody who reaches this server.
+            ApiError: If a key is wanted and none of the known ones came; or if none is wanted, and a page of
+                another site asks, in the browser of somebody who reaches this server.
         """
         if not self._keys:
             _refuse_other_sites(incoming)
