@@ -109,15 +109,17 @@ class Overrides(_RequestSettings):
 def overrides_in(context: object) -> Overrides | None:
     """Return the overrides in the runtime context of a graph, which may hold other things; None if there are none.
 
-    They are the context itself, or what it has under `refine`, as a key or an attribute.
+    They are the context itself, or what it has under `refine`, as a key or an attribute that is no method.
 
     Raises:
-        InputError: If they cannot be read.
+        InputError: If they cannot be read, or the context is a text, a number or a list, which holds no settings.
     """
-    if context is None or isinstance(context, Overrides):
-        return context
+    if context is None:
+        return None
+    if isinstance(context, Overrides | str | bytes | int | float | list | tuple | set | frozenset):
+        return Overrides.read(context)
     own = context.get("refine") if isinstance(context, Mapping) else getattr(context, "refine", None)
-    return Overrides.read(own) if isinstance(own, Overrides | Mapping) else None
+    return None if own is None or callable(own) else Overrides.read(own)
 
 
 class Bounds(_RequestSettings):

@@ -163,7 +163,7 @@ def check_decision(command: Command[Any], interrupts: Sequence[Interrupt], seen:
         InputError: If the command holds no decision, or there is nothing left to decide.
     """
     decision = command.resume
-    if decision is None and not (command.update or command.goto):
+    if decision == {} or (decision is None and not (command.update or command.goto)):
         raise InputError(
             "the Command holds no decision; give Command(resume=...) with the answer to the interrupt"
         )

@@ -226,7 +226,8 @@ def careless(model: str | None) -> Callable[[Asked], Reply | Wire]:
     def reply(asked: Asked) -> Reply | Wire:
         if asked["model"] != model:
             return good(asked)
-        quoted = SECRET if SECRET in json.dumps(asked) else "nothing"  # first, before a message is cut short
+        received = json.dumps({**asked, "raw": ""})
+        quoted = SECRET if SECRET in received else "nothing"  # first, before a message is cut short
         told = f"{quoted} is not welcome at {asked['path']} with {asked['headers']} and {asked['messages']}"
         return answered({"error": {"message": told, "type": "invalid"}}, status=401)
 

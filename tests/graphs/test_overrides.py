@@ -71,6 +71,9 @@ WRONG: list[tuple[Any, str]] = [
     ({"max_cost": 1.0}, "a request cannot set max_cost=1.0 here: no prices are known"),
     ({"guidelines": "Be kind."}, r"a request may bring no guidelines \(given 8 characters\)"),
     ({1: 2}, "a context is Overrides"),
+    ("max_attempts", "a context is Overrides"),
+    (5, "a context is Overrides"),
+    ([("max_attempts", 1)], "a context is Overrides"),
 ]
 
 
@@ -94,7 +97,7 @@ async def test_what_is_unknown_or_goes_too_far_is_an_error() -> None:
         assert list(saver.list(THREAD)) == []
     assert model.prompts == []
     with pytest.raises(InputError, match="a context is Overrides"):
-        SelfRefine(model, judge).invoke("what?", context="max_attempts")  # type: ignore[call-overload]  # the mistake
+        self_refine(model, judge).invoke(ASKED, context=Context("1", 5))  # type: ignore[arg-type]  # the mistake
 
 
 def test_bounds_say_how_far_a_request_may_go() -> None:
