@@ -7,7 +7,6 @@ is printed whole shows it. Nothing of it is in a message, a record or a log line
 from __future__ import annotations
 
 import io
-import json
 import logging
 import traceback
 import warnings
@@ -226,8 +225,7 @@ def careless(model: str | None) -> Callable[[Asked], Reply | Wire]:
     def reply(asked: Asked) -> Reply | Wire:
         if asked["model"] != model:
             return good(asked)
-        received = json.dumps({**asked, "raw": ""})
-        quoted = SECRET if SECRET in received else "nothing"  # first, before a message is cut short
+        quoted = SECRET if SECRET in repr(asked) else "nothing"  # first, before a message is cut short
         told = f"{quoted} is not welcome at {asked['path']} with {asked['headers']} and {asked['messages']}"
         return answered({"error": {"message": told, "type": "invalid"}}, status=401)
 
