@@ -11,6 +11,7 @@ from graphs import Bounds, Policy
 from graphs.graph import build_loop
 from graphs.loop import Loop
 from graphs.policy import Override
+from graphs.policy import policy_of as checked_policy
 from judges import ConfigurationError
 from judges.errors import shortened
 from judges.models.providers.langchain import chat_model
@@ -26,12 +27,10 @@ def policy_of(policy: Policy | None, settings: Mapping[str, Any]) -> Policy:
     Raises:
         ConfigurationError: If a setting is unknown, out of range, or not for a middleware.
     """
-    if policy is not None and settings:
-        raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
     misplaced = sorted(settings.keys() & _OF_THE_AGENT)
     if misplaced:
         raise ConfigurationError(f"the agent has {', '.join(misplaced)}, not the middleware; give it to the agent")
-    policy = policy or Policy(**settings)
+    policy = checked_policy(policy, settings)
     if policy.on_exhausted == "interrupt":
         raise ConfigurationError(
             "on_exhausted='interrupt' is not for a middleware, where resuming would repeat every model call; put "
