@@ -174,13 +174,13 @@ class BestOfLoop(Loop):
 
     def _count(self, refinement: Refinement) -> int:
         """Return how many candidates the next attempt has: one where none is judged, else as calls allow."""
-        limit, wanted = refinement.policy.max_calls, self.policy.candidates
+        limit, candidates = refinement.policy.max_calls, self.policy.candidates
         if not refinement.sampled:
             return 1
         if limit is None:
-            return wanted
+            return candidates
         calls = 2 if self._judge.models else 1  # a draft, and a question to the judge's model about it
-        return max(1, min(wanted, (limit - refinement.usage.calls) // calls))
+        return max(1, min(candidates, (limit - refinement.usage.calls) // calls))
 
     def _run(
         self,

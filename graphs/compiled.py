@@ -179,26 +179,26 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         return langgraph_private.with_unlimited_loop(config, inherited), settings
 
     def _open_interrupts(
-        self, given: Any, config: RunnableConfig, thread: Hashable
+        self, turn_input: Any, config: RunnableConfig, thread: Hashable
     ) -> Generator[RunnableConfig, StateSnapshot, Sequence[Interrupt]]:
         """Return the interrupts that are open when a decision is made; yields the config of the state to read."""
-        if not isinstance(given, Command) or thread is None:
+        if not isinstance(turn_input, Command) or thread is None:
             return ()
         return (yield config).interrupts
 
     def _begin(
-        self, given: Any, config: RunnableConfig, thread: Hashable, seen: Sequence[Interrupt]
+        self, turn_input: Any, config: RunnableConfig, thread: Hashable, seen: Sequence[Interrupt]
     ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, carried.Decision | None]]:
         """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
-        if thread is None or given is None:
-            return given, config, None
-        if isinstance(given, Command):
-            check_decision(given, (yield config).interrupts, seen)
+        if thread is None or turn_input is None:
+            return turn_input, config, None
+        if isinstance(turn_input, Command):
+            check_decision(turn_input, (yield config).interrupts, seen)
             decision = carried.Decision()
-            return given, carried.with_decision(config, decision), decision
+            return turn_input, carried.with_decision(config, decision), decision
         if self.loop.may_wait and not langgraph_private.names_a_checkpoint(config):
-            given = admitted(given, (yield config), self.on_new_question)
-        return given, config, None
+            turn_input = admitted(turn_input, (yield config), self.on_new_question)
+        return turn_input, config, None
 
     def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
         return merge_configs(self.config, config) if self.config else config or {}

@@ -47,6 +47,21 @@ class Generator(Protocol):
         ...
 
 
+class PerRequest:
+    """Stands in a loop whose generator comes with each request; see `Loop.with_generator`."""
+
+    may_interrupt = False
+
+    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        """Refuse: the loop was run without a generator."""
+        del prompt, config, temperature
+        raise ConfigurationError("this loop has no generator of its own; run loop.with_generator(...)")
+
+    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        """Refuse, as `draft` does."""
+        return self.draft(prompt, config, temperature)
+
+
 def as_generator(candidate: object) -> Generator:
     """Wrap a chat model, a `"provider:model"` name, a runnable, an agent graph, or a function of the messages.
 

@@ -28,8 +28,8 @@ class Memo:
         if len(before) != len(parts) or any(old is not new for old, new in zip(before, parts, strict=True)):
             result = make()
             self._results[name] = tuple(parts), result
-        made: T = result
-        return made
+        typed: T = result
+        return typed
 
 
 class Prompt(list[BaseMessage]):

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
-from judges.excerpt import shown
+from judges.excerpt import excerpt_of
 from judges.model import EmbeddingResponse, repetition
 from judges.models import retry, structured
 from judges.models.identity import handle_of
@@ -137,7 +137,7 @@ def _as_seen(judge: Deliberates, sample: Sample) -> Sample:
 
     One that itself asks a model gets the excerpt that its model is shown; the members of a panel are told apart.
     """
-    excerpt = shown(sample)
+    excerpt = excerpt_of(sample)
     if excerpt is not sample and _asks_itself(judge):
         sample = excerpt
     return sample if type(judge).__module__.startswith("judges.") else copy_sample(sample)

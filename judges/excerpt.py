@@ -29,7 +29,7 @@ def shown_within(limit: int) -> setting[int | None]:
     return setting(_longest, limit)
 
 
-def shown(sample: Sample) -> Sample:
+def excerpt_of(sample: Sample) -> Sample:
     """Return a sample as a model is shown it: with long texts cut as set by `shown_within`."""
     limit = _longest.get()
     if limit is None or not is_long(sample, limit):

@@ -12,7 +12,7 @@ from judges.compose.agents import grade_in, input_for, is_agent, without_memory
 from judges.compose.marks import is_check, verdict_of
 from judges.entry import Explanation
 from judges.errors import ConfigurationError, shortened
-from judges.excerpt import shown
+from judges.excerpt import excerpt_of
 from judges.judge import Judge
 from judges.requests import Apply, Deliberation
 from judges.runtime.pickling import SharedByCopies, check_picklable
@@ -81,7 +81,7 @@ class _RunnableJudge(SharedByCopies, Judge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Invoke the runnable, and convert its result to a verdict."""
-        seen = shown(sample) if is_agent(self._runnable) else sample
+        seen = excerpt_of(sample) if is_agent(self._runnable) else sample
         output = yield Apply(self._invoke, seen, self._ainvoke)
         return verdict_of(grade_in(output, judge=self.name), judge=self.name, check=self._is_check)
 

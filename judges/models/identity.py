@@ -39,9 +39,9 @@ def identity_of(model: JudgeModel) -> str:
 
 def unread_settings(model: JudgeModel) -> tuple[str, ...]:
     """Return which settings of a model its identity does not cover, so that two may be taken for one."""
-    told = getattr(model, "unread_settings", None)
-    if isinstance(told, tuple):
-        return told
+    declared = getattr(model, "unread_settings", None)
+    if isinstance(declared, tuple):
+        return declared
     identity = getattr(model, "identity", None)
     if (isinstance(identity, str) and identity) or _settings(model) is not None:
         return ()

@@ -251,8 +251,8 @@ def key(
         _require_server()
         from refine.server.keys import described_key  # noqa: PLC0415 - as above
 
-        shown, table = described_key(name)
-        typer.echo(f"{shown}\n", err=True)
+        key_line, table = described_key(name)
+        typer.echo(f"{key_line}\n", err=True)
         typer.echo(table)
 
 

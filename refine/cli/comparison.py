@@ -46,7 +46,7 @@ def _regressions(comparison: RunComparison, before: Evaluation, after: Evaluatio
 
 
 def _question(row: Row) -> str:
-    asked = (
+    questions = (
         [message.content for message in row.sample.conversation if message.role == "user"] if row.sample else []
     )
-    return shortened(asked[-1] if asked else "", longest=_LONGEST_QUESTION)
+    return shortened(questions[-1] if questions else "", longest=_LONGEST_QUESTION)

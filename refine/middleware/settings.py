@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from langchain_core.language_models import BaseChatModel
 
 from graphs import Bounds, Policy
+from graphs.generators import PerRequest
 from graphs.graph import build_loop
 from graphs.loop import Loop
 from graphs.policy import Override
@@ -69,7 +70,7 @@ def loop_of(judge: object, policy: Policy, name: str, bounds: Bounds | None) -> 
     """Return the loop of a middleware, to which each model call of the agent gives its own generator."""
     overrides = {number: Override(temperature=policy.override(number).temperature) for number in policy.overrides}
     own = policy.model_copy(update={"overrides": overrides})
-    return build_loop(_no_generator, judge, own, name=name, bounds=bounds)
+    return build_loop(PerRequest(), judge, own, name=name, bounds=bounds)
 
 
 def at_least_one(name: str, value: object) -> int:
@@ -92,7 +93,3 @@ def function_or_none(name: str, value: Callable[[T], object] | None) -> Callable
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} is a function of one argument, or None, not {shortened(value)}")
     return value
-
-
-def _no_generator(_: object) -> str:
-    raise NotImplementedError

@@ -67,8 +67,8 @@ class Access:
                 return None
             reason = "without a key the page answers to this machine alone; give the page a key"
             return JSONResponse({"error": reason}, 403)
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._key):
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode(), self._key):
             return None
         return JSONResponse({"error": "the page's key is wanted"}, 401)
 

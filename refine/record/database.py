@@ -16,7 +16,7 @@ from graphs import Outcome
 from judges import ConfigurationError
 from judges.runtime.pickling import SharedByCopies
 from refine.record import figures, labels, queries
-from refine.record.engine import read_url, shown
+from refine.record.engine import masked, read_url
 from refine.record.filters import OutcomeFilter
 from refine.record.origin import Origin
 from refine.record.retention import Retention
@@ -84,7 +84,7 @@ class DatabaseRecord(SharedByCopies):
         self._parts: dict[int, tuple[Tables, Writer]] = {}
 
     def __repr__(self) -> str:
-        return f"DatabaseRecord({shown(self._url)!r}, texts={self.texts})"
+        return f"DatabaseRecord({masked(self._url)!r}, texts={self.texts})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._url.password:
@@ -102,7 +102,7 @@ class DatabaseRecord(SharedByCopies):
     @property
     def name(self) -> str:
         """What it is called for people: its URL without password and settings."""
-        return shown(self._url)
+        return masked(self._url)
 
     @property
     def file(self) -> Path | None:
@@ -217,7 +217,7 @@ class DatabaseRecord(SharedByCopies):
         if parts is None:
             tables = Tables(self._url, texts=self.texts, redact=self._redact, retention=Retention(self._keep_days))
             writer = Writer(
-                tables, name=shown(self._url), most=self._max_queue, most_characters=self._max_characters
+                tables, name=masked(self._url), most=self._max_queue, most_characters=self._max_characters
             )
             parts = self._parts.setdefault(os.getpid(), (tables, writer))
             if parts[1] is writer:

@@ -26,14 +26,14 @@ _POSTGRESQL = {
 """Settings of libpq that let a statement fail that a silent server would hold for ever; a URL may set others."""
 
 
-def read_url(given: str) -> URL:
+def read_url(text: str) -> URL:
     """Return the URL of a database.
 
     Raises:
         ConfigurationError: If it is no URL of a SQLite file or of PostgreSQL; no password is shown.
     """
     try:
-        url = make_url(given)
+        url = make_url(text)
     except (ArgumentError, ValueError):
         raise ConfigurationError(
             "record is no URL that can be read; give sqlite:///file.db or postgresql://user@host/database"
@@ -60,7 +60,7 @@ def _sqlite_url(url: URL) -> URL:
     return url.set(drivername="sqlite", database=str(path.absolute()))
 
 
-def shown(url: URL) -> str:
+def masked(url: URL) -> str:
     """Return a URL for people: without its password and settings."""
     return url.set(query={}).render_as_string(hide_password=True)
 

@@ -94,17 +94,17 @@ def outcomes(
 
 def outcome(connection: Connection, identifier: str) -> Row | None:
     """Return an outcome with its attempts and labels, JSON columns as data; None where there is none."""
-    found = connection.execute(select(OUTCOME).where(OUTCOME.c.id == identifier)).mappings().first()
-    if found is None:
+    row = connection.execute(select(OUTCOME).where(OUTCOME.c.id == identifier)).mappings().first()
+    if row is None:
         return None
     attempts = select(ATTEMPT).where(ATTEMPT.c.outcome == identifier).order_by(ATTEMPT.c.number)
     labels = select(LABEL).where(LABEL.c.outcome == identifier).order_by(LABEL.c.number, LABEL.c.by)
     return {
-        **_parsed(found, "conversation", "evidence"),
+        **_parsed(row, "conversation", "evidence"),
         "attempts": [
-            _parsed(row, "steps", "evidence", "items") for row in connection.execute(attempts).mappings()
+            _parsed(attempt, "steps", "evidence", "items") for attempt in connection.execute(attempts).mappings()
         ],
-        "labels": [dict(row) for row in connection.execute(labels).mappings()],
+        "labels": [dict(label) for label in connection.execute(labels).mappings()],
     }
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from judges import ConfigurationError
 from judges.errors import one_line
 from refine.record import inserting
-from refine.record.engine import make_engine, shown
+from refine.record.engine import make_engine, masked
 from refine.record.retention import Retention
 from refine.record.rows import Entry, Redact, Rows, rows_of
 from refine.record.schema import migrate
@@ -66,7 +66,8 @@ class Tables:
         except (SQLAlchemyError, OSError) as error:
             original = getattr(error, "orig", None) or error
             raise ConfigurationError(
-                f"the record {shown(self._url)} cannot be used: {one_line(original)}; check the URL, and that the "
+                f"the record {masked(self._url)} cannot be used: {one_line(original)}; check the "
+                f"URL, and that the "
                 f"database runs"
             ) from error
 

@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
-from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
 from pydantic import SecretStr
 
 from graphs import Bounds, Policy
-from graphs.drafts import Draft
+from graphs.generators import PerRequest
 from graphs.loop import Loop
 from judges import Judge, OpenAICompatible, as_judge, known_prices, load
 from judges.errors import ConfigurationError, one_line, shortened
@@ -112,7 +110,7 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> Guard:
         bounds = Bounds(**settings.bounds)
     with _at(f"{place}upstream", settings.upstream):
         upstream = _upstream(settings)
-    loop = Loop(_NoGenerator(), judge, policy, name=name)
+    loop = Loop(PerRequest(), judge, policy, name=name)
     return Guard(
         name=name,
         judge=judge,
@@ -267,15 +265,3 @@ def _judge_object(reference: str, judge_settings: Mapping[str, Any]) -> Judge:
     if judge_settings:
         raise ConfigurationError("judge_settings are for the class of a judge, and this is none; leave them out")
     return as_judge(target)
-
-
-class _NoGenerator:
-    """Stands in the loop of a guard; each request brings its own generator."""
-
-    may_interrupt = False
-
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        raise NotImplementedError
-
-    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        raise NotImplementedError

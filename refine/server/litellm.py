@@ -113,8 +113,8 @@ def _reason(outcome: Outcome, guard: Guard) -> str:
     best = outcome.best
     if best is None:
         return f"refine: no verdict ({outcome.stop_reason})"
-    wanted = guard.loop.policy.success_rating
-    return f"refine: the answer was rated {best.rating} of 4, and is accepted from {wanted}"
+    success_rating = guard.loop.policy.success_rating
+    return f"refine: the answer was rated {best.rating} of 4, and is accepted from {success_rating}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,12 +84,13 @@ def describe(guard: Guard) -> str:
     """Return a line that says what a guard does."""
     policy = guard.loop.policy
     models = ", ".join(model.name for model in guard.judge.models)
-    asked = f" ({models})" if models else ""
+    of_models = f" ({models})" if models else ""
     upstream = "no upstream, /v1/judge only" if guard.upstream is None else f"upstream {guard.upstream.origin}"
     unjudged = {"accept": "open", "reject": "best judged answer", "raise": "closed"}[policy.on_judge_error]
     served = f", models {', '.join(guard.models)}" if guard.models else ""
     return (
-        f"guard {guard.name}: judge {guard.judge.name}{asked}, {upstream}, accepted from {policy.success_rating}, "
+        f"guard {guard.name}: judge {guard.judge.name}{of_models}, {upstream}, accepted from "
+        f"{policy.success_rating}, "
         f"at most {policy.max_attempts} attempts, without a verdict: {unjudged}{served}"
     )
 

@@ -11,7 +11,7 @@ from langchain.agents.structured_output import ToolStrategy
 from pydantic import BaseModel
 
 from judges import Helpfulness, Judge, Panel, Sample, as_judge, load
-from judges.excerpt import shown, shown_within
+from judges.excerpt import excerpt_of, shown_within
 from judges.messages import ToolCall
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -134,7 +134,7 @@ def test_contexts_together_are_within_the_bound(count: int, length: int) -> None
     """However many and long they are; of very many the last are left out, and a note says how many."""
     texts = [f"{number} {'x' * length}" for number in range(count)]
     with shown_within(LIMIT):
-        contexts = shown(Sample.read(response="a", retrieved_contexts=texts)).retrieved_contexts or ()
+        contexts = excerpt_of(Sample.read(response="a", retrieved_contexts=texts)).retrieved_contexts or ()
     assert sum(map(len, contexts)) <= LIMIT + 100
     assert contexts[0][:2] == texts[0][:2]
     noted = [text for text in contexts if "texts are left out here" in text]

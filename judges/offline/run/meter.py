@@ -176,10 +176,10 @@ class CallMeter:
         if status not in _HOPELESS and not (status in {400, 422} and _NO_SUCH_MODEL.search(_message_of(error))):
             return error
         remedy = "check the key" if status in {401, 403} else "check the model's name and the address"
-        said = f": {one_line(error)}" if type(error).__module__.startswith("judges.") else ""
+        reason = f": {one_line(error)}" if type(error).__module__.startswith("judges.") else ""
         return self.stop(
             ConfigurationError(
-                f"the endpoint of {model.name!r} refuses all calls (status {status}); {remedy}{said}"
+                f"the endpoint of {model.name!r} refuses all calls (status {status}); {remedy}{reason}"
             )
         )
 

@@ -211,14 +211,14 @@ def _one_sided(up: int, down: int) -> float:
 
 
 def _robustness(name: str, triples: Sequence[tuple[Hashable, Hashable, Hashable]]) -> BiasTest:
-    kept = [(first == after, first == again) for first, after, again in triples]
-    n = len(kept)
+    unchanged = [(first == after, first == again) for first, after, again in triples]
+    n = len(unchanged)
     robust, consistent = (
-        (sum(column) / n if n else 0.0 for column in zip(*kept, strict=True)) if n else (None, None)
+        (sum(column) / n if n else 0.0 for column in zip(*unchanged, strict=True)) if n else (None, None)
     )
-    worse, better = kept.count((False, True)), kept.count((True, False))
+    worse, better = unchanged.count((False, True)), unchanged.count((True, False))
     enough = worse + better >= _LEAST_DISCORDANT
-    gaps = np.array([float(a) - float(b) for a, b in kept])
+    gaps = np.array([float(a) - float(b) for a, b in unchanged])
     return BiasTest(
         bias=f"{name} (robustness)",
         effect=None if robust is None or consistent is None else robust - consistent,

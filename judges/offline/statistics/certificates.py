@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -132,10 +132,18 @@ def certify(
         raise ValueError(f"alpha and delta lie between 0 and 1, not {alpha!r} and {delta!r}")
     chain = _chain(counts)
     least = math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
-    decide = {"sequence": _in_sequence, "fallback": _with_fallback, "anytime": _at_any_time}.get(method)
-    if decide is None:
-        raise ValueError(f"method is 'sequence', 'fallback' or 'anytime', not {method!r}")
-    statuses = decide([count for _, count in chain], alpha, delta, least)
+    counted = [count for _, count in chain]
+    match method:
+        case "sequence":
+            statuses = _in_sequence(counted, least, lambda count: _p_value(count, alpha) <= delta)
+        case "anytime":
+            statuses = _in_sequence(
+                counted, least, lambda count: e_value(count.bad, count.released, alpha) >= 1 / delta
+            )
+        case "fallback":
+            statuses = _with_fallback(counted, alpha, delta)
+        case _:
+            raise ValueError(f"method is 'sequence', 'fallback' or 'anytime', not {method!r}")
     rows = tuple(
         _row(policy, count, status, alpha, delta) for (policy, count), status in zip(chain, statuses, strict=True)
     )
@@ -168,7 +176,7 @@ def _p_value(count: Counts, alpha: float) -> float:
     return float(special.bdtr(count.bad, count.released, alpha)) if count.released else 1.0
 
 
-def _in_sequence(chain: Sequence[Counts], alpha: float, delta: float, least: int) -> list[Status]:
+def _in_sequence(chain: Sequence[Counts], least: int, passes: Callable[[Counts], bool]) -> list[Status]:
     """Test from the strictest on until one fails; at first, those with too few releases to pass are skipped."""
     statuses: list[Status] = []
     for count in chain:
@@ -177,13 +185,12 @@ def _in_sequence(chain: Sequence[Counts], alpha: float, delta: float, least: int
         elif count.released < least and "certified" not in statuses:
             statuses.append("too_few")
         else:
-            statuses.append("certified" if _p_value(count, alpha) <= delta else "refused")
+            statuses.append("certified" if passes(count) else "refused")
     return statuses
 
 
-def _with_fallback(chain: Sequence[Counts], alpha: float, delta: float, least: int) -> list[Status]:
+def _with_fallback(chain: Sequence[Counts], alpha: float, delta: float) -> list[Status]:
     """Give each an equal share of delta, and what a success did not use up to the next (Wiens 2003)."""
-    del least
     p_values = [_p_value(count, alpha) for count in chain]
     return ["certified" if rejected else "refused" for rejected in fallback(p_values, delta)]
 
@@ -197,19 +204,6 @@ def fallback(p_values: Sequence[float], delta: float) -> list[bool]:
         if not rejected[-1]:
             level = 0.0
     return rejected
-
-
-def _at_any_time(chain: Sequence[Counts], alpha: float, delta: float, least: int) -> list[Status]:
-    """Test in order by evidence that may be looked at after every label."""
-    statuses: list[Status] = []
-    for count in chain:
-        if "refused" in statuses:
-            statuses.append("not_tested")
-        elif count.released < least and "certified" not in statuses:
-            statuses.append("too_few")
-        else:
-            statuses.append("certified" if e_value(count.bad, count.released, alpha) >= 1 / delta else "refused")
-    return statuses
 
 
 def _row(policy: float, count: Counts, status: Status, alpha: float, delta: float) -> PolicyRow:

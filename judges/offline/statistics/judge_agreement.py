@@ -101,10 +101,10 @@ class Agreement:
 
     def __str__(self) -> str:
         coverage = "" if self.coverage is None else f" ({self.coverage:.0%} of {self.labelled} labelled)"
-        shown = [name for name in _SHORT_REPORT if name in self.figures]
+        names = [name for name in _SHORT_REPORT if name in self.figures]
         lines = [
             f"rows {self.n}{coverage}",
-            *(f"{name.replace('_', ' '):<18} {self.figures[name]}" for name in shown),
+            *(f"{name.replace('_', ' '):<18} {self.figures[name]}" for name in names),
         ]
         if self.reliability:
             rates = (f"{rating}: {figure}" for rating, figure in self.reliability.items())
