@@ -44,6 +44,7 @@ FRAMEWORKS = frozenset(
         "pydantic_settings",
         "playwright",
         "psycopg",
+        "pyarrow",
         "rapidfuzz",
         "ray",
         "rich",
@@ -237,7 +238,7 @@ def test_the_reader_knows_the_doors(path: str, source: str, wrong: set[str]) -> 
 
 INNER: tuple[tuple[str, ...], ...] = (
     ("verdict", "messages", "entry"),
-    ("errors", "model"),
+    ("errors", "model", "rows"),
     ("sample", "runtime"),
     ("excerpt", "requests"),
     ("models",),

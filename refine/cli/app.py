@@ -61,6 +61,8 @@ def evaluate(
     limit: options.Limit = None,
     shard: options.Shard = None,
     keep_unreadable: options.KeepUnreadable = False,
+    column_map: options.Map = None,
+    encoding: options.Encoding = "utf-8",
     rate: options.Rate = None,
     tokens_per_minute: options.TokensPerMinute = None,
     max_calls: options.MaxCalls = None,
@@ -97,7 +99,7 @@ def evaluate(
         from refine.cli.gating import GateOptions  # noqa: PLC0415 - likewise
 
         evaluate_options = evaluation.EvaluateOptions(
-            rows=rows,
+            rows=evaluation.rows_file(rows, columns=column_map, encoding=encoding),
             judges=evaluation.JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
             out=Path(out),
             limits=evaluation.LimitOptions(

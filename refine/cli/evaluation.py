@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -16,7 +16,9 @@ from rich.console import Console
 
 from judges import BadSample, ConfigurationError, Judge, Price, known_prices
 from judges.errors import shortened
-from judges.offline import Evaluation, read_rows
+from judges.offline import Evaluation
+from judges.offline.dataset.reading import RowsFile
+from judges.offline.dataset.renaming import checked_columns
 from judges.offline.run.evaluate import judges_by_name
 from judges.offline.run.journaled import Outputs, RunSettings, check_free, run_source
 from judges.offline.run.manifest import DatasetFile, JudgeRecord, Manifest, file_digest
@@ -69,7 +71,7 @@ class LimitOptions:
 class EvaluateOptions:
     """The options of `refine evaluate`."""
 
-    rows: Path
+    rows: RowsFile
     judges: JudgeOptions
     out: Path
     limits: LimitOptions
@@ -170,7 +172,7 @@ def run_merge(folders: tuple[Path, ...], out: Path, *, rows: Path | None, as_jso
     return _report(out, evaluation, faults, as_json=as_json)
 
 
-def preflight(rows: Path, *, limit: int | None, keep_unreadable: bool) -> int:
+def preflight(rows: RowsFile, *, limit: int | None, keep_unreadable: bool) -> int:
     """Read the whole file before any model is asked, and return the number of its rows.
 
     Raises:
@@ -178,13 +180,27 @@ def preflight(rows: Path, *, limit: int | None, keep_unreadable: bool) -> int:
         ConfigurationError: If there are no rows.
     """
     total = 0
-    for row in islice(read_rows(rows, errors="keep"), limit):
+    for row in islice(rows.rows(), limit):
         total += 1
         if isinstance(row, BadSample) and not keep_unreadable:
             raise BadSample(f"{row}; mend the row, or keep such rows as unscored with --keep-unreadable")
     if total == 0:
-        raise ConfigurationError(f"{rows} holds no rows; write one JSON object or CSV record per row")
+        raise ConfigurationError(f"{rows.path} holds no rows; write one JSON object or CSV record per row")
     return total
+
+
+def rows_file(path: Path, *, columns: list[str] | None, encoding: str) -> RowsFile:
+    """Return a dataset's file, read with columns named as in `--map answer=text`.
+
+    Raises:
+        ConfigurationError: If such a text is no pair, or names no field of a sample.
+    """
+    pairs = [text.partition("=") for text in columns or ()]
+    for field, _, column in pairs:
+        if not (field and column):
+            raise ConfigurationError(f"--map is FIELD=COLUMN, such as answer=text, not {shortened(field or '=')}")
+    named = checked_columns({field: column for field, _, column in pairs})
+    return RowsFile(path=path, encoding=encoding, columns=named)
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -254,8 +270,15 @@ def _records(judges: dict[str, Judge], options: JudgeOptions) -> tuple[JudgeReco
     )
 
 
-def _dataset(rows: Path, total: int) -> DatasetFile:
-    return DatasetFile(name=str(rows), path=str(rows.absolute()), sha256=file_digest(rows), rows=total)
+def _dataset(rows: RowsFile, total: int) -> DatasetFile:
+    return DatasetFile(
+        name=str(rows.path),
+        path=str(rows.path.absolute()),
+        sha256=file_digest(rows.path),
+        rows=total,
+        encoding=rows.encoding,
+        columns=dict(rows.columns),
+    )
 
 
 def _same_dataset(
@@ -275,7 +298,8 @@ def _same_dataset(
         raise ConfigurationError(
             f"the dataset {path} has changed since the run began; undo it, or {remedy} with --accept-changes"
         )
-    now = _dataset(path, preflight(path, limit=before.limit, keep_unreadable=before.keep_unreadable))
+    file = replace(before.dataset.file, path=path)
+    now = _dataset(file, preflight(file, limit=before.limit, keep_unreadable=before.keep_unreadable))
     return now.model_copy(update={"name": before.dataset.name})
 
 
@@ -311,9 +335,8 @@ def _go_on(
 
 def _source(manifest: Manifest) -> Source:
     assert manifest.dataset is not None  # noqa: S101 - a run of the command line has a file
-    return file_source(
-        manifest.dataset.path, limit=manifest.limit, total=manifest.dataset.rows, shard=manifest.shard
-    )
+    dataset = manifest.dataset
+    return file_source(dataset.file, limit=manifest.limit, total=dataset.rows, shard=manifest.shard)
 
 
 def _facts(manifest: Manifest) -> dict[str, object]:

@@ -145,6 +145,8 @@ def estimate(
     limit: options.Limit = None,
     prices: options.Prices = None,
     keep_unreadable: options.KeepUnreadable = False,
+    column_map: options.Map = None,
+    encoding: options.Encoding = "utf-8",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the estimate as JSON instead of a table.")
     ] = False,
@@ -157,10 +159,10 @@ def estimate(
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors():
         from refine.cli import estimation  # noqa: PLC0415 - loads pydantic, rich and the judges
-        from refine.cli.evaluation import JudgeOptions  # noqa: PLC0415 - likewise
+        from refine.cli.evaluation import JudgeOptions, rows_file  # noqa: PLC0415 - likewise
 
         estimate_options = estimation.EstimateOptions(
-            rows=rows,
+            rows=rows_file(rows, columns=column_map, encoding=encoding),
             judges=JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
             limit=limit,
             prices=prices,

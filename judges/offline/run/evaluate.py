@@ -15,10 +15,13 @@ from typing import Any, TextIO
 from judges.compose.panel import as_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
+from judges.offline.dataset.renaming import checked_columns, rename_rows
+from judges.offline.dataset.tables import rows_in
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.journaled import Outputs, RunSettings, run_samples
 from judges.offline.run.ordered_writer import OrderedWriter
 from judges.offline.run.source import RowInput, read_sample
+from judges.rows.objects import row_of
 from judges.runtime import faults
 from judges.runtime.blocking import DaemonThreads
 from judges.runtime.sharing import shared_work
@@ -38,6 +41,7 @@ def evaluate(
     log_texts: bool = False,
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
+    map: Mapping[str, str] | None = None,  # noqa: A002 - the name that it has in `read_rows`
 ) -> Evaluation:
     """Judge every sample of a dataset, in threads; also inside a running event loop.
 
@@ -49,8 +53,9 @@ def evaluate(
     the evaluation.
 
     Args:
-        samples: Samples, or mappings that are read as samples. A `BadSample` stands for a row that could not be
-            read, as `read_rows(path, errors="keep")` yields it.
+        samples: Samples, mappings, or objects of other libraries that are read as samples; a data frame of
+            pandas or polars, a table of pyarrow, or a dict of lists. A `BadSample` stands for a row that could
+            not be read, as `read_rows(path, errors="keep")` yields it.
         judges: A judge, a list of judges, or a mapping of names to judges; functions are accepted.
         max_concurrency: How many rows are judged at once, at least 1.
         out: A path, which is overwritten, or an open text file; each row becomes one line of JSON there.
@@ -61,6 +66,7 @@ def evaluate(
             the end it holds results, cells and summary. Judges of one row are then at work side by side, and
             `max_concurrency` bounds the model calls at once. Limits and more are in `RunSettings(folder=...)`.
         resume: Whether `run` was begun before: only what is missing is judged.
+        map: Which column holds which field, where they have other names: `{"answer": "actual_text"}`.
 
     Raises:
         RunStopped: If a run reached a limit of its settings; it can be resumed.
@@ -78,10 +84,11 @@ def evaluate(
             log_texts=log_texts,
             run=run,
             resume=resume,
+            map=map,
         )
         return _finished(judged)
     members = judges_by_name(judges)
-    source = _Source(_checked_rows(samples, max_concurrency))
+    source = _Source(_checked_rows(samples, max_concurrency, map))
 
     def work() -> None:
         try:
@@ -107,13 +114,14 @@ async def aevaluate(
     log_texts: bool = False,
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
+    map: Mapping[str, str] | None = None,  # noqa: A002 - the name that it has in `read_rows`
 ) -> Evaluation:
     """Judge every sample of a dataset in tasks; otherwise as `evaluate`.
 
     `samples` may be an async iterable. Cancelling this cancels the judges at work.
     """
     members = judges_by_name(judges)
-    _checked_rows(samples, max_concurrency)
+    samples = _checked_rows(samples, max_concurrency, map)
     if run is not None or resume:
         output = Outputs(on_result=on_result, keep_rows=keep_rows)
         settings = _run_settings(run, out, resume=resume)
@@ -270,7 +278,7 @@ def judges_by_name(judges: object) -> dict[str, Judge]:
     return by_name
 
 
-def _checked_rows(samples: object, max_concurrency: int) -> Iterable[RowInput]:
+def _checked_rows(samples: Any, max_concurrency: int, columns: Mapping[str, str] | None) -> Any:
     if type(max_concurrency) is not int or max_concurrency < 1:
         raise ConfigurationError(f"max_concurrency is a whole number from 1, not {shortened(max_concurrency)}")
     if isinstance(samples, str | Path):
@@ -279,9 +287,10 @@ def _checked_rows(samples: object, max_concurrency: int) -> Iterable[RowInput]:
         raise ConfigurationError(
             "samples are rows, not an Evaluation; give [row.sample for row in evaluation.rows]"
         )
-    if isinstance(samples, Sample | Mapping):
+    rows = rows_in(samples)
+    if rows is samples and not hasattr(rows, "__len__") and row_of(rows) is not None:
         raise ConfigurationError(f"samples are several rows, not one {type(samples).__name__}; give [sample]")
-    return samples  # type: ignore[return-value]  # a value that is not iterable fails when it is iterated
+    return rename_rows(rows, checked_columns(columns))
 
 
 @contextmanager
