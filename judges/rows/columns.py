@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from judges.rows.replies import as_json, is_message, is_messages, reply_of, text_of
-from judges.rows.traces import is_trace, trace_columns
+from judges.rows.traces import as_trace, is_trace, trace_columns
 
 QUESTION_KEYS = ("user_input", "question", "query", "input", "messages", "prompt", "text", "content", "topic")
 """Keys under which the inputs of an application hold its question, the first that is there."""
@@ -70,7 +70,7 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
 
 
 def _unfold_trace(columns: dict[str, Any]) -> None:
-    trace = columns.pop("trace", None)
+    trace = as_trace(columns.pop("trace", None))
     if is_trace(columns):
         trace = {name: columns.pop(name) for name in ("info", "data")}
     if trace is None:

@@ -17,6 +17,12 @@ def is_trace(value: object) -> bool:
     return isinstance(info, Mapping) and isinstance(data, Mapping) and isinstance(data.get("spans"), Sequence)
 
 
+def as_trace(value: Any) -> Any:
+    """Return a trace as a mapping, given as one, as mlflow's object or as JSON; anything else as it is."""
+    dump = getattr(value, "to_dict", None)
+    return dump() if callable(dump) else _unquoted(value)
+
+
 def trace_columns(trace: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a trace says of an exchange as columns of a row."""
     info, spans = trace["info"], trace["data"]["spans"]

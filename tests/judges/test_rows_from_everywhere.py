@@ -155,6 +155,7 @@ def fields(source: object) -> dict[str, Any]:
         ),
         (TRACE, {"user_input": "q", "response": "seven", "reference": "7", "retrieved_contexts": ["c"]}),
         ({"trace": TRACE, "reference": "own"}, {"response": "seven", "reference": "own"}),
+        ({"trace": json.dumps(TRACE), "request": None}, {"user_input": "q", "response": "seven"}),
     ],
 )
 def test_rows_of_other_libraries_are_read(row: dict[str, Any], expected: dict[str, Any]) -> None:

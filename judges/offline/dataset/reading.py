@@ -128,8 +128,8 @@ def _samples(
 ) -> Iterator[Sample | BadSample]:
     for number, raw in records:
         try:
-            row = renamed(row_of(raw), columns)
-            read = Sample.read(row)
+            row = row_of(raw)
+            read = Sample.read(renamed(row, columns))
             name_unread(read, row)
             sample: Sample | BadSample = read
         except BadSample as error:
