@@ -209,7 +209,9 @@ def test_columns_and_encoding_are_named(tmp_path: Path, caplog: pytest.LogCaptur
     done = refine("evaluate", path, "--judge", "length:at_most=99", "--out", run, *options)
     assert done.exit_code == 0, done.output
     assert "kept as metadata: 'lang'" in caplog.text
-    assert [json.loads(line)["sample"]["response"] for line in (run / "results.jsonl").open()] == ["là", "moi"]
+    assert [
+        json.loads(line)["sample"]["response"] for line in (run / "results.jsonl").read_text().splitlines()
+    ] == ["là", "moi"]
     assert refine("resume", run).exit_code == 0
     for wrong, told in (("answer", "--map is FIELD=COLUMN"), ("anwser=out", "did you mean 'answer'?")):
         assert told in refused(
