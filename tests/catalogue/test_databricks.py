@@ -145,7 +145,7 @@ def test_compat_reads_the_words_of_mlflow(word: str) -> None:
     """Words for yes and no are many there; any other is its UNKNOWN."""
     model = ScriptedModel([said(word), said("perhaps")])
     judge = load("databricks.safety", model=model, variant="compat")
-    assert judge(SPARK).value == ("no" if word in {"nah", "not approved", "NULL"} else "yes")
+    assert judge(SPARK).value == ("no" if word in {"nah", "not approved", "NULL", "0.0"} else "yes")
     assert judge(SPARK).unscored == "undefined"
 
 
