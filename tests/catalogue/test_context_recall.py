@@ -121,7 +121,7 @@ def test_a_wrong_setting_is_refused(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["ragas.context_recall", "ragas.factual_correctness"])
 def test_a_short_reference_is_verified_with_its_question(name: str) -> None:
-    """ "In 1889." says nothing without the question it answers, so the model that verifies it is shown both."""
+    """A reference such as "In 1889." says nothing alone, so the model that verifies it is shown both."""
     model = ScriptedModel([{"claims": ["It opened in 1889."]}] * 2 + [{"items": []}] * 4)
     if name == "ragas.context_recall":
         model = ScriptedModel([{"items": []}] * 2)
