@@ -42,6 +42,7 @@ class GuardApp:
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self.service = service
+        self.has_page = bool(routes)
         self._on_close = on_close
         self._exact: dict[str, ASGIApp] = {
             **{f"{PREFIX}{dialect.PATH}": JudgedRoute(dialect, service) for dialect in DIALECTS},

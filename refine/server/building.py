@@ -51,7 +51,10 @@ def service_of(settings: ServerSettings) -> Service:
         raise ConfigurationError("keys: two of them have one name; give each its own")
     return Service(
         guards=Guards(guards, by_header=settings.route_by_header),
-        keys=Keys([_key(one.name, one.sha256, one.guards) for one in settings.keys]),
+        keys=Keys(
+            [_key(one.name, one.sha256, one.guards) for one in settings.keys],
+            allowed_hosts=(settings.host, *settings.allowed_hosts),
+        ),
         limits=Limits(
             body_bytes=settings.max_body_bytes,
             body_s=settings.body_timeout_s,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -26,7 +27,19 @@ from refine.server.guards import Revealed
 PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")
 _NAME = r"^[\w.-]{1,64}$"
+_OFF = ("false", "no", "off", "none", "0")
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _off(value: object) -> object:
+    """Read what the environment, where all is text, says for false."""
+    return False if isinstance(value, str) and value.lower() in _OFF else value
+
+
+def _host_pattern(name: str) -> str:
+    if not re.fullmatch(r"[\w.*?-]+", name):
+        raise ValueError("write a name without scheme and port, such as refine.example.org or *.example.org")
+    return name
 
 
 class GuardSettings(BaseModel):
@@ -111,7 +124,10 @@ class ServerSettings(BaseSettings, GuardSettings):
         default_guard: The guard for models that no other is for; left out: the settings at the top, or the first.
         route_by_header: Whether a request may choose a guard by `x-refine-guard`.
         keys: Keys of the server's own; without any, everybody is let in.
-        record: Where outcomes are recorded: a path or the URL of a database.
+        allowed_hosts: Patterns of names under which a server without keys answers, beside addresses, `host` and
+            names without a dot, for instance `["refine.example.org"]`; `["*"]` checks none.
+        record: Where outcomes are recorded: a path or the URL of a database; false records nothing. Left out:
+            `refine-record.db` where the command `refine serve` was called, without texts.
         record_texts: Whether texts are recorded, in a database.
         record_keep_days: Days after which an outcome is deleted from a database; left out: all are kept.
         pass_through: Patterns of the paths below `/v1` that pass unjudged; false passes none.
@@ -140,7 +156,8 @@ class ServerSettings(BaseSettings, GuardSettings):
     default_guard: str | None = None
     route_by_header: bool = True
     keys: list[KeySettings] = []
-    record: str | None = None
+    allowed_hosts: list[Annotated[str, AfterValidator(_host_pattern)]] = []
+    record: Annotated[str | Literal[False] | None, BeforeValidator(_off)] = None
     record_texts: bool = False
     record_keep_days: _Positive | None = None
     pass_through: list[str] | bool = True
@@ -256,7 +273,8 @@ def _line(error: ValidationError) -> str:
     key = ".".join(path)
     if fault["type"] == "extra_forbidden":
         return f"{key} is no setting{_hint(path)}"
-    message = fault["msg"][0].lower() + fault["msg"][1:]
+    message = fault["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
     return f"{key} = {_value(path, fault['input'])}: {message}"
 
 
