@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from refine.server import judge_route, litellm
 from refine.server.dialects import chat, messages, responses
+from refine.server.forms import refused
 from refine.server.metrics import Metrics
 from refine.server.operations import operations
 from refine.server.passing import PREFIX, PassThrough
@@ -50,7 +52,11 @@ class GuardApp:
             litellm.PATH: LiteLLMRoute(service),
         }
         self._pass = PassThrough(service, pass_through)
-        self._others = Starlette(routes=[*operations(service, metrics), *routes], lifespan=self._lifespan)
+        self._others = Starlette(
+            routes=[*operations(service, metrics), *routes],
+            lifespan=self._lifespan,
+            exception_handlers={HTTPException: refused},
+        )
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

@@ -171,7 +171,7 @@ class PostRoute(ABC):
     async def _serve(self, method: str, exchange: Exchange, client: Client) -> Reply | None:
         service, incoming = self._service, exchange.incoming
         if method != "POST":
-            raise ApiError(405, "this path takes POST", code="method_not_allowed")
+            raise ApiError(405, "this path takes POST", code="method_not_allowed", allow="POST")
         caller = service.keys.caller(incoming)
         exchange.caller = caller.name
         with service.admission.place(caller.name):
