@@ -1,4 +1,4 @@
-"""In whose form an error is written where no dialect was asked for yet: by the path, or by what the client says."""
+"""In whose form an error is written before a dialect is known: by the path, or by what the client says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _MESSAGES = {
 
 def form_for(path: str, headers: Mapping[str, str]) -> Dialect:
     """Return the dialect whose errors a client reads: Anthropic's for its paths and its clients, else OpenAI's."""
-    is_anthropic = path == _ANTHROPIC_PATH or path.startswith(f"{_ANTHROPIC_PATH}/") or _ANTHROPIC_HEADER in headers
+    is_anthropic = (
+        path == _ANTHROPIC_PATH or path.startswith(f"{_ANTHROPIC_PATH}/") or _ANTHROPIC_HEADER in headers
+    )
     return messages if is_anthropic else chat
 
 

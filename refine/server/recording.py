@@ -26,7 +26,6 @@ from refine.server.generator import UpstreamGenerator
 from refine.server.guards import Guard
 from refine.server.service import Served, Service
 
-
 DEFAULT_RECORD = "refine-record.db"
 """Where the command records unless it is told otherwise: a file where it was called."""
 

@@ -38,8 +38,8 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
     if check:
         _say("the configuration can be used")
         return
-    log_json_lines(level=getattr(logging, settings.log_level.upper()))
     sock = listening_socket(settings.host, settings.port)
+    log_json_lines(level=getattr(logging, settings.log_level.upper()))
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
     if app.has_page:
         _say(f"the page is at {address(sock).removesuffix('v1')}")
@@ -96,7 +96,7 @@ def describe(guard: Guard) -> str:
 
 
 def exposure(settings: ServerSettings, service: Service) -> str:
-    """Return a warning that others than this machine's users are let in without a key; empty where they are not."""
+    """Return a warning that others than this machine's users are let in without a key, if they are."""
     if service.keys or _is_loopback(settings.host):
         return ""
     own_key = any(guard.upstream and guard.upstream.credentials({}, "authorization") for guard in service.guards)

@@ -171,8 +171,9 @@ class _Protocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body:
             self.cycle.keep_alive = False
             return
-        path = self.url.decode("latin-1").partition("?")[0] if self._read else ""
-        body = json.dumps(form_for(path, request_headers(self.headers or ())).error_body(error)).encode()
+        path, headers = (self.url, self.headers) if self._read else (b"", [])
+        form = form_for(path.decode("latin-1").partition("?")[0], request_headers(headers))
+        body = json.dumps(form.error_body(error)).encode()
         head = (
             f"HTTP/1.1 {error.status} Error\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
