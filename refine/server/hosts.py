@@ -31,8 +31,8 @@ def check_host(header: str | None, allowed: tuple[str, ...]) -> None:
     if header and not _is_own(header, allowed):
         raise ApiError(
             403,
-            f"this server has no keys, so it answers to addresses, names without a dot and `allowed_hosts`, not to "
-            f"{shortened(header)}; add the name there, or give the server keys",
+            f"this server has no keys, so it answers to addresses, names without a dot and `allowed_hosts`, not "
+            f"to {shortened(header)}; add the name there, or give the server keys",
             code="host_not_allowed",
         )
 

@@ -68,7 +68,7 @@ class _Protocol(HttpToolsProtocol):
         self._read = 0
         self._headers_due: TimerHandle | None = self._deadline()
         self._lingering: TimerHandle | None = None
-        self._is_refused = self._is_upgrade = False
+        self._is_refused = self._is_upgrade = self._has_cycle = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
@@ -123,6 +123,7 @@ class _Protocol(HttpToolsProtocol):
             self._refuse(ApiError(400, "there is nothing but HTTP here; ask without `Upgrade`", code="no_upgrade"))
         if not self._is_refused and not self._is_upgrade:
             super().on_headers_complete()
+            self._has_cycle = True
 
     def on_body(self, body: bytes) -> None:
         if not self._is_refused and not self._is_upgrade:
@@ -168,7 +169,7 @@ class _Protocol(HttpToolsProtocol):
         if self._is_refused:
             return
         self._is_refused = True
-        if self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body:
+        if self._has_cycle and not self.cycle.response_complete and not self.cycle.more_body:
             self.cycle.keep_alive = False
             return
         path, headers = (self.url, self.headers) if self._read else (b"", [])
