@@ -42,8 +42,8 @@ def with_default_record(settings: ServerSettings) -> tuple[ServerSettings, str]:
         return settings, "nothing is recorded, since SQLAlchemy is missing; install the extra: selfrefine[record]"
     if not os.access(file if file.exists() else file.parent, os.W_OK):
         return settings, f"nothing is recorded, since {file.parent} cannot be written to; name a place by --record"
-    texts = "with" if settings.record_texts else "without"
-    line = f"outcomes are recorded in {file}, {texts} texts; --record names another place, --no-record keeps none"
+    texts = "with texts" if settings.record_texts else "without texts, which record_texts adds"
+    line = f"outcomes are recorded in {file}, {texts}; --record names another place, --no-record keeps none"
     return settings.model_copy(update={"record": str(file)}), line
 
 
