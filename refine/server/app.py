@@ -12,15 +12,12 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from refine.server import judge_route, litellm
-from refine.server.dialects import chat, messages, responses
-from refine.server.forms import refused
+from refine.server.forms import DIALECTS, refused
 from refine.server.metrics import Metrics
 from refine.server.operations import operations
 from refine.server.passing import PREFIX, PassThrough
 from refine.server.routes import JudgeRoute, LiteLLMRoute
 from refine.server.service import JudgedRoute, Service
-
-DIALECTS = (chat, responses, messages)
 
 
 class GuardApp:

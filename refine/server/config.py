@@ -9,10 +9,21 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -27,12 +38,16 @@ from refine.server.guards import Revealed
 PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")
 _NAME = r"^[\w.-]{1,64}$"
+_NO_PART = ("list[", "bool", "str", "function-", "[key]")
+"""What pydantic adds to the path of a value, and is none of its keys."""
 _OFF = ("false", "no", "off", "none", "0")
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def _off(value: object) -> object:
     """Read what the environment, where all is text, says for false."""
+    if value is not None and value is not False and not isinstance(value, str):
+        raise ValueError("name a file or the URL of a database, or say false")
     return False if isinstance(value, str) and value.lower() in _OFF else value
 
 
@@ -68,6 +83,15 @@ class GuardSettings(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_truth(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true and false for a number, which pydantic reads as 1 and 0."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and not {int, float}.isdisjoint({annotation, *get_args(annotation)}):
+            raise ValueError("a number is wanted")
+        return value
 
     upstream: str | None = None
     upstream_key: SecretStr = SecretStr("caller")
@@ -269,13 +293,23 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
 def _line(error: ValidationError) -> str:
     """Describe the first fault: the key, its value, and what to do."""
     fault = error.errors(include_url=False)[0]
-    path = [str(part) for part in fault["loc"] if not str(part).startswith(("list[", "bool", "function-"))]
+    path = [str(part) for part in fault["loc"] if not str(part).startswith(_NO_PART)]
     key = ".".join(path)
     if fault["type"] == "extra_forbidden":
         return f"{key} is no setting{_hint(path)}"
-    message = fault["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    return f"{key} = {_value(path, fault['input'])}: {message}"
+    message = fault["msg"].removeprefix("Value error, ").replace("dictionary", "table")
+    return f"{key} = {_value(path, fault['input'])}: {message[0].lower()}{message[1:]}{_remedy(path, fault)}"
+
+
+def _remedy(path: list[str], fault: ErrorDetails) -> str:
+    """Say what to write instead, where the message does not."""
+    if fault["type"] == "list_type" and isinstance(fault["input"], str) and path[0] != "keys":
+        return f"; write [{json.dumps(fault['input'])}]"
+    if path[0] == "keys":
+        return "; `refine key NAME` prints the lines of a key"
+    if fault["type"] == "string_pattern_mismatch":
+        return "; a name has 1 to 64 letters, digits, '.', '_' or '-'"
+    return ""
 
 
 def _value(path: list[str], value: object) -> str:

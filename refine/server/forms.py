@@ -1,4 +1,4 @@
-"""In whose form an error is written before a dialect is known: by the path, or by what the client says."""
+"""The dialects, and in which of them an error is written: by the path, or by what the client says."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from refine.server.dialects import chat, messages
+from refine.server.dialects import chat, messages, responses
 from refine.server.dialects.protocol import Dialect
 from refine.server.errors import ApiError, openai_error
 from refine.server.headers import request_headers, request_id
+
+DIALECTS: tuple[Dialect, ...] = (chat, responses, messages)
+"""All protocols that are judged."""
 
 _ANTHROPIC_PATH = "/v1/messages"
 _ANTHROPIC_HEADER = "anthropic-version"

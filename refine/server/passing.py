@@ -21,7 +21,7 @@ from refine.server.incoming import Incoming
 from refine.server.keys import Caller
 from refine.server.limits import ClientGone, read_body
 from refine.server.responder import Client, failure, racing, shutting_down
-from refine.server.service import Exchange, Service
+from refine.server.service import Exchange, Service, unexpected
 
 PREFIX = "/v1"
 _UNJUDGED: RawHeaders = [
@@ -126,9 +126,10 @@ class _Passing:
             try:
                 opened = upstream.opened(method, path, query, self._headers, body or None)
                 response = await stack.enter_async_context(opened)
-            except ApiError as error:
-                self.status = error.status
-                await self._client.whole(failure(error, self._form))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+                failed = error if isinstance(error, ApiError) else unexpected(error)
+                self.status = failed.status
+                await self._client.whole(failure(failed, self._form))
                 return
             self.status = response.status
             await self._copy(response)

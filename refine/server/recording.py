@@ -127,7 +127,10 @@ def page_of(settings: ServerSettings, service: Service, record: Recorder | None)
         return []
     key = None if settings.page_key is None else secret_of(settings.page_key, "page_key").get_secret_value()
     try_out = None if all(guard.upstream is None for guard in service.guards) else _TryOut(service)
-    return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key)
+    try:
+        return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"page_key: {error}") from None
 
 
 def _status(service: Service) -> Json:

@@ -163,8 +163,8 @@ class PostRoute(ABC):
             reply = await self._serve(scope["method"], exchange, client)
         except ClientGone:
             reply = None
-        except ApiError as error:
-            reply = failure(error, self._form)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            reply = failure(error if isinstance(error, ApiError) else unexpected(error), self._form)
             await client.whole(reply)
         exchange.done(None if reply is None else reply.status, perf_counter() - started)
 

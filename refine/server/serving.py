@@ -33,8 +33,8 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
     service = service_of(settings)
     _require_upstream(service)
     settings, of_record = with_default_record(settings)
-    _say(*map(describe, service.guards), of_record, exposure(settings, service))
     app = app_of(settings, service)
+    _say(*map(describe, service.guards), of_record, exposure(settings, service))
     if check:
         _say("the configuration can be used")
         return

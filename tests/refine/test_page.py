@@ -244,8 +244,15 @@ def test_nothing_is_undone_by_what_comes_late(browser: Browser, record: Database
     assert record.flush()
     figures: list[Route] = []
     on_their_way: list[Route] = []
+
+    def hold_figures(route: Route) -> None:
+        figures.append(route)
+
+    def hold_label(route: Route) -> None:
+        on_their_way.append(route)
+
     with serving(record) as address, opened(browser, address) as page:
-        page.route("**/page/api/figures*", lambda route: figures.append(route))
+        page.route("**/page/api/figures*", hold_figures)
         page.reload()
         expect(page.locator(".rows > li")).to_have_count(1)
         for key in ("j", "Enter", "["):
@@ -255,7 +262,7 @@ def test_nothing_is_undone_by_what_comes_late(browser: Browser, record: Database
         with page.expect_response("**/page/api/outcomes/*"):  # of the answer that was asked for before
             figures[0].continue_()
         expect(page.locator("#figures")).to_contain_text("mean rating")
-        page.route("**/page/api/label", lambda route: on_their_way.append(route))
+        page.route("**/page/api/label", hold_label)
         page.keyboard.press("3")
         expect(page.get_by_role("button", name="rate 3 of 4")).to_have_attribute("aria-pressed", "true")
         page.unroute("**/page/api/label")
