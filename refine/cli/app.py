@@ -209,8 +209,12 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="TOML file with these and all other settings.")
     ] = None,
     record: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where outcomes are recorded: a file, or a database.")
+        str | None,
+        typer.Option(
+            metavar="URL", help="Where outcomes are recorded: a file, or a database. Default: refine-record.db"
+        ),
     ] = None,
+    no_record: Annotated[bool, typer.Option("--no-record", help="Record nothing, so there is no page.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Check the settings, say what they mean, and end.")
     ] = False,
@@ -235,8 +239,10 @@ def serve(
         "max_attempts": max_attempts,
         "host": host,
         "port": port,
-        "record": record,
+        "record": False if no_record else record,
     }
+    if no_record and record is not None:
+        raise error_exit(f"--no-record and --record {record} exclude each other; leave one out")
     with one_line_errors():
         _require_server()
         from refine.server import serving  # noqa: PLC0415 - loads the server and all it needs
