@@ -16,10 +16,11 @@ from judges.offline.statistics import (
     mcnemar,
     n_pairs,
     sign_flip,
+    win_rate,
 )
 
 _LEVEL = 0.05
-_POINTS = 0.03
+_PLANNED = 0.03
 """The change of a score or a pass rate that a plan is made for: 3 points of 100."""
 
 
@@ -39,6 +40,7 @@ class Change:
         wins: Rows that B won, that is scored higher.
         ties: Rows with equal scores.
         losses: Rows that B lost.
+        win_rate: Share of the rows that B won, a tie counting half, with its 95 % interval over questions.
         regressions: Indexes of the rows that B lost, the largest fall first.
         excluded: Rows that only one of the two runs scored.
         length_adjusted: How often B would win if both wrote answers of the same length; see
@@ -57,6 +59,7 @@ class Change:
     wins: int
     ties: int
     losses: int
+    win_rate: Figure
     regressions: tuple[int, ...]
     excluded: int
     length_adjusted: LengthAdjusted
@@ -94,7 +97,8 @@ class RunComparison:
 
     def __str__(self) -> str:
         lines = [f"{self.b} against {self.a}"]
-        lines += [_line(change) for change in self.changes.values()]
+        for change in self.changes.values():
+            lines += [_line(change), *_second_line(change)]
         if len(self.changes) > 1:
             lines.append(f"p-values by Holm over {len(self.changes)} judges")
         for name, judges in ((self.a, self.only_a), (self.b, self.only_b)):
@@ -116,6 +120,17 @@ def _line(change: Change) -> str:
         f"  {change.judge}: {change.mean_a:.3f} to {change.mean_b:.3f}, {figure.value:+.3f}{interval}, "
         f"p = {change.adjusted_p:.3f}{verdict}; {counts}"
     )
+
+
+def _second_line(change: Change) -> list[str]:
+    rate = change.win_rate
+    if rate.value is None:
+        return []
+    interval = "" if rate.low is None or rate.high is None else f" (95 %: {rate.low:.3f} to {rate.high:.3f})"
+    same_length = change.length_adjusted.value
+    adjusted = "" if same_length is None else f", {same_length:.3f} at equal length"
+    needed = "" if change.questions_needed is None else f"; {change.questions_needed:,} questions show 3 points"
+    return [f"    win rate {rate.value:.3f}{interval}{adjusted}{needed}"]
 
 
 def compare_runs(
@@ -184,10 +199,11 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
         wins=sum(gap > 0 for gap in differences),
         ties=sum(gap == 0 for gap in differences),
         losses=len(falls),
+        win_rate=_win_rate(differences, clusters, seed),
         regressions=tuple(index for _, index in falls),
         excluded=excluded,
         length_adjusted=length_adjusted(
-            [(gap > 0) + (gap == 0) / 2 for gap in differences],
+            [_points(gap) for gap in differences],
             [_length(one) for one, _ in scored],
             [_length(other) for _, other in scored],
             clusters=clusters,
@@ -196,6 +212,17 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
         ),
         questions_needed=_needed(differences),
     )
+
+
+def _win_rate(differences: Sequence[float], clusters: Sequence[Hashable], seed: int) -> Figure:
+    points = [(_points(gap), None) for gap in differences]
+    rate = win_rate(points, clusters=clusters, seed=seed)
+    method = "share of rows that score higher, a tie counting half, normal interval over questions"
+    return Figure(value=rate.value, n=rate.n, low=rate.low, high=rate.high, method=method, reason=rate.reason)
+
+
+def _points(gap: float) -> float:
+    return (gap > 0) + (gap == 0) / 2
 
 
 def _test(
@@ -218,7 +245,7 @@ def _needed(differences: Sequence[float]) -> int | None:
         return None
     mean = sum(differences) / n
     sd = (sum((gap - mean) ** 2 for gap in differences) / (n - 1)) ** 0.5
-    return None if sd == 0 else round(n_pairs(_POINTS, sd=sd) + 0.5)
+    return None if sd == 0 else round(n_pairs(_PLANNED, sd=sd) + 0.5)
 
 
 def _score(row: Row, judge: str) -> float | None:

@@ -1,4 +1,4 @@
-"""The commands around runs: `refine resume`, `rescore`, `merge`, `estimate`, `compare` and `show`."""
+"""The commands around runs: `refine resume`, `rescore`, `merge`, `estimate`, `compare`, `show` and `report`."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def compare(
     run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Folder of the run after.", show_default=False)],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of resamples and sign flips.")] = 0,
+    seed: options.Seed = 0,
 ) -> None:
     """Say how run B compares with run A over the same questions, and whether that may be chance.
 
@@ -204,3 +204,42 @@ def show(
         from refine.cli.showing import run_show  # noqa: PLC0415 - loads pydantic, rich and the judges
 
         raise typer.Exit(run_show(run, as_json=as_json))
+
+
+def report(
+    run: options.RunFolder,
+    run_2: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUN2]", help="A later run, to be compared with RUN.", show_default=False),
+    ] = None,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A .html, .md or .csv file; - is stdout. Default: report.html in the run."),
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="html|md|csv", help="Default: as --out ends, or html.")
+    ] = None,
+    slices: options.Slices = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Write a report of a finished run, or of two side by side: one file that opens without a network.
+
+    \b
+    refine report runs/1
+    refine report runs/1 runs/2 --slice topic --out report.html
+    refine report runs/1 --out report.md
+
+    It shows each judge's figures with their intervals, groups, the worst rows with reasons, and all rows.
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    with one_line_errors(run):
+        from refine.cli.reporting import ReportOptions, run_report  # noqa: PLC0415 - loads pydantic and the judges
+
+        report_options = ReportOptions(
+            runs=(run,) if run_2 is None else (run, run_2),
+            out=out,
+            format=form,
+            slices=tuple(slices or ()),
+            seed=seed,
+        )
+        raise typer.Exit(run_report(report_options))

@@ -12,7 +12,7 @@ from judges.verdict import Verdict
 from refine.report.view import Entry, JudgeView, Report, RunView, Slice, Spread
 
 PERCENTILES = (50, 90, 99)
-MOST_WORST = 10
+MOST_WORST = 5
 _BINS = 10
 _RATING_SCORES = {round(step / 3, 6) for step in range(4)}
 _SHOWN_MODELS = 3

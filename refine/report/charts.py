@@ -9,7 +9,7 @@ from refine.report import wording
 from refine.report.document import Columns, Mark, Part, Parts, Range
 from refine.report.markup import h
 
-_WIDTH, _HEIGHT = 150.0, 16.0
+_WIDTH, _HEIGHT = 190.0, 16.0
 _COLUMN, _COLUMNS_HEIGHT, _LABEL = 34.0, 96.0, 16.0
 
 
@@ -49,9 +49,9 @@ def _range(mark: Range, text: str) -> Element:
         parts.append(h("line", class_="reference", x1=x, x2=x, y1=1.0, y2=_HEIGHT - 1))
     if mark.low is not None and mark.high is not None:
         left, right = place(mark.low), place(mark.high)
-        parts.append(h("rect", class_="interval", x=left, y=middle - 3, width=max(1.0, right - left), height=6.0, rx=3.0))
+        parts.append(h("rect", class_="interval", x=left, y=middle - 4, width=max(1.0, right - left), height=8.0, rx=2.0))
     if mark.value is not None:
-        parts.append(h("circle", class_="value", cx=place(mark.value), cy=middle, r=4.0))
+        parts.append(h("circle", class_="value", cx=place(mark.value), cy=middle, r=3.5))
     return _svg(_WIDTH, _HEIGHT, text, "range", *parts)
 
 

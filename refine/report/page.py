@@ -153,19 +153,36 @@ def _judged_row(row: JudgedRow) -> Element:
 def _verdict(verdict: Verdict) -> Element:
     return h(
         "div",
-        h("p", h("strong", verdict.judge), " ", _badge(verdict), class_="who"),
+        h("p", h("strong", verdict.judge), _badge(verdict), class_="who"),
         h("p", verdict.rationale, class_="rationale") if verdict.rationale else None,
         h("p", verdict.feedback, class_="feedback") if verdict.feedback else None,
         h("p", verdict.detail, class_="detail soft") if verdict.detail else None,
-        h("ul", *(h("li", _verdict(item)) for item in verdict.items), class_="items") if verdict.items else None,
+        h("ul", *map(_item, verdict.items), class_="items") if verdict.items else None,
         class_="verdict",
     )
+
+
+def _item(item: Verdict) -> Element:
+    """Return a part of a verdict in a line or two: its mark, what was judged, and why."""
+    kind, mark = ("soft", "–") if item.score is None else ("good", "✓") if item.passed else ("bad", "✗")
+    reasons = [item.rationale, item.feedback, wording.reason(item.unscored or ""), item.detail]
+    return h(
+        "li",
+        h("span", mark, class_=kind, role="img", aria_label=_outcome(item)),
+        h("span", item.subject or item.judge),
+        h("small", " ".join(filter(None, reasons))),
+        h("ul", *map(_item, item.items), class_="items") if item.items else None,
+    )
+
+
+def _outcome(verdict: Verdict) -> str:
+    return "unscored" if verdict.score is None else "passed" if verdict.passed else "not passed"
 
 
 def _badge(verdict: Verdict) -> Element:
     if verdict.score is None:
         return h("span", wording.reason(verdict.unscored or "unscored"), class_="badge runscored")
-    text = f"{wording.number(verdict.score, '.2f')} {'passed' if verdict.passed else 'not passed'}"
+    text = f"{wording.number(verdict.score, '.2f')} {_outcome(verdict)}"
     return h("span", text, class_=f"badge r{verdict.rating}")
 
 

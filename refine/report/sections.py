@@ -22,7 +22,7 @@ from refine.report.document import (
 )
 from refine.report.view import Entry, JudgeView, Report, RunView, Slice, Spread
 
-LONGEST_TEXT = 1_500
+LONGEST_TEXT = 1_000
 """Most characters of a question or an answer among the worst rows; the table of all rows has the whole text."""
 
 _UNKNOWN = Cell(wording.DASH, tone="soft")
@@ -39,7 +39,7 @@ def _sections(report: Report) -> Iterator[Section]:
     if report.comparison is not None:
         from refine.report.comparing import comparison_section  # noqa: PLC0415 - for two runs alone
 
-        yield comparison_section(report.comparison, report.runs)
+        yield comparison_section(report.comparison, report)
     if run.slices:
         yield Section("slices", "By group", tuple(_slices(run)))
     if report.trust is not None:

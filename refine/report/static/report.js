@@ -1,7 +1,7 @@
 // The table of all rows: filter, search, sort and the row that is chosen, all of them in the address.
 // Every text of the data becomes a text node; none is ever read as markup.
 
-const ROW = 34, BEYOND = 8, MOST_BESIDE = 4;
+const ROW = 34, HEAD = 35, BEYOND = 8, MOST_BESIDE = 4;
 const byId = (id) => document.getElementById(id);
 const index = JSON.parse(byId("index").textContent);
 const portions = [...document.querySelectorAll("script.portion")];
@@ -141,8 +141,8 @@ function drawGrid() {
   grid.names = h("div", { role: "row", class: "line names", "aria-rowindex": 1 }, heads.map(([key, name]) =>
     h("div", { role: "columnheader", "data-key": key, title: name }, key ? h("button", { type: "button", onclick: () => sortBy(key) }, name) : name)));
   grid.space = h("div", { class: "space", role: "presentation" });
-  grid.body = h("div", { class: "body", role: "rowgroup", onscroll: () => requestAnimationFrame(drawLines) }, grid.space);
-  const table = h("div", { role: "grid", tabindex: 0, "aria-label": "All rows; arrow keys choose one, Enter reads it", "aria-colcount": heads.length, onkeydown: onKey }, grid.names, grid.body);
+  grid.body = h("div", { class: "body", role: "rowgroup", onscroll: () => requestAnimationFrame(drawLines) }, grid.names, grid.space);
+  const table = h("div", { role: "grid", tabindex: 0, "aria-label": "All rows; arrow keys choose one, Enter reads it", "aria-colcount": heads.length, onkeydown: onKey }, grid.body);
   grid.table = table;
   byId("grid").replaceChildren(table);
   byId("grid").style.setProperty("--columns", columns.join(" "));
@@ -193,7 +193,7 @@ function choose(at, { quiet = false } = {}) {
   const { body, table } = grid;
   const top = grid.at * ROW;
   if (top < body.scrollTop) body.scrollTop = top;
-  else if (top + ROW > body.scrollTop + body.clientHeight) body.scrollTop = top + ROW - body.clientHeight;
+  else if (top + ROW + HEAD > body.scrollTop + body.clientHeight) body.scrollTop = top + ROW + HEAD - body.clientHeight;
   drawLines();
   if (!order.length) { table.removeAttribute("aria-activedescendant"); byId("detail").replaceChildren(); return; }
   const place = order[grid.at];
@@ -204,7 +204,7 @@ function choose(at, { quiet = false } = {}) {
 }
 
 function onKey(event) {
-  const page = Math.max(1, Math.floor(grid.body.clientHeight / ROW) - 1);
+  const page = Math.max(1, Math.floor((grid.body.clientHeight - HEAD) / ROW) - 1);
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
   if (event.target !== grid.table) return;
   if (event.key in steps) choose(Math.max(-1, Math.min(order.length, grid.at + steps[event.key])));
@@ -220,11 +220,18 @@ const said = (messages) => messages.map(([role, value]) => [h("h4", {}, role), t
 function verdict(name, one) {
   const shown = one.unscored ? words(one.unscored) : `${figure(one.score)}${one.value === undefined ? "" : ` ${one.value}`} ${one.passed ? "passed" : "not passed"}`;
   return h("div", { class: "verdict" },
-    one.subject && h("p", { class: "subject" }, one.subject),
     h("p", { class: "who" }, h("strong", {}, name), h("span", { class: `badge ${one.unscored ? "runscored" : `r${one.rating}`}` }, shown)),
     one.rationale && h("p", {}, one.rationale), one.feedback && h("p", { class: "feedback" }, one.feedback), one.detail && h("p", { class: "detail soft" }, one.detail),
     one.raw && more("reply that could not be read", text(one.raw)),
-    one.items && h("ul", { class: "items" }, one.items.map((item) => h("li", {}, verdict(item.judge && item.judge !== name ? item.judge : "", item)))));
+    one.items && h("ul", { class: "items" }, one.items.map(item)));
+}
+
+// A part of a verdict in a line or two: its mark, what was judged, and why.
+function item(one) {
+  const [kind, mark, outcome] = one.score === undefined ? ["soft", "–", "unscored"] : one.passed ? ["good", "✓", "passed"] : ["bad", "✗", "not passed"];
+  const reasons = [one.rationale, one.feedback, one.unscored && words(one.unscored), one.detail].filter(Boolean).join(" ");
+  return h("li", {}, h("span", { class: kind, role: "img", "aria-label": outcome }, mark), h("span", {}, one.subject ?? one.judge ?? ""), h("small", {}, reasons),
+    one.items && h("ul", { class: "items" }, one.items.map(item)));
 }
 
 function side(one, name) {
@@ -253,7 +260,7 @@ function apply({ quiet = false } = {}) {
     else head.removeAttribute("aria-sort");
   }
   grid.space.style.height = `${order.length * ROW}px`;
-  grid.body.style.height = order.length ? `min(68vh, 720px, ${order.length * ROW}px)` : "0";
+  grid.body.style.height = `min(68vh, 720px, ${order.length * ROW + HEAD + 16}px)`;
   grid.table.setAttribute("aria-rowcount", order.length + 1);
   byId("count").textContent = order.length === rows.length ? `${count(rows.length)} rows` : `${count(order.length)} of ${count(rows.length)} rows`;
   const at = order.findIndex((place) => String(rows[place]) === state.row);
@@ -274,7 +281,7 @@ fromAddress();
 drawGrid();
 drawFilter();
 apply({ quiet: true });
-if (state.row) byId("rows").scrollIntoView();
+if (location.hash.includes("=")) byId("rows").scrollIntoView();
 addEventListener("hashchange", open);
 addEventListener("resize", drawLines);
 addEventListener("keydown", (event) => {
