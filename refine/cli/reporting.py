@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -39,7 +40,9 @@ def run_report(options: ReportOptions) -> int:
     """
     form = _format(options)
     out = options.out or options.runs[-1] / f"report.{form}"
-    report = build([read_run(run) for run in options.runs], slices=options.slices, seed=options.seed)
+    runs = [read_run(run) for run in options.runs]
+    gc.freeze()  # the rows stay to the end: nobody need look for garbage among them
+    report = build(runs, slices=options.slices, seed=options.seed)
     text = _renderer(form)(report)
     if out == _STDOUT:
         sys.stdout.write(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from html import escape
 
 from judges import Verdict
 from refine.report import wording
@@ -12,8 +13,8 @@ from refine.report.markup import clean
 from refine.report.sections import headline, sections, title
 from refine.report.view import Report
 
-_MARKUP = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$^=:@-])")
-"""What means something to Markdown somewhere: escaped, it is itself. A colon or an at sign makes links."""
+_MARKUP = re.compile(r"([\\`*_\[\]{|~$]|^(?:[#+=-]|\d+(?=[.)])))")
+"""What means something to Markdown: within a line, or where one begins."""
 
 
 def markdown(report: Report) -> str:
@@ -23,8 +24,12 @@ def markdown(report: Report) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text on one line, in which nothing is markup."""
-    return _MARKUP.sub(r"\\\1", " ".join(clean(text).split()))
+    """Return a text on one line, in which nothing is markup, nor HTML."""
+    return _MARKUP.sub(_neutral, escape(" ".join(clean(text).split()), quote=False))
+
+
+def _neutral(match: re.Match[str]) -> str:
+    return f"&#{ord(match[1][0])};{match[1][1:]}" if match[1][0].isdigit() else f"\\{match[1]}"
 
 
 def _section(part: Section) -> str:

@@ -121,8 +121,7 @@ def _judged(verdict: Verdict) -> dict[str, object]:
         "feedback": _cut(verdict.feedback),
         "detail": _cut(verdict.detail),
         "raw": _cut(verdict.raw),
-        "judge": verdict.judge,
-        "items": [_judged(item) for item in verdict.items],
+        "items": [{**_judged(item), "judge": item.judge} for item in verdict.items],
     }
     return {name: value for name, value in fields.items() if value is not None and value not in ("", [])}
 
