@@ -23,6 +23,7 @@ function h(tag, attributes = {}, ...children) {
 }
 
 const count = (n) => n.toLocaleString("en");
+const many = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 const words = (code) => String(code).replaceAll("_", " ");
 const figure = (score) => (score === null || score === undefined ? "–" : score.toFixed(2));
 
@@ -244,11 +245,11 @@ function detail(place) {
   const one = details(place);
   const sides = one.sides.map((part, number) => side(part, pair ? runs[number] : "answer"));
   return [h("h3", {}, `Row ${rows[place]}`), labels[place] && h("p", {}, "A person says: ", h("strong", { class: labels[place] }, labels[place])),
-    one.earlier && more(`${one.earlier.length} earlier messages`, said(one.earlier)),
-    one.question && h("p", { class: "question" }, one.question), one.steps && more(`${one.steps.length} steps`, said(one.steps)),
+    one.earlier && more(many(one.earlier.length, "earlier message"), said(one.earlier)),
+    one.question && h("p", { class: "question" }, one.question), one.steps && more(many(one.steps.length, "step"), said(one.steps)),
     pair ? h("div", { class: "sides" }, sides) : sides[0],
     one.reference && [h("h4", {}, "reference"), text(one.reference)],
-    one.contexts && more(`${one.contexts.length} contexts`, one.contexts.map(text)),
+    one.contexts && more(many(one.contexts.length, "context"), one.contexts.map(text)),
     one.metadata && more("metadata", h("dl", {}, one.metadata.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])))].flat().filter(Boolean);
 }
 
@@ -262,7 +263,7 @@ function apply({ quiet = false } = {}) {
   grid.space.style.height = `${order.length * ROW}px`;
   grid.body.style.height = `min(68vh, 720px, ${order.length * ROW + HEAD + 16}px)`;
   grid.table.setAttribute("aria-rowcount", order.length + 1);
-  byId("count").textContent = order.length === rows.length ? `${count(rows.length)} rows` : `${count(order.length)} of ${count(rows.length)} rows`;
+  byId("count").textContent = order.length === rows.length ? many(rows.length, "row") : `${count(order.length)} of ${count(rows.length)} rows`;
   const at = order.findIndex((place) => String(rows[place]) === state.row);
   if (at < 0) grid.body.scrollTop = 0;
   choose(Math.max(at, 0), { quiet: true });
