@@ -151,16 +151,12 @@ def compare_runs(
     Raises:
         ConfigurationError: If rows were not kept, or the two have no question or no judge in common.
     """
-    rows_a, rows_b = ({row.index: row for row in evaluation.kept_rows()} for evaluation in (a, b))
-    shared = [i for i in rows_a if i in rows_b and _question(rows_a[i]) == _question(rows_b[i])]
+    pairs = paired_rows(a, b)
     judges = [name for name in a.summary if name in b.summary]
-    if not shared:
-        raise ConfigurationError("the two runs have no question in common; compare runs over the same dataset")
     if not judges:
         raise ConfigurationError(
             f"the two runs have no judge in common: {sorted(a.summary)} and {sorted(b.summary)}"
         )
-    pairs = [(rows_a[i], rows_b[i]) for i in shared]
     changes = [_change(name, pairs, resamples, seed) for name in judges]
     tested = [change.judge for change in changes if change.p is not None]
     adjusted = dict(zip(tested, holm([change.p for change in changes if change.p is not None]), strict=True))
@@ -173,9 +169,22 @@ def compare_runs(
         },
         only_a=tuple(name for name in a.summary if name not in b.summary),
         only_b=tuple(name for name in b.summary if name not in a.summary),
-        unmatched=len(rows_a) + len(rows_b) - 2 * len(shared),
+        unmatched=len(a.rows) + len(b.rows) - 2 * len(pairs),
         seed=seed,
     )
+
+
+def paired_rows(a: Evaluation, b: Evaluation) -> list[tuple[Row, Row]]:
+    """Return the rows that two evaluations have at the same place with the same question.
+
+    Raises:
+        ConfigurationError: If rows were not kept, or there are none.
+    """
+    rows_a, rows_b = ({row.index: row for row in evaluation.kept_rows()} for evaluation in (a, b))
+    pairs = [(rows_a[i], rows_b[i]) for i in rows_a if i in rows_b and _question(rows_a[i]) == _question(rows_b[i])]
+    if not pairs:
+        raise ConfigurationError("the two runs have no question in common; compare runs over the same dataset")
+    return pairs
 
 
 def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: int) -> Change:
