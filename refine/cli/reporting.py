@@ -61,6 +61,8 @@ def _format(options: ReportOptions) -> Format:
         return named
     if options.out is None:
         return "html"
+    if options.out.is_dir():
+        raise ConfigurationError(f"--out {options.out} is a folder; name a file in it, report.html")
     by_name = _FORMATS.get(options.out.suffix.lower())
     if by_name is None:
         raise ConfigurationError(

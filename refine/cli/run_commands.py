@@ -235,7 +235,7 @@ def report(
     run: options.RunFolder,
     run_2: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUN2]", help="A later run, to be compared with RUN.", show_default=False),
+        typer.Argument(metavar="RUN2", help="A later run, to be compared with RUN.", show_default=False),
     ] = None,
     *,
     out: Annotated[
@@ -273,7 +273,7 @@ def report(
 def plan(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN] [RUN2]", help="Finished runs to learn the spread of scores from."),
+        typer.Argument(metavar="RUN", help="Finished runs to learn the spread of scores from."),
     ] = None,
     *,
     points: Annotated[float, typer.Option(metavar="N", help="The change to be found, in points of 100.")] = 3.0,
