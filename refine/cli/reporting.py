@@ -13,6 +13,7 @@ from typing import Literal
 from judges import ConfigurationError
 from refine.report.building import build
 from refine.report.reading import read_run
+from refine.report.trust import TrustSources
 from refine.report.view import Report
 
 Format = Literal["html", "md", "csv"]
@@ -29,6 +30,7 @@ class ReportOptions:
     out: Path | None = None
     format: str | None = None
     slices: tuple[str, ...] = ()
+    sources: TrustSources = TrustSources()
     seed: int = 0
 
 
@@ -42,7 +44,7 @@ def run_report(options: ReportOptions) -> int:
     out = options.out or options.runs[-1] / f"report.{form}"
     runs = [read_run(run) for run in options.runs]
     gc.freeze()  # the rows stay to the end: nobody need look for garbage among them
-    report = build(runs, slices=options.slices, seed=options.seed)
+    report = build(runs, slices=options.slices, sources=options.sources, seed=options.seed)
     text = _renderer(form)(report)
     if out == _STDOUT:
         sys.stdout.write(text)

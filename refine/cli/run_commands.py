@@ -246,6 +246,15 @@ def report(
         str | None, typer.Option("--format", metavar="html|md|csv", help="Default: as --out ends, or html.")
     ] = None,
     slices: options.Slices = None,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What people say of the answers, for sections on trust.")
+    ] = None,
+    attempts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Recorded attempts, for what another attempt brings.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The certificate that `refine certify` wrote.")
+    ] = None,
     seed: options.Seed = 0,
 ) -> None:
     """Write a report of a finished run, or of two side by side: one file that opens without a network.
@@ -254,17 +263,24 @@ def report(
     refine report runs/1
     refine report runs/1 runs/2 --slice topic --out report.html
     refine report runs/1 --out report.md
+    refine report runs/1 --labels labels.jsonl --attempts attempts.jsonl
 
-    It shows each judge's figures with their intervals, groups, the worst rows with reasons, and all rows.
+    It shows each judge's figures with their intervals, groups, the worst rows with reasons, and all rows; with
+    labels, attempts or a certificate, also how far the verdicts can be believed.
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors(run):
-        from refine.cli.reporting import ReportOptions, run_report  # noqa: PLC0415 - loads pydantic and the judges
+        from refine.cli.reporting import (  # noqa: PLC0415 - loads pydantic and the judges
+            ReportOptions,
+            TrustSources,
+            run_report,
+        )
 
         report_options = ReportOptions(
             runs=(run,) if run_2 is None else (run, run_2),
             out=out,
             format=form,
             slices=tuple(slices or ()),
+            sources=TrustSources(labels=labels, attempts=attempts, certificate=certificate),
             seed=seed,
         )
         raise typer.Exit(run_report(report_options))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from judges.offline import Evaluation, Row, Summary
 from judges.offline.statistics.figure import Figure
 from judges.verdict import Verdict
+from refine.report.trust import TrustSources, trust_of
 from refine.report.view import Entry, JudgeView, Report, RunView, Slice, Spread
 
 PERCENTILES = (50, 90, 99)
@@ -41,16 +42,24 @@ class RunData:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def build(runs: Sequence[RunData], *, slices: Sequence[str] = (), seed: int = 0) -> Report:
+def build(
+    runs: Sequence[RunData],
+    *,
+    slices: Sequence[str] = (),
+    sources: TrustSources | None = None,
+    seed: int = 0,
+) -> Report:
     """Return what a report of one run says, or of two.
 
     Args:
         runs: The run; or two over the same questions, the earlier one first.
         slices: Columns of the metadata by whose values rows are grouped.
-        seed: Seed of the resamples of a comparison.
+        sources: Labels, attempts and a certificate, from which it is told how far the later run can be believed.
+        seed: Seed of all resamples.
 
     Raises:
-        ConfigurationError: If no row has one of the columns, or the two runs have no question in common.
+        ConfigurationError: If no row has one of the columns, the two runs have no question in common, or a source
+            cannot be read.
     """
     comparison = None
     if len(runs) > 1:
@@ -60,12 +69,14 @@ def build(runs: Sequence[RunData], *, slices: Sequence[str] = (), seed: int = 0)
         comparison = compare_runs(
             before.evaluation, after.evaluation, names=(before.name, after.name), seed=seed
         )
-    entries = _entries([run.evaluation.kept_rows() for run in runs])
+    trust = trust_of(runs[-1].evaluation, sources or TrustSources(), seed=seed)
+    entries = _entries([run.evaluation.kept_rows() for run in runs], {} if trust is None else trust.labels)
     return Report(
         runs=tuple(_run_view(run, slices) for run in runs),
         entries=entries,
         worst=worst_rows(entries),
         comparison=comparison,
+        trust=trust,
     )
 
 
@@ -79,18 +90,20 @@ def worst_rows(entries: Sequence[Entry], most: int = MOST_WORST) -> tuple[int, .
     return tuple(place for _, place in sorted(failed)[:most])
 
 
-def _entries(runs: Sequence[Sequence[Row]]) -> tuple[Entry, ...]:
+def _entries(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple[Entry, ...]:
     """Pair the rows of two runs by index where they ask the same; rows of one run alone stand alone."""
-    if len(runs) == 1:
-        return tuple(Entry(index=row.index, sides=(row,)) for row in runs[0])
-    before, after = ({row.index: row for row in rows} for rows in runs)
+    words = {index: "good" if is_good else "bad" for index, is_good in labels.items()}
+    before, after = ({row.index: row for row in rows} for rows in (runs if len(runs) > 1 else ((), *runs)))
     entries = []
     for index in sorted({*before, *after}):
         one, other = before.get(index), after.get(index)
-        if one is not None and other is not None and _asked(one) != _asked(other):
-            entries += [Entry(index=index, sides=(one, None)), Entry(index=index, sides=(None, other))]
+        if len(runs) == 1:
+            sides: list[tuple[Row | None, ...]] = [(other,)]
+        elif one is not None and other is not None and _asked(one) != _asked(other):
+            sides = [(one, None), (None, other)]
         else:
-            entries.append(Entry(index=index, sides=(one, other)))
+            sides = [(one, other)]
+        entries += [Entry(index=index, sides=pair, label=words.get(index, "") if pair[-1] else "") for pair in sides]
     return tuple(entries)
 
 

@@ -105,7 +105,7 @@ class Entry:
     Args:
         index: Its index in the dataset.
         sides: The row in each run; None where a run does not have it.
-        label: What a person says of it, in words; empty where nobody did.
+        label: "good" or "bad", as people call the answer of the last run; empty where nobody did.
     """
 
     index: int
