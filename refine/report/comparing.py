@@ -65,7 +65,7 @@ def _row(change: Change, reach: float) -> tuple[Cell, ...]:
             Parts(tuple(Part(*count) for count in counts)),
         ),
         _wins(change),
-        Cell(wording.number(change.adjusted_p), change.test.partition(",")[0]),
+        Cell(wording.p_value(change.adjusted_p), change.test.partition(",")[0]),
         Cell(needed, "questions" if change.questions_needed is not None else ""),
     )
 

@@ -13,7 +13,7 @@ from refine.report.markup import clean
 from refine.report.sections import headline, sections, title
 from refine.report.view import Report
 
-_MARKUP = re.compile(r"([\\`*_\[\]{|~$]|^(?:[#+=-]|\d+(?=[.)])))")
+_MARKUP = re.compile(r"([\\`*_\[\]{|~$]|^[#+=-]+(?=\s|$)|^\d+(?=[.)](?:\s|$)))")
 """What means something to Markdown: within a line, or where one begins."""
 
 

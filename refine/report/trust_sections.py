@@ -25,7 +25,7 @@ _FINDINGS: dict[str, Tone] = {
     "association": "soft",
 }
 _STATUSES: dict[str, Tone] = {"certified": "good", "refused": "bad", "too_few": "unsure", "not_tested": "soft"}
-_NO_CHANGE = 0.0
+_NO_CHANGE, _TINY = 0.0, 0.001
 
 
 def trust_sections(trust: Trust) -> Iterator[Section]:
@@ -62,8 +62,8 @@ def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterato
         tuple((_name(one), *_reliability(one)) for one in alignments),
         caption="Share of the answers of each rating that people call good: it should rise from left to right",
     )
-    for one in alignments:
-        yield from _remarks(one)
+    remarks = dict.fromkeys(remark for one in alignments for remark in _remarks(one))
+    yield from remarks
     for note in notes:
         yield Paragraph(note, "unsure")
 
@@ -142,7 +142,7 @@ def _reliability(one: Alignment) -> Iterator[Cell]:
 def _remarks(one: Alignment) -> Iterator[Paragraph]:
     if one.questions < 30:  # noqa: PLR2004 - below it, intervals are rough
         questions = wording.plural(one.questions, "labelled question")
-        yield Paragraph(f"{one.judge}: with {questions} all of this is only indicative.", "unsure")
+        yield Paragraph(f"With {questions} all of this is only indicative.", "unsure")
     if one.agreement.monotone is False:
         yield Paragraph(f"{one.judge}: a higher rating is not always better in the eyes of people.", "bad")
     if one.agreement.kappa_paradox:
@@ -150,7 +150,7 @@ def _remarks(one: Alignment) -> Iterator[Paragraph]:
         yield Paragraph(f"{one.judge}: nearly all answers are good, so kappa is low by itself; AC1 is {ac1}.", "unsure")
     if one.ties:
         rows = wording.plural(one.ties, "row")
-        yield Paragraph(f"{one.judge}: {rows} on which people are divided are left out.", "soft")
+        yield Paragraph(f"{rows} on which people are divided are left out of what is good and bad.", "soft")
 
 
 def _corrected(alignments: Sequence[Alignment]) -> Table:
@@ -196,13 +196,13 @@ def _bias_row(judge: str, test: BiasTest) -> tuple[Cell, ...]:
     if test.effect is not None:
         reach = max(abs(end) for end in (test.effect, low or 0.0, high or 0.0, test.least))
         mark = Range(value=test.effect, low=low, high=high, least=-reach, most=reach, reference=_NO_CHANGE)
-        effect = Cell(f"{test.effect:+.3f}", f"{wording.span(low, high, '+.3f')} (matters from {test.least:g})", mark)
+        effect = Cell(f"{test.effect:+.3f}", f"{wording.span(low, high, '+.3f')}; matters from {test.least:g}", mark)
     return (
         Cell(test.bias),
         Cell(judge),
         Cell(test.finding, tone=_FINDINGS[test.finding]),
         effect,
-        Cell(wording.number(test.adjusted_p)),
+        Cell(wording.p_value(test.adjusted_p)),
         Cell(wording.count(test.n)),
     )
 
@@ -257,7 +257,7 @@ def _certified_row(row: CertifiedRow, alpha: float) -> tuple[Cell, ...]:
         Cell(wording.count(row.released)),
         Cell(wording.count(row.bad)),
         share,
-        Cell(wording.reason(row.status), "" if row.p is None else f"p = {row.p:.3g}", tone=_STATUSES[row.status]),
+        Cell(wording.reason(row.status), "" if row.p is None else f"p {'' if row.p < _TINY else '= '}{wording.p_value(row.p)}", tone=_STATUSES[row.status]),
         Cell(wording.percent(row.release_rate), wording.span_percent(low, high)),
         Cell(wording.number(row.mean_attempts, ".2f")),
     )

@@ -72,6 +72,11 @@ def reason(code: str) -> str:
     return code.replace("_", " ")
 
 
+def p_value(p: float | None) -> str:
+    """Return a p-value; a tiny one never reads as if it were 0."""
+    return "< 0.001" if p is not None and p < 0.001 else number(p)  # noqa: PLR2004 - three digits are shown
+
+
 def plural(n: int, noun: str) -> str:
     """Return a count with its noun."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
