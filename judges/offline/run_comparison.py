@@ -181,7 +181,9 @@ def paired_rows(a: Evaluation, b: Evaluation) -> list[tuple[Row, Row]]:
         ConfigurationError: If rows were not kept, or there are none.
     """
     rows_a, rows_b = ({row.index: row for row in evaluation.kept_rows()} for evaluation in (a, b))
-    pairs = [(rows_a[i], rows_b[i]) for i in rows_a if i in rows_b and _question(rows_a[i]) == _question(rows_b[i])]
+    pairs = [
+        (rows_a[i], rows_b[i]) for i in rows_a if i in rows_b and _question(rows_a[i]) == _question(rows_b[i])
+    ]
     if not pairs:
         raise ConfigurationError("the two runs have no question in common; compare runs over the same dataset")
     return pairs

@@ -1,4 +1,4 @@
-"""The command `refine compare`: two runs over the same questions, by the scores they have or answer against answer."""
+"""The command `refine compare`: two runs over the same questions, by their scores or answer by answer."""
 
 from __future__ import annotations
 

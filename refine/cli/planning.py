@@ -69,8 +69,8 @@ def run_plan(options: PlanOptions) -> int:
         sys.stdout.write(f"{json.dumps([asdict(plan) for plan in plans], ensure_ascii=False, indent=2)}\n")
         return 0
     sys.stdout.write(
-        f"Questions that show a change of {options.points:g} points in {options.power:.0%} of all comparisons, at a "
-        f"level of {options.alpha:.0%}:\n"
+        f"Questions that show a change of {options.points:g} points in {options.power:.0%} of all comparisons, "
+        f"at a level of {options.alpha:.0%}:\n"
     )
     for plan in plans:
         questions = "no number" if plan.questions is None else f"{plan.questions:,}"

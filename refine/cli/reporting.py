@@ -68,7 +68,7 @@ def _format(options: ReportOptions) -> Format:
     by_name = _FORMATS.get(options.out.suffix.lower())
     if by_name is None:
         raise ConfigurationError(
-            f"--out {str(options.out)!r} ends with no known format; name a .html, .md or .csv file, or add --format"
+            f"--out {str(options.out)!r} ends with no known format; name a .html, .md or .csv file, or --format"
         )
     return by_name
 

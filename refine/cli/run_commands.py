@@ -240,7 +240,9 @@ def report(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A .html, .md or .csv file; - is stdout. Default: report.html in the run."),
+        typer.Option(
+            metavar="FILE", help="A .html, .md or .csv file; - is stdout. Default: report.html in the run."
+        ),
     ] = None,
     form: Annotated[
         str | None, typer.Option("--format", metavar="html|md|csv", help="Default: as --out ends, or html.")

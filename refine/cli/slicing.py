@@ -38,7 +38,9 @@ def check_columns(rows: Path, columns: Sequence[str], limit: int | None) -> None
         if column in missing:
             near = get_close_matches(column, known, n=1)
             remedy = f"did you mean {near[0]!r}?" if near else f"there are {sorted(known)}" if known else "add it"
-            raise ConfigurationError(f"--slice {shortened(column)}: no row has such a column in its metadata; {remedy}")
+            raise ConfigurationError(
+                f"--slice {shortened(column)}: no row has such a column in its metadata; {remedy}"
+            )
 
 
 def show_slices_of(folder: Path, columns: Sequence[str]) -> None:

@@ -64,7 +64,9 @@ def _gain(gain: AttemptGain) -> tuple[Cell, ...]:
     clean = Cell("nothing was judged again", tone="soft")
     if gain.gain is not None:
         interval = wording.span(gain.gain_low, gain.gain_high, "+.2f")
-        clean = Cell(f"{gain.gain:+.2f}", ", ".join(filter(None, [interval, wording.plural(gain.rejudged, "loop")])))
+        clean = Cell(
+            f"{gain.gain:+.2f}", ", ".join(filter(None, [interval, wording.plural(gain.rejudged, "loop")]))
+        )
     return (
         Cell(str(gain.attempt)),
         Cell(wording.count(gain.n)),
@@ -82,7 +84,9 @@ def _policy(policy: ReplayedPolicy) -> tuple[Cell, ...]:
     return (
         Cell(name, "in force" if policy.in_force else ""),
         _bounded(policy.release_rate, policy.release_interval),
-        Cell("no labels", tone="soft") if policy.bad_rate is None else _bounded(policy.bad_rate, policy.bad_interval),
+        Cell("no labels", tone="soft")
+        if policy.bad_rate is None
+        else _bounded(policy.bad_rate, policy.bad_interval),
         Cell(attempts),
         Cell(wording.DASH if policy.mean_cost is None else wording.dollars(policy.mean_cost)),
         Cell(policy.status, tone="plain" if policy.status == "exact" else "unsure"),
@@ -93,6 +97,8 @@ def _bounded(bounds: tuple[float, float], interval: tuple[float, float] | None) 
     """Return a cell for a share that is known, or known to lie between two bounds."""
     low, high = bounds
     if low != high:
-        return Cell(f"{wording.percent(low)} to {wording.percent(high)}", "bounds", Range(value=None, low=low, high=high))
+        return Cell(
+            f"{wording.percent(low)} to {wording.percent(high)}", "bounds", Range(value=None, low=low, high=high)
+        )
     ends = interval or (None, None)
     return Cell(wording.percent(low), wording.span_percent(*ends), Range(value=low, low=ends[0], high=ends[1]))

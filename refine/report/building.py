@@ -66,9 +66,7 @@ def build(
         from judges.offline import compare_runs  # noqa: PLC0415 - needs numpy and scipy
 
         before, after = runs
-        comparison = compare_runs(
-            before.evaluation, after.evaluation, names=(before.name, after.name), seed=seed
-        )
+        comparison = compare_runs(before.evaluation, after.evaluation, names=(before.name, after.name), seed=seed)
     trust = trust_of(runs[-1].evaluation, sources or TrustSources(), seed=seed)
     entries = _entries([run.evaluation.kept_rows() for run in runs], {} if trust is None else trust.labels)
     return Report(
@@ -103,7 +101,9 @@ def _entries(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple
             sides = [(one, None), (None, other)]
         else:
             sides = [(one, other)]
-        entries += [Entry(index=index, sides=pair, label=words.get(index, "") if pair[-1] else "") for pair in sides]
+        entries += [
+            Entry(index=index, sides=pair, label=words.get(index, "") if pair[-1] else "") for pair in sides
+        ]
     return tuple(entries)
 
 
@@ -127,7 +127,13 @@ def _run_view(run: RunData, columns: Sequence[str]) -> RunView:
 
 def _judge_views(run: RunData, rows: Sequence[Row]) -> tuple[JudgeView, ...]:
     return tuple(
-        judge_view(name, summary, [row.verdicts[name] for row in rows], run.latencies.get(name), run.settings.get(name, ""))
+        judge_view(
+            name,
+            summary,
+            [row.verdicts[name] for row in rows],
+            run.latencies.get(name),
+            run.settings.get(name, ""),
+        )
         for name, summary in run.evaluation.summary.items()
     )
 

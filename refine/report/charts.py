@@ -49,7 +49,9 @@ def _range(mark: Range, text: str) -> Element:
         parts.append(h("line", class_="reference", x1=x, x2=x, y1=1.0, y2=_HEIGHT - 1))
     if mark.low is not None and mark.high is not None:
         left, right = place(mark.low), place(mark.high)
-        parts.append(h("rect", class_="interval", x=left, y=middle - 4, width=max(1.0, right - left), height=8.0, rx=2.0))
+        parts.append(
+            h("rect", class_="interval", x=left, y=middle - 4, width=max(1.0, right - left), height=8.0, rx=2.0)
+        )
     if mark.value is not None:
         parts.append(h("circle", class_="value", cx=place(mark.value), cy=middle, r=3.5))
     return _svg(_WIDTH, _HEIGHT, text, "range", *parts)

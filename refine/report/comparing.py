@@ -24,14 +24,16 @@ def comparison_section(comparison: RunComparison, report: Report) -> Section:
 
 def _blocks(comparison: RunComparison, report: Report) -> Iterator[Block]:
     before, after = report.runs
-    yield Paragraph(f"Before: {before.name}. After: {after.name}. Only rows that both runs scored are compared.", "soft")
+    yield Paragraph(
+        f"Before: {before.name}. After: {after.name}. Only rows that both runs scored are compared.", "soft"
+    )
     reach = max(map(_reach, comparison.changes.values()), default=0.0) or 0.1
     yield Table(
         ("Judge", "Before", "After", "Change", "Rows", "Win rate", "p (Holm)", "For 3 points"),
         tuple(_row(change, reach) for change in comparison.changes.values()),
         frozenset({1, 2, 6, 7}),
-        "Change of the mean score with its 95 % interval over questions; the win rate is that of the run after, a tie "
-        "counting half; the last column is how many questions would show a change of 3 points",
+        "Change of the mean score with its 95 % interval over questions; the win rate is that of the run after, "
+        "a tie counting half; the last column is how many questions would show a change of 3 points",
     )
     for name, judges in ((before.name, comparison.only_a), (after.name, comparison.only_b)):
         if judges:
@@ -82,7 +84,9 @@ def _difference(change: Change, reach: float) -> Cell:
 
 def _wins(change: Change) -> Cell:
     cell = share_cell(change.win_rate, reference=_EVEN)
-    return Cell(cell.text, ", ".join(filter(None, [cell.more, _at_equal_length(change.length_adjusted)])), cell.mark)
+    return Cell(
+        cell.text, ", ".join(filter(None, [cell.more, _at_equal_length(change.length_adjusted)])), cell.mark
+    )
 
 
 def _at_equal_length(figure: Figure) -> str:

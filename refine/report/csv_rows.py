@@ -18,8 +18,8 @@ def csv_rows(report: Report) -> str:
     A text that a spreadsheet could take for a formula begins with an apostrophe; so does one that begins with an
     apostrophe itself, so that taking the first apostrophe away gives back every text.
     """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
     writer.writerow(map(cell, _head(report)))
     writer.writerows(map(cell, _line(entry, report)) for entry in report.entries)
     return buffer.getvalue()
@@ -38,7 +38,9 @@ def _head(report: Report) -> Iterator[str]:
         prefix = f"{run.name}: " if len(report.runs) > 1 else ""
         yield f"{prefix}answer"
         for judge in run.judges:
-            yield from (f"{prefix}{judge.name}{part}" for part in ("", " rating", " passed", " unscored", " reasons"))
+            yield from (
+                f"{prefix}{judge.name}{part}" for part in ("", " rating", " passed", " unscored", " reasons")
+            )
 
 
 def _line(entry: Entry, report: Report) -> Iterator[object]:

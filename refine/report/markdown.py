@@ -84,7 +84,9 @@ def _judged_row(row: JudgedRow) -> Iterator[str]:
 
 
 def _verdict(verdict: Verdict, name: str, depth: int) -> Iterator[str]:
-    outcome = wording.reason(verdict.unscored or "") if verdict.score is None else wording.number(verdict.score, ".2f")
+    outcome = (
+        wording.reason(verdict.unscored or "") if verdict.score is None else wording.number(verdict.score, ".2f")
+    )
     mark = "" if verdict.score is None else ", passed" if verdict.passed else ", not passed"
     reasons = " ".join(filter(None, [verdict.rationale, verdict.feedback, verdict.detail]))
     yield f"{'  ' * depth}- **{escaped(name)}** {outcome}{mark}{f': {escaped(reasons)}' if reasons else ''}"

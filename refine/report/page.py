@@ -99,7 +99,9 @@ def _block(block: Block) -> Element:
 
 def _table(table: Table) -> Element:
     numbers = ["number" if place in table.numeric else None for place in range(len(table.columns))]
-    head = h("tr", *(h("th", name, scope="col", class_=kind) for name, kind in zip(table.columns, numbers, strict=True)))
+    head = h(
+        "tr", *(h("th", name, scope="col", class_=kind) for name, kind in zip(table.columns, numbers, strict=True))
+    )
     rows = [
         h(
             "tr",
@@ -113,7 +115,9 @@ def _table(table: Table) -> Element:
     ]
     caption = h("caption", table.caption) if table.caption else None
     grid = h("table", caption, h("thead", head), h("tbody", *rows))
-    return h("div", grid, class_="card wide", tabindex=0, role="region", aria_label=table.caption or table.columns[0])
+    return h(
+        "div", grid, class_="card wide", tabindex=0, role="region", aria_label=table.caption or table.columns[0]
+    )
 
 
 def _inside(cell: Cell) -> Iterator[Element]:
@@ -131,7 +135,11 @@ def _chart(chart: Chart) -> Element:
 
 def _row_list(block: RowList) -> Element:
     items = [h("li", row_link(index), f" {text}") for index, text in block.rows]
-    more = h("p", f"and {block.left_out:,} more, in the table of all rows", class_="note soft") if block.left_out else None
+    more = (
+        h("p", f"and {block.left_out:,} more, in the table of all rows", class_="note soft")
+        if block.left_out
+        else None
+    )
     return h("div", h("h3", block.title), h("ul", *items, class_="rows-named"), more)
 
 

@@ -67,7 +67,9 @@ def title(report: Report) -> str:
 
 def _judges(run: RunView) -> Iterator[Block]:
     if run.unreadable:
-        yield Paragraph(f"{wording.plural(run.unreadable, 'row')} could not be read, and count as unscored.", "unsure")
+        yield Paragraph(
+            f"{wording.plural(run.unreadable, 'row')} could not be read, and count as unscored.", "unsure"
+        )
     silent = [judge.name for judge in run.judges if not judge.scored]
     if silent:
         yield Paragraph(f"No row has a score by {', '.join(silent)}.", "bad")

@@ -83,7 +83,10 @@ def _details(entry: Entry) -> dict[str, object]:
 
 def _shared(sample: Sample) -> dict[str, object]:
     earlier = sample.conversation[:-1] if len(sample.conversation) > 1 else ()
-    metadata = {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in sample.metadata.items()}
+    metadata = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in sample.metadata.items()
+    }
     fields = {
         "question": _cut(sample.question),
         "earlier": [_said(message) for message in earlier],

@@ -86,9 +86,7 @@ def _has_labels(evaluation: Evaluation) -> bool:
     return any(row.sample is not None and row.sample.metadata.get("labels") for row in evaluation.rows)
 
 
-def _alignments(
-    evaluation: Evaluation, labels: Path | None, notes: list[str], seed: int
-) -> tuple[Alignment, ...]:
+def _alignments(evaluation: Evaluation, labels: Path | None, notes: list[str], seed: int) -> tuple[Alignment, ...]:
     """Compare each judge with people; one that scored no labelled row has its reason in a note."""
     from judges.offline import align  # noqa: PLC0415 - needs numpy and scipy
 

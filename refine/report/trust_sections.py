@@ -14,8 +14,9 @@ from refine.report.trust import Trust
 
 if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate
-    from judges.offline.statistics import BiasTest
     from judges.offline.trust.alignment import Alignment
+
+    from judges.offline.statistics import BiasTest
 
 _RATINGS = (1, 2, 3, 4)
 _FINDINGS: dict[str, Tone] = {
@@ -49,10 +50,19 @@ def trust_sections(trust: Trust) -> Iterator[Section]:
 
 def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterator[Block]:
     yield Table(
-        ("Judge", "Labelled rows", "People say good", "Same verdict", "Kappa", "Good ones passed", "Bad ones refused", "Bad among passes"),
+        (
+            "Judge",
+            "Labelled rows",
+            "People say good",
+            "Same verdict",
+            "Kappa",
+            "Good ones passed",
+            "Bad ones refused",
+            "Bad among passes",
+        ),
         tuple(_agreement_row(one) for one in alignments),
         frozenset({1}),
-        "Verdicts beside those of people, with 95 % intervals; of the bad among passes the upper end is a one-sided bound",
+        "Verdicts beside those of people, with 95 % intervals; of bad among passes the upper end is one-sided",
     )
     rated = [one for one in alignments if one.ratings]
     if rated:
@@ -121,7 +131,9 @@ def _ratings(alignments: Sequence[Alignment]) -> Table:
         for one in alignments
     ]
     caption = "Ratings beside those of people; above 0 the judge is more lenient"
-    return Table(("Judge", *(names[name] for name in shown), "People among themselves"), tuple(rows), caption=caption)
+    return Table(
+        ("Judge", *(names[name] for name in shown), "People among themselves"), tuple(rows), caption=caption
+    )
 
 
 def _people(one: Alignment) -> Cell:
@@ -147,7 +159,9 @@ def _remarks(one: Alignment) -> Iterator[Paragraph]:
         yield Paragraph(f"{one.judge}: a higher rating is not always better in the eyes of people.", "bad")
     if one.agreement.kappa_paradox:
         ac1 = wording.number(one.agreement.figures["ac1"].value, ".2f")
-        yield Paragraph(f"{one.judge}: nearly all answers are good, so kappa is low by itself; AC1 is {ac1}.", "unsure")
+        yield Paragraph(
+            f"{one.judge}: nearly all answers are good, so kappa is low by itself; AC1 is {ac1}.", "unsure"
+        )
     if one.ties:
         rows = wording.plural(one.ties, "row")
         yield Paragraph(f"{rows} on which people are divided are left out of what is good and bad.", "soft")
@@ -168,12 +182,15 @@ def _corrected(alignments: Sequence[Alignment]) -> Table:
                 share_cell(rate.uncorrected),
                 Cell(corrected.text, f"{corrected.more}{note}", corrected.mark, corrected.tone),
                 Cell(wording.DASH, tone="soft") if rate.human is None else share_cell(rate.human),
-                Cell(wording.span_percent(low, high) or "all rows are scored", tone="plain" if rate.bounds else "soft"),
+                Cell(
+                    wording.span_percent(low, high) or "all rows are scored",
+                    tone="plain" if rate.bounds else "soft",
+                ),
                 Cell(rate.corrected.method or wording.DASH, tone="soft"),
             )
         )
     head = ("Judge", "By the judge alone", "Corrected", "By labels alone", "With unscored rows", "Method")
-    caption = "Share of good answers: the judge errs, and labels say how much; with unscored rows all refused, and all passed"
+    caption = "Share of good answers: the judge errs, and labels say how much; with unscored rows: all refused to all passed"
     return Table(head, tuple(rows), caption=caption)
 
 
@@ -182,8 +199,8 @@ def _biases(alignments: Sequence[Alignment]) -> Iterator[Block]:
         ("Bias", "Judge", "Finding", "Effect", "p (Holm)", "n"),
         tuple(_bias_row(one.judge, test) for one in alignments for test in (one.bias.tests if one.bias else ())),
         frozenset({4, 5}),
-        "The tests of a judge are one family: it is flagged wrongly in at most 5 % of reports. Small: the 90 % interval "
-        "lies within the least effect that matters",
+        "The tests of a judge are one family: it is flagged wrongly in at most 5 % of reports. Small: the 90 % "
+        "interval lies within the least effect that matters",
     )
     assumptions = {test.assumption for one in alignments for test in (one.bias.tests if one.bias else ())}
     for assumption in sorted(filter(None, assumptions)):
@@ -196,7 +213,9 @@ def _bias_row(judge: str, test: BiasTest) -> tuple[Cell, ...]:
     if test.effect is not None:
         reach = max(abs(end) for end in (test.effect, low or 0.0, high or 0.0, test.least))
         mark = Range(value=test.effect, low=low, high=high, least=-reach, most=reach, reference=_NO_CHANGE)
-        effect = Cell(f"{test.effect:+.3f}", f"{wording.span(low, high, '+.3f')}; matters from {test.least:g}", mark)
+        effect = Cell(
+            f"{test.effect:+.3f}", f"{wording.span(low, high, '+.3f')}; matters from {test.least:g}", mark
+        )
     return (
         Cell(test.bias),
         Cell(judge),
@@ -212,8 +231,8 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
         promise = certificate.promise
         yield Paragraph(f"Certified: {certificate.policy_name}. {promise[0].upper()}{promise[1:]}.", "good")
         yield Paragraph(
-            "It holds for questions like these, this judge, these prompts and models, and this loop; it says nothing "
-            "about a single answer.",
+            "It holds for questions like these, this judge, these prompts and models, and this loop; it says "
+            "nothing about a single answer.",
             "soft",
         )
     else:
@@ -224,24 +243,29 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
         ("Accepts from", "Released", "Bad", "Share of bad ones", "Finding", "Releases", "Attempts"),
         tuple(_certified_row(row, certificate.alpha) for row in certificate.rows),
         frozenset({1, 2, 6}),
-        f"By threshold, strictest first: the share of bad answers with its upper bound, and as a line the largest that "
-        f"is tolerated, {certificate.alpha:.1%}; over {wording.plural(certificate.runs, 'question')}",
+        f"By threshold, strictest first: the share of bad answers with its upper bound, and as a line the largest "
+        f"that is tolerated, {certificate.alpha:.1%}; over {wording.plural(certificate.runs, 'question')}",
     )
     for note in certificate.notes:
         yield Paragraph(note, "soft")
     source = f"Certificate {certificate.id[:8]}, issued {wording.moment(certificate.issued_at)}."
-    yield Paragraph(source if is_issued else "Calculated for this report: `refine certify` issues the certificate.", "soft")
+    yield Paragraph(
+        source if is_issued else "Calculated for this report; the command refine certify issues a certificate.",
+        "soft",
+    )
 
 
 def _needed(certificate: IssuedCertificate) -> str:
     reach = certificate.reachable_alpha
     reached = "" if reach is None else f"The best one would have passed at {reach:.1%}, which is no certificate. "
     if certificate.labels_needed is None:
-        return f"{reached}No number of labels will do while as many answers are bad: mend the judge or the generator."
+        return (
+            f"{reached}No number of labels will do while as many answers are bad: mend the judge or the generator."
+        )
     more = max(certificate.labels_needed - certificate.released, 1)
     return (
-        f"{reached}About {certificate.labels_needed:,} released and labelled answers are needed, {more:,} more than "
-        f"now, if the share of bad ones stays as it is."
+        f"{reached}About {certificate.labels_needed:,} released and labelled answers are needed, {more:,} more "
+        f"than now, if the share of bad ones stays as it is."
     )
 
 
@@ -257,7 +281,11 @@ def _certified_row(row: CertifiedRow, alpha: float) -> tuple[Cell, ...]:
         Cell(wording.count(row.released)),
         Cell(wording.count(row.bad)),
         share,
-        Cell(wording.reason(row.status), "" if row.p is None else f"p {'' if row.p < _TINY else '= '}{wording.p_value(row.p)}", tone=_STATUSES[row.status]),
+        Cell(
+            wording.reason(row.status),
+            "" if row.p is None else f"p {'' if row.p < _TINY else '= '}{wording.p_value(row.p)}",
+            tone=_STATUSES[row.status],
+        ),
         Cell(wording.percent(row.release_rate), wording.span_percent(low, high)),
         Cell(wording.number(row.mean_attempts, ".2f")),
     )

@@ -54,7 +54,7 @@ const kinds = {
   ...(pair && { fell: ["fell", (judge, place) => change(judge, place) < 0], rose: ["rose", (judge, place) => change(judge, place) > 0] }),
   ...(labels.length && {
     labelled: ["labelled", (_, place) => labels[place] !== ""],
-    differs: ["judge and person differ", (judge, place) => labels[place] !== "" && now(judge).passed[place] !== null && (labels[place] === "good") !== (now(judge).passed[place] === 1)],
+    differs: ["judge and people differ", (judge, place) => labels[place] !== "" && now(judge).passed[place] !== null && (labels[place] === "good") !== (now(judge).passed[place] === 1)],
   }),
 };
 
@@ -244,7 +244,7 @@ function side(one, name) {
 function detail(place) {
   const one = details(place);
   const sides = one.sides.map((part, number) => side(part, pair ? runs[number] : "answer"));
-  return [h("h3", {}, `Row ${rows[place]}`), labels[place] && h("p", {}, "A person says: ", h("strong", { class: labels[place] }, labels[place])),
+  return [h("h3", {}, `Row ${rows[place]}`), labels[place] && h("p", {}, "People say: ", h("strong", { class: labels[place] }, labels[place])),
     one.earlier && more(many(one.earlier.length, "earlier message"), said(one.earlier)),
     one.question && h("p", { class: "question" }, one.question), one.steps && more(many(one.steps.length, "step"), said(one.steps)),
     pair ? h("div", { class: "sides" }, sides) : sides[0],
