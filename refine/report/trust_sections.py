@@ -190,7 +190,7 @@ def _corrected(alignments: Sequence[Alignment]) -> Table:
             )
         )
     head = ("Judge", "By the judge alone", "Corrected", "By labels alone", "With unscored rows", "Method")
-    caption = "Share of good answers: the judge errs, and labels say how much; with unscored rows: all refused to all passed"
+    caption = "Share of good answers; with unscored rows: from all of them refused to all of them passed"
     return Table(head, tuple(rows), caption=caption)
 
 
