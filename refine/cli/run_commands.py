@@ -271,11 +271,8 @@ def report(
     labels, attempts or a certificate, also how far the verdicts can be believed.
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors(run):
-        from refine.cli.reporting import (  # noqa: PLC0415 - loads pydantic and the judges
-            ReportOptions,
-            TrustSources,
-            run_report,
-        )
+        from refine.cli.reporting import ReportOptions, run_report  # noqa: PLC0415 - loads pydantic and the judges
+        from refine.report.trust import TrustSources  # noqa: PLC0415 - likewise
 
         report_options = ReportOptions(
             runs=(run,) if run_2 is None else (run, run_2),

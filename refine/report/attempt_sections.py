@@ -28,19 +28,28 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
         left_out = ", ".join(f"{n:,} {reason}" for reason, n in replay.left_out.items())
         yield Paragraph(f"Left out: {left_out}.", "unsure")
     if replay.curve:
-        caption = "Share of questions that have passed by each attempt, with its 95 % interval"
-        head = ("Attempt", "Reached", "Passed there", "Passed by then")
-        yield Table(head, tuple(map(_point, replay.curve)), frozenset({1, 2}), caption)
+        yield Table(
+            ("Attempt", "Reached", "Passed there", "Passed by then"),
+            tuple(map(_point, replay.curve)),
+            frozenset({1, 2}),
+            "Share of questions that have passed by each attempt, with its 95 % interval",
+        )
     if replay.curve_note:
         yield Paragraph(replay.curve_note, "soft")
     if replay.gains:
-        head = ("After attempt", "Loops", "Raw change", "Fell", "Gain, judged again")
-        caption = f"Change of the rating: {replay.gain_title}"
-        yield Table(head, tuple(map(_gain, replay.gains)), frozenset({1, 2, 3}), caption)
+        yield Table(
+            ("After attempt", "Loops", "Raw change", "Fell", "Gain, judged again"),
+            tuple(map(_gain, replay.gains)),
+            frozenset({1, 2, 3}),
+            f"Change of the rating: {replay.gain_title}",
+        )
     if replay.policies:
-        head = ("Policy", "Releases", "Bad among released", "Attempts", "Dollars", "How sure")
-        caption = "What other policies would have done; a range where the record ends before the policy would have"
-        yield Table(head, tuple(map(_policy, replay.policies)), frozenset({3, 4}), caption)
+        yield Table(
+            ("Policy", "Releases", "Bad among released", "Attempts", "Dollars", "How sure"),
+            tuple(map(_policy, replay.policies)),
+            frozenset({3, 4}),
+            "What other policies would have done; a range where the record ends before the policy would have",
+        )
         yield Paragraph(replay.assumption, "soft")
     for note in replay.notes:
         yield Paragraph(note, "soft")

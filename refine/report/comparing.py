@@ -8,7 +8,7 @@ from judges.errors import shortened
 from judges.offline import Change, RunComparison
 from judges.offline.statistics.figure import Figure
 from refine.report import wording
-from refine.report.document import Block, Cell, Paragraph, Part, Parts, Range, RowList, Section, Table
+from refine.report.document import Block, Cell, Paragraph, Part, Parts, Range, RowList, Section, Table, Tone
 from refine.report.sections import share_cell
 from refine.report.view import Entry, Report
 
@@ -76,7 +76,7 @@ def _difference(change: Change, reach: float) -> Cell:
     figure = change.difference
     if figure.value is None:
         return Cell("no row is scored in both runs", tone="soft")
-    tone = "plain" if not change.is_real else "good" if figure.value > 0 else "bad"
+    tone: Tone = "plain" if not change.is_real else "good" if figure.value > 0 else "bad"
     mark = Range(value=figure.value, low=figure.low, high=figure.high, least=-reach, most=reach, reference=0.0)
     interval = wording.span(figure.low, figure.high, "+.3f")
     return Cell(f"{figure.value:+.3f}", f"{interval}{'' if change.is_real else ', may be chance'}", mark, tone)

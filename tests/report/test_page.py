@@ -7,9 +7,10 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from judges import Sample, Verdict, as_judge
 from judges.offline import Evaluation, Row, evaluate
@@ -57,12 +58,16 @@ class Opened:
     def __init__(self, browser: Browser, file: Path, address: str = "") -> None:
         self.page: Page = browser.new_page()
         self.faults: list[str] = []
-        self.page.on("dialog", lambda dialog: (self.faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on("dialog", self._asked)
         self.page.on("pageerror", lambda error: self.faults.append(f"error {error}"))
         self.page.on("console", lambda message: self.faults.append(f"console {message.text}"))
         self.page.on("request", lambda request: self._requested(request.url, file))
         self.page.goto(f"{file.as_uri()}{address}")
         expect(self.page.locator("#count")).to_contain_text("rows")
+
+    def _asked(self, dialog: Dialog) -> None:
+        self.faults.append(f"dialog {dialog.message}")
+        dialog.dismiss()
 
     def _requested(self, url: str, file: Path) -> None:
         if not url.startswith(file.as_uri()):
@@ -101,7 +106,7 @@ def hostile_row(index: int, text: str, judges: Sequence[str]) -> Row:
         metadata={text: text, "nested": {text: [text]}, "group": text},
     )
     item = Verdict.checked(passed=False, subject=text, rationale=text, judge=text)
-    fields = {"rationale": text, "feedback": text, "detail": text, "model": text, "items": (item,)}
+    fields: dict[str, Any] = {"rationale": text, "feedback": text, "detail": text, "model": text, "items": (item,)}
     verdicts = {name: Verdict.scored(0.25, judge=name, value=text, **fields) for name in judges}
     failed = Verdict.without_score("invalid_output", text, raw=text)
     return Row(
