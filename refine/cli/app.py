@@ -72,6 +72,7 @@ def evaluate(
     baseline: options.Baseline = None,
     max_unscored: options.MaxUnscored = 0.1,
     junit: options.Junit = None,
+    slices: options.Slices = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Judge every row of a dataset.
@@ -95,9 +96,12 @@ def evaluate(
     if not out.strip():
         raise error_exit("--out is empty; name a new folder, e.g. --out runs/1")
     with one_line_errors(Path(out)):
-        from refine.cli import evaluation  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli import evaluation, slicing  # noqa: PLC0415 - loads pydantic, rich and the judges
         from refine.cli.gating import GateOptions  # noqa: PLC0415 - likewise
 
+        if as_json:
+            slicing.refuse_json(slices or (), Path(out))
+        slicing.check_columns(rows, slices or (), limit)
         evaluate_options = evaluation.EvaluateOptions(
             rows=evaluation.rows_file(rows, columns=column_map, encoding=encoding),
             judges=evaluation.JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
@@ -118,7 +122,9 @@ def evaluate(
             ),
             as_json=as_json,
         )
-        raise typer.Exit(evaluation.run_evaluate(evaluate_options))
+        code = evaluation.run_evaluate(evaluate_options)
+        slicing.show_slices_of(Path(out), slices or ())
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -277,5 +283,7 @@ app.command(no_args_is_help=True)(run_commands.resume)
 app.command(no_args_is_help=True)(run_commands.rescore)
 app.command(no_args_is_help=True)(run_commands.merge)
 app.command(no_args_is_help=True)(run_commands.estimate)
+app.command(no_args_is_help=True)(run_commands.plan)
+app.command(no_args_is_help=True)(run_commands.report)
 app.command(no_args_is_help=True)(run_commands.compare)
 app.command(no_args_is_help=True)(run_commands.show)

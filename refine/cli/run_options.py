@@ -100,3 +100,8 @@ Encoding = Annotated[str, typer.Option("--encoding", metavar="NAME", help="Encod
 DatasetMoved = Annotated[
     Path | None, typer.Option("--rows", metavar="ROWS", help="Where the dataset is now, if it was moved.")
 ]
+Slices = Annotated[
+    list[str] | None,
+    typer.Option("--slice", metavar="COLUMN", help="Also by the values of this column of the rows. Repeatable."),
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of resamples and sign flips.")]
