@@ -209,6 +209,7 @@ class Loop:
             evidence=draft.evidence,
             raw=draft.raw,
             fault=draft.fault,
+            unjudged=draft.unjudged,
             usage=usage,
             latency_s=time.perf_counter() - started,
             now=clock(),

@@ -14,11 +14,11 @@ from langchain_core.tools import BaseTool
 from graphs import Outcome, langgraph_private
 from graphs.errors import InputError
 from graphs.reasoning import without_reasoning
+from graphs.tool_answer import RETURN_DIRECT
 from refine.middleware.model_call import answer_in
 from refine.middleware.turn import Response, Turn
 
 TOOL_CALL = "tool_call: the agent calls a tool, and is judged when it answers"
-RETURN_DIRECT = "return_direct: the result of a tool is the answer"
 NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
 
 

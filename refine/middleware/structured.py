@@ -10,6 +10,7 @@ from typing import Any
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
+from graphs.answer_kind import unread_call
 from graphs.drafts import Draft
 
 _PLAIN_TEXT = "The answer was plain text. Answer with the structured output that is asked for."
@@ -36,7 +37,9 @@ def structured_draft(draft: Draft, response: ModelResponse[Any]) -> Draft:
     if answers:
         faults = dict.fromkeys(str(results[call["id"] or ""].text) for call in answers)
         return misfit(replace(draft, answer=_as_json(message, answers)), "\n".join(faults))
-    return draft if message.tool_calls else misfit(draft, _PLAIN_TEXT)
+    if message.tool_calls:
+        return draft
+    return misfit(draft, unread_call() if message.invalid_tool_calls else _PLAIN_TEXT)
 
 
 def misfit(draft: Draft, fault: str) -> Draft:
