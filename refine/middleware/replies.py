@@ -55,19 +55,32 @@ def released(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
     if response is None:
         return ModelResponse([final])
     original = answer_in(response)
+    metadata = _with_inner_summary(final.response_metadata, original)
     if original.tool_calls:
-        fields = {"id": final.id, "response_metadata": final.response_metadata}
-        final = original.model_copy(update=fields)
+        final = original.model_copy(update={"id": final.id, "response_metadata": metadata})
+    elif metadata is not final.response_metadata:
+        final = final.model_copy(update={"response_metadata": metadata})
     result = [final if reply is original else reply for reply in response.result]
     return ModelResponse(result, structured_response=response.structured_response)
 
 
-def outcome_id_in(state: Mapping[str, Any]) -> str | None:
-    """Return the id of the outcome that the released answer in an agent's state bears; None without one."""
+def _with_inner_summary(metadata: dict[str, Any], answer: AIMessage) -> dict[str, Any]:
+    """Return the metadata of a released answer; where a middleware inside had released it, with its summary, too."""
+    inner = answer.response_metadata.get(langgraph_private.SUMMARY)
+    if not inner:
+        return metadata
+    return {**metadata, langgraph_private.SUMMARY: {**metadata[langgraph_private.SUMMARY], "inner": inner}}
+
+
+def outcome_ids_in(state: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the outcomes that the released answer in an agent's state bears, the outermost one first."""
     answer = _last_reply(state["messages"])
-    summary = {} if answer is None else answer.response_metadata.get(langgraph_private.SUMMARY) or {}
-    outcome_id: str | None = summary.get("outcome_id") if "attempts" in summary else None
-    return outcome_id
+    summary = {} if answer is None else answer.response_metadata.get(langgraph_private.SUMMARY)
+    ids = []
+    while summary:
+        ids += [summary["outcome_id"]] if "attempts" in summary else []
+        summary = summary.get("inner")
+    return ids
 
 
 def unjudged_outcome(state: Mapping[str, Any]) -> Outcome:
