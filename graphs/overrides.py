@@ -8,6 +8,7 @@ unknown or goes too far is an error, and nothing is generated.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Self
 
 from pydantic import Field, JsonValue
@@ -19,6 +20,9 @@ from judges.sample import Guidelines, Rubrics
 from judges.verdict import Rating
 
 _CRITERIA = frozenset({"guidelines", "rubrics"})
+_ALIKE = 0.8
+"""How alike a misspelt name is to that of a setting, from 0 to 1."""
+
 _LIMITS = ("max_attempts", "max_calls", "max_tokens", "max_cost", "max_retries", "deadline_s", "patience")
 
 
@@ -109,17 +113,38 @@ class Overrides(_RequestSettings):
 def overrides_in(context: object) -> Overrides | None:
     """Return the overrides in the runtime context of a graph, which may hold other things; None if there are none.
 
-    They are the context itself, or what it has under `refine`, as a key or an attribute that is no method.
+    They are what the context has under `refine`, as a key or an attribute that is no method; or the context itself,
+    if it is an `Overrides`, or a mapping of nothing but settings, as where no `context_schema` is declared.
 
     Raises:
-        InputError: If they cannot be read, or the context is a text, a number or a list, which holds no settings.
+        InputError: If they cannot be read; if the context is a text, a number or a list, which holds no settings; or
+            a mapping that has settings beside other things, so that nobody knows whose they are.
     """
     if context is None:
         return None
     if isinstance(context, Overrides | str | bytes | int | float | list | tuple | set | frozenset):
         return Overrides.read(context)
-    own = context.get("refine") if isinstance(context, Mapping) else getattr(context, "refine", None)
+    if isinstance(context, Mapping):
+        return _in_mapping(context)
+    own = getattr(context, "refine", None)
     return None if own is None or callable(own) else Overrides.read(own)
+
+
+def _in_mapping(context: Mapping[Any, Any]) -> Overrides | None:
+    if "refine" in context:
+        own = context["refine"]
+        return None if own is None else Overrides.read(own)
+    settings = sorted(name for name in context if name in Overrides.model_fields)
+    if settings and len(settings) < len(context):
+        raise InputError(
+            f"the context has {', '.join(settings)} beside other things: give settings under 'refine', for instance "
+            f"{{'refine': {{'max_attempts': 2}}}}, or 'refine': None if these are not for the refinement"
+        )
+    return Overrides.read(context) if context and all(map(_is_like_a_setting, context)) else None
+
+
+def _is_like_a_setting(name: object) -> bool:
+    return isinstance(name, str) and bool(get_close_matches(name, Overrides.model_fields, n=1, cutoff=_ALIKE))
 
 
 class Bounds(_RequestSettings):

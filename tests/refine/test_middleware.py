@@ -420,7 +420,9 @@ class Context:
     refine: Overrides | dict[str, Any] | None = None
 
 
-CONTEXTS: dict[str, tuple[type, Callable[..., Any]]] = {
+CONTEXTS: dict[str, tuple[type | None, Callable[..., Any]]] = {
+    "without a schema": (None, dict),
+    "under refine without a schema": (None, lambda **settings: {"user": "me", "refine": settings}),
     "overrides": (Overrides, Overrides),
     "settings": (Overrides, dict),
     "part of a context": (Context, lambda **settings: Context("me", Overrides(**settings))),
@@ -456,6 +458,8 @@ def test_a_call_may_change_its_policy_within_bounds(ask: Callable[..., Any], kin
     for settings in beyond:
         with pytest.raises(InputError, match="a request may"):
             asked(**settings)
+    with pytest.raises(InputError, match="did you mean 'max_attempts'"):
+        asked(max_atempts=1)
 
 
 class WithContext:
@@ -499,7 +503,11 @@ def test_each_of_several_finds_its_own_outcome(ask: Callable[..., Any]) -> None:
     ]
     result = ask(create_agent(ScriptedModel([call, *script]), [lookup], middleware=middleware))
     outcomes = [refining.outcome(result) for refining in middleware]
-    assert [[attempt.text for attempt in outcome.attempts] for outcome in outcomes] == [script, ["first"], ["first"]]
+    assert [[attempt.text for attempt in outcome.attempts] for outcome in outcomes] == [
+        script,
+        ["first"],
+        ["first"],
+    ]
     assert len({outcome.id for outcome in outcomes}) == 3
     with pytest.raises(InputError, match="not held"):
         SelfRefineMiddleware(ScriptedJudge([]), name="other").outcome(result)
