@@ -35,7 +35,7 @@ from graphs.generators import Generator as DraftGenerator
 from graphs.generators import as_generator
 from graphs.handover import hand_over, handover_alarms, handover_events
 from graphs.outcome import Outcome
-from graphs.overrides import Bounds, Overrides, overrides_in
+from graphs.overrides import CRITERIA, Bounds, Overrides, overrides_in
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.reasoning import without_reasoning
@@ -121,7 +121,15 @@ class Loop:
         self.bounds.check(overrides, self.policy)
         unread = sorted(overrides.criteria.keys() - self._fields_read) if overrides.criteria else ()
         if unread:
-            raise InputError(f"the judge {self.judge_name!r} reads no {' and no '.join(unread)} of a request")
+            remedy = "; Rubric(..., own_guidelines=True) is one that does" if "guidelines" in unread else ""
+            raise InputError(
+                f"the judge {self.judge_name!r} reads no {' and no '.join(unread)} of a request{remedy}"
+            )
+        criteria = sorted(self._evidence(overrides.evidence).keys() & CRITERIA)
+        if criteria:
+            raise InputError(
+                f"the evidence of a request holds no {' and no '.join(criteria)}: give them beside it"
+            )
 
     def overridden(self, refinement: Refinement, config: RunnableConfig) -> Refinement:
         """Return a record with what the request of this run overrides, from here on.
@@ -133,7 +141,8 @@ class Loop:
         if overrides is None or overrides.settings == refinement.overrides:
             return refinement
         self.check_overrides(overrides)
-        policy, evidence = overrides.applied_to(self.policy), overrides.added_to(refinement.evidence)
+        evidence = {**refinement.evidence, **self._evidence(overrides.evidence)}
+        policy, evidence = overrides.applied_to(self.policy), overrides.added_to(evidence)
         return refinement.overridden(overrides.settings, policy, evidence)
 
     def read(self, state: Refinement | Mapping[str, Any]) -> Refinement:
@@ -315,9 +324,10 @@ class Loop:
 
     @cached_property
     def _fields_read(self) -> frozenset[str]:
-        """The fields of a sample that the judge, or one inside it, needs besides question and answer."""
-        needs = (need for _, fields in needs_of(self._judge.explain()) for need in fields)
-        return frozenset(name for need in needs for name in need.split(" or "))
+        """The fields of a sample that the judge, or one inside it, reads."""
+        explanation = self._judge.explain()
+        needs = (name for _, fields in needs_of(explanation) for need in fields for name in need.split(" or "))
+        return frozenset((*needs, *explanation.reads))
 
     def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)

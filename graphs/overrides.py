@@ -19,7 +19,9 @@ from judges.errors import ConfigurationError, shortened
 from judges.sample import Guidelines, Rubrics
 from judges.verdict import Rating
 
-_CRITERIA = frozenset({"guidelines", "rubrics"})
+CRITERIA = frozenset({"guidelines", "rubrics"})
+"""Settings that are for the judge to judge by; fields of a sample."""
+
 _ALIKE = 0.8
 """How alike a misspelt name is to that of a setting, from 0 to 1."""
 
@@ -51,10 +53,13 @@ class Overrides(_RequestSettings):
         max_retries: Maximum number of repeats of requests whose transport failed, in judging one draft.
         deadline_s: Seconds from the question after which the loop stops waiting for anything.
         patience: Stop after this many consecutive attempts that were no better than the best before them.
-        guidelines: Rules that the answer must follow, added to those of the evidence. The judge must be one that
-            reads a sample's `guidelines`.
+        guidelines: Rules that the answer must follow, a text or a list of texts, added to those of the evidence;
+            `criteria` is another name. The judge must be one that reads a sample's `guidelines`, such as
+            `Rubric(..., own_guidelines=True)`, an agent, or a function with a parameter of that name.
         rubrics: Descriptions of the levels of the rating, in place of those of the evidence. The judge must be one
             that reads a sample's `rubrics`.
+        evidence: Evidence for the judge, fields of a `Sample` such as `retrieved_contexts` and `reference`, in
+            place of those that came with the question. No reference reaches the generator.
 
     Raises:
         InputError: If a setting is unknown or out of range; the message names it and the remedy.
@@ -62,9 +67,14 @@ class Overrides(_RequestSettings):
 
     guidelines: Guidelines = None
     rubrics: Rubrics = None
+    evidence: dict[str, Any] | None = None
 
     def __init__(self, **settings: Any) -> None:
         """Validate the settings; see the class."""
+        if "criteria" in settings:
+            if settings.get("guidelines") is not None:
+                raise InputError("criteria is another name of guidelines; give one of them")
+            settings["guidelines"] = settings.pop("criteria")
         try:
             super().__init__(**settings)
         except ConfigurationError as error:
@@ -89,16 +99,16 @@ class Overrides(_RequestSettings):
     @property
     def settings(self) -> dict[str, JsonValue]:
         """The settings that are set, as plain data that `Overrides(**settings)` reads."""
-        return self.model_dump(mode="json", exclude_none=True)
+        return self.model_dump(mode="json", exclude_none=True, fallback=str)
 
     @property
     def criteria(self) -> dict[str, JsonValue]:
         """What is for the judge, as fields of a sample."""
-        return self.model_dump(mode="json", exclude_none=True, include=set(_CRITERIA))
+        return self.model_dump(mode="json", exclude_none=True, include=set(CRITERIA))
 
     def applied_to(self, policy: Policy) -> Policy:
         """Return a policy with these settings."""
-        changed = self.model_dump(exclude_none=True, exclude=set(_CRITERIA))
+        changed = self.model_dump(exclude_none=True, exclude={*CRITERIA, "evidence"})
         return policy.model_copy(update=changed) if changed else policy
 
     def added_to(self, evidence: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -110,15 +120,18 @@ class Overrides(_RequestSettings):
         return added
 
 
+_NAMES = frozenset({*Overrides.model_fields, "criteria"})
+
+
 def overrides_in(context: object) -> Overrides | None:
     """Return the overrides in the runtime context of a graph, which may hold other things; None if there are none.
 
-    They are what the context has under `refine`, as a key or an attribute that is no method; or the context itself,
-    if it is an `Overrides`, or a mapping of nothing but settings, as where no `context_schema` is declared.
+    They are what the context has under `refine`, as a key or an attribute that is no method; or the context
+    itself, if it is an `Overrides`, or a mapping of nothing but settings, as without a `context_schema`.
 
     Raises:
-        InputError: If they cannot be read; if the context is a text, a number or a list, which holds no settings; or
-            a mapping that has settings beside other things, so that nobody knows whose they are.
+        InputError: If they cannot be read; if the context is a text, a number or a list, which holds no settings;
+            or a mapping that has settings beside other things, so that nobody knows whose they are.
     """
     if context is None:
         return None
@@ -134,17 +147,17 @@ def _in_mapping(context: Mapping[Any, Any]) -> Overrides | None:
     if "refine" in context:
         own = context["refine"]
         return None if own is None else Overrides.read(own)
-    settings = sorted(name for name in context if name in Overrides.model_fields)
+    settings = sorted(name for name in context if name in _NAMES)
     if settings and len(settings) < len(context):
         raise InputError(
-            f"the context has {', '.join(settings)} beside other things: give settings under 'refine', for instance "
-            f"{{'refine': {{'max_attempts': 2}}}}, or 'refine': None if these are not for the refinement"
+            f"the context has {', '.join(settings)} beside other things: give settings under 'refine', for "
+            f"instance {{'refine': {{'max_attempts': 2}}}}, or 'refine': None if these are not for the refinement"
         )
     return Overrides.read(context) if context and all(map(_is_like_a_setting, context)) else None
 
 
 def _is_like_a_setting(name: object) -> bool:
-    return isinstance(name, str) and bool(get_close_matches(name, Overrides.model_fields, n=1, cutoff=_ALIKE))
+    return isinstance(name, str) and bool(get_close_matches(name, _NAMES, n=1, cutoff=_ALIKE))
 
 
 class Bounds(_RequestSettings):

@@ -132,8 +132,8 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
     def outcome(self, result: Mapping[str, Any] | GraphOutput[Any]) -> Outcome:
         """Return the record of the turn that led to an agent's result.
 
-        Where an agent has several of this middleware, each returns its own; that of an inner one is the record of the
-        answer that the outer one released.
+        Where an agent has several of this middleware, each returns its own; that of an inner one is the record of
+        the answer that the outer one released.
 
         Of a result that was not judged, since a tool or another middleware gave it, the outcome says so: its
         `stop_reason` is `"skipped"`.

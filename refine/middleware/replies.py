@@ -65,7 +65,7 @@ def released(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
 
 
 def _with_inner_summary(metadata: dict[str, Any], answer: AIMessage) -> dict[str, Any]:
-    """Return the metadata of a released answer; where a middleware inside had released it, with its summary, too."""
+    """Return the metadata of a released answer, with the summary of a middleware inside that had released it."""
     inner = answer.response_metadata.get(langgraph_private.SUMMARY)
     if not inner:
         return metadata
@@ -73,7 +73,7 @@ def _with_inner_summary(metadata: dict[str, Any], answer: AIMessage) -> dict[str
 
 
 def outcome_ids_in(state: Mapping[str, Any]) -> list[str]:
-    """Return the ids of the outcomes that the released answer in an agent's state bears, the outermost one first."""
+    """Return the ids of the outcomes that the released answer in an agent's state bears, the outermost first."""
     answer = _last_reply(state["messages"])
     summary = {} if answer is None else answer.response_metadata.get(langgraph_private.SUMMARY)
     ids = []
