@@ -175,12 +175,14 @@ class Bounds(_RequestSettings):
         patience: As above.
         max_criteria_chars: Most characters of the `guidelines` and `rubrics` of a request together; 0 refuses
             them, since they may weaken what is judged by.
+        max_evidence_chars: Most characters of the `evidence` of a request; 0 refuses it, None takes any.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range.
     """
 
     max_criteria_chars: int = Field(default=0, ge=0, strict=True)
+    max_evidence_chars: int | None = Field(default=None, ge=0, strict=True)
 
     def check(self, overrides: Overrides, policy: Policy) -> None:
         """Check that a request's settings are within these bounds.
@@ -196,21 +198,20 @@ class Bounds(_RequestSettings):
                 raise InputError(f"a request may set {name} to {highest} at most, not to {value}")
         if overrides.max_cost is not None and not policy.prices:
             raise InputError(f"a request cannot set max_cost={overrides.max_cost} here: no prices are known")
-        self._check_criteria(overrides)
+        _check_length(overrides.criteria, self.max_criteria_chars, " and ".join(sorted(overrides.criteria)))
+        _check_length(overrides.settings.get("evidence"), self.max_evidence_chars, "evidence")
 
     def _check_rating(self, rating: int | None, policy: Policy) -> None:
         lowest = policy.success_rating if self.success_rating is None else self.success_rating
         if rating is not None and rating < lowest:
             raise InputError(f"a request may set success_rating to {lowest} at least, not to {rating}")
 
-    def _check_criteria(self, overrides: Overrides) -> None:
-        criteria = overrides.criteria
-        length = sum(map(_length, criteria.values()))
-        if length > self.max_criteria_chars:
-            rule = f"at most {self.max_criteria_chars} characters of" if self.max_criteria_chars else "no"
-            raise InputError(
-                f"a request may bring {rule} {' and '.join(sorted(criteria))} (given {length} characters)"
-            )
+
+def _check_length(value: JsonValue, limit: int | None, name: str) -> None:
+    length = _length(value) - sum(map(len, value)) if isinstance(value, dict) else 0
+    if limit is not None and length > limit:
+        rule = f"at most {limit} characters of" if limit else "no"
+        raise InputError(f"a request may bring {rule} {name} (given {length} characters)")
 
 
 def _length(value: JsonValue) -> int:

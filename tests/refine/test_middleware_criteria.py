@@ -150,8 +150,14 @@ def test_evidence_by_the_other_doors() -> None:
         ("a text", InputError, "evidence"),
     ]
     for evidence, error, message in wrong:
-        agent = create_agent(model, middleware=[SelfRefineMiddleware(rate, bounds=RULES)])
+        agent: Any = create_agent(model, middleware=[SelfRefineMiddleware(rate, bounds=RULES)])
         for call in (graph.invoke, agent.invoke):
             with pytest.raises(error, match=message):
                 call(QUESTION, config, context={"evidence": evidence})
+    bounds = {0: "no evidence", 5: "at most 5 characters of evidence", None: ""}
+    for limit, message in bounds.items():
+        refiner = SelfRefine(model, rate, bounds=Bounds(max_evidence_chars=limit))
+        if message:
+            with pytest.raises(InputError, match=rf"a request may bring {message} \(given 6 characters\)"):
+                refiner.invoke("what?", context={"evidence": {"reference": "Celsia"}})
     assert len(model.prompts) == count
