@@ -126,7 +126,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = flow.run(self._open_interrupts(input, config, thread), self.get_state)
-        config = config if thread is None else carried.with_records(config)
+        config = carried.with_records(config)
         with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = flow.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
@@ -143,7 +143,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
-        config = config if thread is None else carried.with_records(config)
+        config = carried.with_records(config)
         async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = await flow.arun(self._begin(input, config, thread, seen), self.aget_state)  # noqa: A001
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less

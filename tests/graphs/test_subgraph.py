@@ -223,3 +223,27 @@ def test_it_may_be_called_twice_in_one_node() -> None:
     seen = list(made.stream(ASKED, THREAD, stream_mode=list(MODES), subgraphs=True))
     assert [one.text for one in made.get_state(THREAD).values["messages"][1:]] == ["one", "two"]
     assert MARK not in repr(seen)
+
+
+async def test_the_conversation_is_read_once_for_all_attempts() -> None:
+    """Wherever it is stored: in no graph, in one, and in one inside another, with several candidates too."""
+    question = [("user", "Hello"), ("ai", "Hi"), ("user", "what?")]
+    for checkpointer in (None, InMemorySaver()):
+        for candidates in (1, 2):
+            judge = ScriptedJudge([1], cycle=True)
+            model = ScriptedModel(["draft"], cycle=True)
+            settings: dict[str, Any] = {"policy": Policy(candidates=candidates)}
+            alone = self_refine(model, judge, checkpointer=checkpointer, **settings)
+            around = parent(self_refine(model, judge, **settings), checkpointer=checkpointer)
+            refiner = SelfRefine(model, judge, checkpointer=checkpointer, **settings)
+            doors: tuple[Any, ...] = (alone, around, refiner)
+            for number, door in enumerate(doors):
+                for kind in ("sync", "async"):
+                    judge.samples.clear()
+                    config: Any = {"configurable": {"thread_id": f"{number} {kind} {candidates}"}}
+                    graph_input: Any = {"messages": question}
+                    await door.ainvoke(graph_input, config) if kind == "async" else door.invoke(
+                        graph_input, config
+                    )
+                    assert len(judge.samples) == 3 * candidates
+                    assert len({id(sample.user_input) for sample in judge.samples}) == 1
