@@ -227,23 +227,18 @@ def test_it_may_be_called_twice_in_one_node() -> None:
 
 async def test_the_conversation_is_read_once_for_all_attempts() -> None:
     """Wherever it is stored: in no graph, in one, and in one inside another, with several candidates too."""
-    question = [("user", "Hello"), ("ai", "Hi"), ("user", "what?")]
+    question: Any = {"messages": [("user", "Hello"), ("ai", "Hi"), ("user", "what?")]}
+    model = ScriptedModel(["draft"], cycle=True)
     for checkpointer in (None, InMemorySaver()):
         for candidates in (1, 2):
-            judge = ScriptedJudge([1], cycle=True)
-            model = ScriptedModel(["draft"], cycle=True)
-            settings: dict[str, Any] = {"policy": Policy(candidates=candidates)}
-            alone = self_refine(model, judge, checkpointer=checkpointer, **settings)
-            around = parent(self_refine(model, judge, **settings), checkpointer=checkpointer)
-            refiner = SelfRefine(model, judge, checkpointer=checkpointer, **settings)
-            doors: tuple[Any, ...] = (alone, around, refiner)
+            judge, policy = ScriptedJudge([1], cycle=True), Policy(candidates=candidates)
+            doors: tuple[Any, ...] = (
+                self_refine(model, judge, policy=policy, checkpointer=checkpointer),
+                parent(self_refine(model, judge, policy=policy), checkpointer=checkpointer),
+                SelfRefine(model, judge, policy=policy, checkpointer=checkpointer),
+            )
             for number, door in enumerate(doors):
-                for kind in ("sync", "async"):
-                    judge.samples.clear()
-                    config: Any = {"configurable": {"thread_id": f"{number} {kind} {candidates}"}}
-                    graph_input: Any = {"messages": question}
-                    await door.ainvoke(graph_input, config) if kind == "async" else door.invoke(
-                        graph_input, config
-                    )
-                    assert len(judge.samples) == 3 * candidates
-                    assert len({id(sample.user_input) for sample in judge.samples}) == 1
+                door.invoke(question, {"configurable": {"thread_id": f"{number} {candidates}"}})
+                await door.ainvoke(question, {"configurable": {"thread_id": f"a{number} {candidates}"}})
+            assert len(judge.samples) == 2 * 3 * 3 * candidates
+            assert len({id(sample.user_input) for sample in judge.samples}) == 2 * 3
