@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
+from langgraph.types import Command, Interrupt, StateSnapshot
 
 from graphs import carried, langgraph_private
 from graphs.admission import OnNewQuestion, admitted, with_status
@@ -24,6 +25,9 @@ from judges.runtime import flow
 from judges.runtime.pickling import SharedByCopies
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+Checkpointer = BaseCheckpointSaver[Any] | bool | None
+"""LangGraph's type of the same name, with the parameter that it leaves open."""
 
 LoopCheckpointer = Checkpointer | Literal["inherit"]
 """Where a loop's state is saved; `"inherit"` says that the graph around, or the server, has a checkpointer."""
