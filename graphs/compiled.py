@@ -130,7 +130,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = flow.run(self._open_interrupts(input, config, thread), self.get_state)
-        config = carried.with_records(config)
+        config = carried.with_records(config) if self._is_saved(config) else config
         with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = flow.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
@@ -147,7 +147,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
-        config = carried.with_records(config)
+        config = carried.with_records(config) if self._is_saved(config) else config
         async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = await flow.arun(self._begin(input, config, thread, seen), self.aget_state)  # noqa: A001
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
@@ -206,6 +206,9 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
 
     def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
         return merge_configs(self.config, config) if self.config else config or {}
+
+    def _is_saved(self, config: RunnableConfig) -> bool:
+        return langgraph_private.is_saved(self._merged(config), self.checkpointer)
 
     def _thread(self, config: RunnableConfig) -> Hashable:
         return langgraph_private.thread_of(self._merged(config), self.checkpointer)

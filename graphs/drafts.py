@@ -95,19 +95,19 @@ def _shape_of(output: object) -> str:
 
 
 def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = None) -> Draft:
+    replies = [message for message in messages if isinstance(message, AIMessage)]
+    calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
+    if replies and messages[-1] is replies[-1]:
+        return Draft(answer=replies[-1], steps=tuple(messages[:-1]), evidence=evidence or {}, calls=calls)
     result = tool_result_in(messages)
-    if result is not None:
-        messages = [*messages, result]
-    elif not messages or not isinstance(messages[-1], AIMessage):
+    if result is None:
         raise DraftError(
             "the generator's messages do not end with an answer; the last one must be an AIMessage that follows "
             "the question"
         )
-    *steps, answer = messages
-    replies = [message for message in messages if isinstance(message, AIMessage) and message is not result]
-    calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
-    unjudged = "" if result is None else RETURN_DIRECT
-    return Draft(answer=answer, steps=tuple(steps), evidence=evidence or {}, calls=calls, unjudged=unjudged)
+    return Draft(
+        answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls, unjudged=RETURN_DIRECT
+    )
 
 
 def _whole_message(chunk: AIMessageChunk) -> AIMessage:
