@@ -117,12 +117,9 @@ def stores_steps(config: RunnableConfig) -> bool:
 
 
 def lacks_durability(settings: Mapping[str, Any], config: RunnableConfig, checkpointer: object) -> bool:
-    """Check whether a run is saved, and nobody said how soon: neither its settings nor the run of a graph around.
+    """Check whether a run is saved, and nobody said how soon: neither its own settings nor a graph around.
 
-    Args:
-        settings: What the run was given beside its input and config.
-        config: The config of the run, merged with the graph's own.
-        checkpointer: The graph's own checkpointer.
+    The config is merged with that of the graph, to which the checkpointer belongs.
     """
     is_unsaid = all(settings.get(name) is None for name in _DURABILITY_SETTINGS)
     return is_unsaid and is_saved(config, checkpointer) and _DURABILITY not in _configurable_of(config)
