@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from graphs.errors import DraftError
 from graphs.isolation import copy_message, copy_messages
-from graphs.tool_answer import RETURN_DIRECT, tool_result_in, with_answer_last
+from graphs.tool_answer import RETURN_DIRECT, fault_in, tool_result_in, with_answer_last
 from judges.errors import BadSample, ConfigurationError
 from judges.models.providers.langchain import usage_of
 from judges.sample import Sample
@@ -105,9 +105,9 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
             "the generator's messages do not end with an answer; the last one must be an AIMessage that follows "
             "the question"
         )
-    return Draft(
-        answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls, unjudged=RETURN_DIRECT
-    )
+    draft = Draft(answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls)
+    fault = fault_in(messages)
+    return replace(draft, fault=fault) if fault else replace(draft, unjudged=RETURN_DIRECT)
 
 
 def _whole_message(chunk: AIMessageChunk) -> AIMessage:

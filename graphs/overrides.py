@@ -199,7 +199,15 @@ class Bounds(_RequestSettings):
         if overrides.max_cost is not None and not policy.prices:
             raise InputError(f"a request cannot set max_cost={overrides.max_cost} here: no prices are known")
         _check_length(overrides.criteria, self.max_criteria_chars, " and ".join(sorted(overrides.criteria)))
-        _check_length(overrides.settings.get("evidence"), self.max_evidence_chars, "evidence")
+        self.check_evidence(overrides.settings.get("evidence"))
+
+    def check_evidence(self, evidence: JsonValue) -> None:
+        """Check that the evidence of a request, fields of a sample, is within these bounds.
+
+        Raises:
+            InputError: If it is too long.
+        """
+        _check_length(evidence, self.max_evidence_chars, "evidence")
 
     def _check_rating(self, rating: int | None, policy: Policy) -> None:
         lowest = policy.success_rating if self.success_rating is None else self.success_rating

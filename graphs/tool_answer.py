@@ -50,6 +50,12 @@ def tool_result_in(messages: Sequence[Any]) -> AIMessage | None:
     return AIMessage([part for content in contents for part in _parts(content)])
 
 
+def fault_in(messages: Sequence[Any]) -> str:
+    """Return what tools say is wrong, where messages end with their results and one failed; otherwise nothing."""
+    results = _last_calls(messages)[1]
+    return "\n".join(str(result.text) for result in results if result.status == "error")
+
+
 def _last_calls(messages: Sequence[Any]) -> tuple[int | None, list[ToolMessage]]:
     """Return the place of the message before the results of tools that messages end with, and the results."""
     ending = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))

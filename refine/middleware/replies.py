@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.structured_output import StructuredOutputError
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 from graphs import Outcome, langgraph_private
@@ -95,6 +95,8 @@ def unjudged_outcome(state: Mapping[str, Any]) -> Outcome:
         raise InputError("the agent's turn has not ended, so there is no outcome yet; go on with it first")
     answer = last if isinstance(last, AIMessage) else None
     detail = NOT_THE_MODEL if answer is not None else RETURN_DIRECT
+    if isinstance(last, ToolMessage) and last.status == "error":
+        detail += ", and the tool failed"
     return Outcome(
         answer=answer, passed=False, stop_reason="skipped", detail=detail, conversation=tuple(conversation)
     )

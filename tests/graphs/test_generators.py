@@ -24,6 +24,7 @@ from judges import ConfigurationError, Sample
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from refine.middleware import SelfRefineMiddleware
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -615,6 +616,21 @@ def test_what_a_tool_gave_as_the_answer_is_handed_on(candidates: int) -> None:
         "skipped",
         ["wrong", "handed over: a"],
     )
+
+
+def test_a_tool_that_failed_gives_no_answer() -> None:
+    """Its error is feedback for the next attempt, and never released."""
+    wrong: list[Any] = [{"name": "hand_over", "args": {}, "id": "1", "type": "tool_call"}]
+    model = ScriptedModel([AIMessage("", tool_calls=wrong), handing_over("a")])
+    outcome = SelfRefine(create_agent(model, [hand_over]), ScriptedJudge([])).refine("what?")
+    assert outcome.answer is not None
+    assert (outcome.answer.text, len(outcome.attempts)) == ("handed over: a", 2)
+    assert "subject" in str(model.prompts[1][-1].text)
+    model = ScriptedModel([AIMessage("", tool_calls=wrong)], cycle=True)
+    assert SelfRefine(create_agent(model, [hand_over]), ScriptedJudge([])).refine("what?").answer is None
+    refining = SelfRefineMiddleware(ScriptedJudge([]))
+    result = create_agent(model, [hand_over], middleware=[refining]).invoke({"messages": [HumanMessage("what?")]})
+    assert refining.outcome(result).detail.endswith("the tool failed")
 
 
 def test_a_structured_answer_of_an_earlier_turn_is_not_taken_for_this_one() -> None:
