@@ -39,7 +39,12 @@ def structured_draft(draft: Draft, response: ModelResponse[Any]) -> Draft:
         return misfit(replace(draft, answer=_as_json(message, answers)), "\n".join(faults))
     if message.tool_calls:
         return draft
-    return misfit(draft, unread_call() if message.invalid_tool_calls else _PLAIN_TEXT)
+    return misfit(draft, fault_of_reply(message, _PLAIN_TEXT))
+
+
+def fault_of_reply(message: AIMessage, fault: str) -> str:
+    """Return what is wrong with a reply that is no structured answer: an unreadable call, or else `fault`."""
+    return unread_call() if message.invalid_tool_calls and not message.tool_calls else fault
 
 
 def misfit(draft: Draft, fault: str) -> Draft:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.structured_output import ToolStrategy
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, InvalidToolCall
 from langchain_core.tools import tool
 from pydantic import BaseModel
@@ -96,13 +96,18 @@ def test_beside_a_call_that_can_be_read_the_agent_goes_on() -> None:
 
 
 def test_instead_of_a_structured_answer_it_is_never_released() -> None:
-    """The feedback speaks of the call, not of a plain text."""
-    model = ScriptedModel([broken(name="Report"), ToolCall(name="Report", args={"text": "a cat"}, id="2")])
-    refining = SelfRefineMiddleware(ScriptedJudge([4]))
-    agent = create_agent(model, [lookup], middleware=[refining], response_format=ToolStrategy(Report))
-    result = agent.invoke(QUESTION)
-    assert result["structured_response"] == Report(text="a cat")
-    assert FEEDBACK in str(model.prompts[1][-1].text)
+    """The feedback speaks of the call, not of a plain text, nor of a text that is no JSON."""
+    answers: list[tuple[Any, Any]] = [
+        (ToolStrategy(Report), ToolCall(name="Report", args={"text": "a cat"}, id="2")),
+        (ProviderStrategy(Report), '{"text": "a cat"}'),
+    ]
+    for strategy, answer in answers:
+        model = ScriptedModel([broken(name="Report"), answer])
+        refining = SelfRefineMiddleware(ScriptedJudge([4]))
+        agent = create_agent(model, [lookup], middleware=[refining], response_format=strategy)
+        result = agent.invoke(QUESTION)
+        assert result["structured_response"] == Report(text="a cat")
+        assert FEEDBACK in str(model.prompts[1][-1].text)
 
 
 def test_where_the_answer_was_cut_off_the_feedback_says_that() -> None:
