@@ -138,11 +138,13 @@ class Loop:
             InputError: If the request goes too far.
         """
         overrides = self.overrides_in(config)
-        if overrides is None or overrides.settings == refinement.overrides:
+        if overrides is None:
+            return refinement
+        evidence, known = self._evidence(overrides.evidence), refinement.evidence
+        if overrides.settings == refinement.overrides and evidence.items() <= known.items():
             return refinement
         self.check_overrides(overrides)
-        evidence = {**refinement.evidence, **self._evidence(overrides.evidence)}
-        policy, evidence = overrides.applied_to(self.policy), overrides.added_to(evidence)
+        policy, evidence = overrides.applied_to(self.policy), overrides.added_to({**known, **evidence})
         return refinement.overridden(overrides.settings, policy, evidence)
 
     def read(self, state: Refinement | Mapping[str, Any]) -> Refinement:

@@ -98,8 +98,8 @@ class Overrides(_RequestSettings):
 
     @property
     def settings(self) -> dict[str, JsonValue]:
-        """The settings that are set, as plain data that `Overrides(**settings)` reads."""
-        return self.model_dump(mode="json", exclude_none=True, fallback=str)
+        """The settings that are set, without evidence, as plain data that `Overrides(**settings)` reads."""
+        return self.model_dump(mode="json", exclude_none=True, exclude={"evidence"})
 
     @property
     def criteria(self) -> dict[str, JsonValue]:
@@ -199,7 +199,7 @@ class Bounds(_RequestSettings):
         if overrides.max_cost is not None and not policy.prices:
             raise InputError(f"a request cannot set max_cost={overrides.max_cost} here: no prices are known")
         _check_length(overrides.criteria, self.max_criteria_chars, " and ".join(sorted(overrides.criteria)))
-        self.check_evidence(overrides.settings.get("evidence"))
+        self.check_evidence(overrides.model_dump(mode="json", include={"evidence"}, fallback=str)["evidence"])
 
     def check_evidence(self, evidence: JsonValue) -> None:
         """Check that the evidence of a request, fields of a sample, is within these bounds.

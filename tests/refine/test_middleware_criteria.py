@@ -11,6 +11,7 @@ from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 from pydantic import BaseModel
 
 from graphs import Bounds, InputError, Overrides, self_refine
@@ -161,3 +162,27 @@ def test_evidence_by_the_other_doors() -> None:
             with pytest.raises(InputError, match=rf"a request may bring {message} \(given 6 characters\)"):
                 refiner.invoke("what?", context={"evidence": {"reference": "Celsia"}})
     assert len(model.prompts) == count
+
+
+def test_evidence_holds_over_a_review_and_may_be_given_anew() -> None:
+    """A turn that waited goes on with it, in another process too, or with what comes with the resume."""
+    seen: list[Sample] = []
+
+    def rate(sample: Sample) -> int:
+        seen.append(sample)
+        return 2
+
+    saver, config = InMemorySaver(), {"configurable": {"thread_id": "1"}}
+
+    def graph() -> Any:
+        policy = {"max_attempts": 1, "on_exhausted": "interrupt", "max_revisions": 2}
+        return self_refine(ScriptedModel(["x"], cycle=True), rate, policy=policy, checkpointer=saver)
+
+    graph().invoke(QUESTION, config, context={"evidence": {"reference": "a", "contexts": ["b"]}})
+    graph().invoke(Command(resume={"feedback": "again"}), config)
+    graph().invoke(Command(resume={"feedback": "again"}), config, context={"evidence": {"reference": "c"}})
+    assert [(sample.reference, list(sample.retrieved_contexts or ())) for sample in seen] == [
+        ("a", ["b"]),
+        ("a", ["b"]),
+        ("c", ["b"]),
+    ]
