@@ -20,6 +20,7 @@ class Entry:
         asks: The question it answers, in one sentence.
         needs: Required fields of a sample.
         calls: Model calls for one sample, as a formula: n contexts, t topics, k repeats.
+        reads: Criteria that it reads where a sample has them: `guidelines`, `rubrics`.
         aliases: Other names to load it by.
         scale: What `Verdict.value` ranges over.
         better: Whether a high or a low value is good; `Verdict.score` is always high when things are good.
@@ -33,6 +34,7 @@ class Entry:
     asks: str
     needs: tuple[str, ...]
     calls: str = "0"
+    reads: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     scale: str = "0 to 1"
     better: Better = "high"

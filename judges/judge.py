@@ -54,6 +54,7 @@ class Judge(ABC):
             models=model_names,
             asks=entry.asks,
             needs=entry.needs,
+            reads=entry.reads,
             calls="not told" if model_names and entry.calls == "0" else entry.calls,
             scale=entry.scale,
             better=entry.better,

@@ -15,7 +15,8 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from graphs import Bounds, InputError, Overrides, self_refine
-from judges import BadSample, Sample, ToolCall
+from judges import BadSample, Judge, Length, Sample, ToolCall, Verdict
+from judges.authoring import Deliberation, Entry
 from judges.catalogue.general.rubric import Rubric
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -96,6 +97,29 @@ def test_every_kind_of_judge_may_read_them() -> None:
         agent.invoke(QUESTION, context=Overrides(criteria="Be brief."))
     assert [tuple(rules) for rules in seen] == [("Be brief.",)] * 2
     assert "Be brief." in str(model.prompts[0][-1].text)
+
+
+class Strict(Judge):
+    """A judge of its own class that may read guidelines."""
+
+    name = "strict"
+    entry = Entry(name="strict", asks="Is it kind?", needs=("response",), reads=("guidelines",))
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Rate by whether there are guidelines."""
+        yield ()
+        return Verdict.rated(4 if sample.guidelines else 1)
+
+
+def test_a_judge_of_its_own_class_says_what_it_reads() -> None:
+    """Alone and in a panel; one whose entry does not say so is refused."""
+    for judge in (Strict(), [Strict(), lambda response: 4]):
+        agent = create_agent(ScriptedModel(["x"]), middleware=[SelfRefineMiddleware(judge, bounds=RULES)])
+        answer = agent.invoke(QUESTION, context=Overrides(criteria="Be brief."))["messages"][-1]
+        assert answer.response_metadata["refine"]["passed"]
+    agent = create_agent(ScriptedModel(["x"]), middleware=[SelfRefineMiddleware(Length(at_least=1), bounds=RULES)])
+    with pytest.raises(InputError, match="reads no guidelines"):
+        agent.invoke(QUESTION, context=Overrides(criteria="Be brief."))
 
 
 @both
