@@ -35,7 +35,7 @@ from graphs.generators import Generator as DraftGenerator
 from graphs.generators import as_generator
 from graphs.handover import hand_over, handover_alarms, handover_events
 from graphs.outcome import Outcome
-from graphs.overrides import CRITERIA, Bounds, Overrides, overrides_in
+from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.policy import Policy
 from graphs.progress import Event
 from graphs.reasoning import without_reasoning
@@ -125,11 +125,7 @@ class Loop:
             raise InputError(
                 f"the judge {self.judge_name!r} reads no {' and no '.join(unread)} of a request{remedy}"
             )
-        criteria = sorted(self._evidence(overrides.evidence).keys() & CRITERIA)
-        if criteria:
-            raise InputError(
-                f"the evidence of a request holds no {' and no '.join(criteria)}: give them beside it"
-            )
+        self._evidence(overrides.evidence)
 
     def overridden(self, refinement: Refinement, config: RunnableConfig) -> Refinement:
         """Return a record with what the request of this run overrides, from here on.

@@ -16,11 +16,14 @@ from pydantic import Field, JsonValue
 from graphs.errors import InputError
 from graphs.policy import FrozenSettings, Policy
 from judges.errors import ConfigurationError, shortened
-from judges.sample import Guidelines, Rubrics
+from judges.sample import Guidelines, Rubrics, canonical_field
 from judges.verdict import Rating
 
 CRITERIA = frozenset({"guidelines", "rubrics"})
 """Settings that are for the judge to judge by; fields of a sample."""
+
+_NO_EVIDENCE = CRITERIA | {"user_input", "response"}
+"""Fields of a sample that a request has beside its evidence."""
 
 _ALIKE = 0.8
 """How alike a misspelt name is to that of a setting, from 0 to 1."""
@@ -79,6 +82,12 @@ class Overrides(_RequestSettings):
             super().__init__(**settings)
         except ConfigurationError as error:
             raise InputError(str(error)) from None
+        misplaced = [name for name in self.evidence or () if canonical_field(name) in _NO_EVIDENCE]
+        if misplaced:
+            raise InputError(
+                f"the evidence of a request holds no {', '.join(misplaced)}: question and answer are there by now, "
+                f"and guidelines or rubrics are given beside it"
+            )
 
     @classmethod
     def read(cls, context: object) -> Self:

@@ -171,8 +171,9 @@ def test_evidence_by_the_other_doors() -> None:
     count = len(model.prompts)
     wrong: list[tuple[Any, type[Exception], str]] = [
         ({"refrence": "x"}, BadSample, "did you mean reference"),
-        ({"guidelines": "Be kind."}, InputError, "no guidelines: give them beside it"),
+        ({"guidelines": "Be kind."}, InputError, "holds no guidelines: .* given beside it"),
         ("a text", InputError, "evidence"),
+        ({"question": "another?"}, InputError, "holds no question: question and answer are there by now"),
     ]
     for evidence, error, message in wrong:
         agent: Any = create_agent(model, middleware=[SelfRefineMiddleware(rate, bounds=RULES)])
