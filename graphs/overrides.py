@@ -85,7 +85,7 @@ class Overrides(_RequestSettings):
         misplaced = [name for name in self.evidence or () if canonical_field(name) in _NO_EVIDENCE]
         if misplaced:
             raise InputError(
-                f"the evidence of a request holds no {', '.join(misplaced)}: question and answer are there by now, "
+                f"the evidence of a request holds no {', '.join(misplaced)}: question and answer are there, "
                 f"and guidelines or rubrics are given beside it"
             )
 
