@@ -84,7 +84,7 @@ def test_traces_go_on(upstream: ModelServer) -> None:
 
 
 def test_a_record_of_another_version_or_program(upstream: ModelServer, tmp_path: Path) -> None:
-    """A record of this version goes on; one of a later version or another program, or no database, stops the start."""
+    """A record of this version goes on; one of a later version or another program stops the start."""
     file = tmp_path / "record.db"
     for _ in range(2):
         with guarding(upstream.url, record=str(file)) as guard:
