@@ -234,7 +234,7 @@ def error_body(error: ApiError) -> Json:
 
 
 def error_events(body: Json) -> list[bytes]:
-    """Return an error in the midst of a stream; clients want the beginning of a response before any other event."""
+    """Return an error in the midst of a stream, after the beginning of a response, as clients want it."""
     error = body.get("error")
     error = error if isinstance(error, dict) else {"message": string(error)}
     fields = {"code": error.get("code"), "message": string(error.get("message")), "param": error.get("param")}
