@@ -314,8 +314,8 @@ def report(ends: Ends, interruptions: int, footprints: list[Footprint], recorded
     held = ", ".join(f"{footprint.resident / 1e6:.0f} MB/{footprint.descriptors}" for footprint in footprints)
     sys.stdout.write(
         f"\n{ends.total} requests, {ends.left} left, {len(ends.untyped)} untyped, the slowest "
-        f"{ends.slowest_s:.1f} s; database away {interruptions} times, {recorded:.0f} outcomes recorded, {lost:.0f} lost; "
-        f"memory/descriptors by quarter: {held}\n"
+        f"{ends.slowest_s:.1f} s; database away {interruptions} times, {recorded:.0f} outcomes recorded, "
+        f"{lost:.0f} lost; memory/descriptors by quarter: {held}\n"
     )
     for end, count in ends.counts.most_common():
         sys.stdout.write(f"{count:>8}  {end}\n")
