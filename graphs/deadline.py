@@ -66,6 +66,7 @@ async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
     try:
         await asyncio.wait({task}, timeout=max(0.0, seconds))
     except asyncio.CancelledError:
+        task.add_done_callback(_retrieve_exception)
         task.cancel()
         raise
     if task.done():

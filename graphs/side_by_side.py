@@ -84,7 +84,7 @@ class Race(Generic[T]):
             return
         for number in self._running:
             self._entries[number].allowance.close()
-            if number in self._tasks and not self._tasks[number].done():
+            if number in self._tasks:  # one that has ended by now may have failed
                 self._tasks[number].add_done_callback(_retrieve_exception)
                 self._tasks[number].cancel()
         self._running = set()

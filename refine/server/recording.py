@@ -59,17 +59,29 @@ def record_of(settings: ServerSettings) -> Recorder | None:
             raise ConfigurationError("record_texts and record_keep_days are for a record: set record too")
         return None
     try:
-        record = open_record(settings.record)
+        return _checked(_opened(settings, settings.record, special=special))
     except ConfigurationError as error:
         raise ConfigurationError(f"record: {error}") from None
+
+
+def _opened(settings: ServerSettings, place: str, *, special: bool) -> Recorder:
+    record = open_record(place)
     if not special:
         return record
     if not isinstance(record, DatabaseRecord):
         raise ConfigurationError(
             "record_texts and record_keep_days are for a database; a file of JSON lines holds the texts always"
         )
-    url = settings.record if ":" in settings.record else f"sqlite:///{settings.record}"
+    url = place if ":" in place else f"sqlite:///{place}"
     return DatabaseRecord(url, texts=settings.record_texts, keep_days=settings.record_keep_days)
+
+
+def _checked(record: Recorder) -> Recorder:
+    """Return a record; one in a file that is there already must be one that this version can go on with."""
+    file = record.file if isinstance(record, DatabaseRecord) else None
+    if file is not None and file.exists() and file.stat().st_size:
+        record.check()  # type: ignore[attr-defined]  # it is a database, as the line above says
+    return record
 
 
 class Recording:

@@ -202,6 +202,6 @@ async def _end(*tasks: asyncio.Future[Any]) -> None:
         task.cancel()
     if running:
         await asyncio.wait(running)
-    for task in running:
+    for task in tasks:
         if not task.cancelled():
             task.exception()  # what a cancelled work raised meanwhile concerns nobody any more

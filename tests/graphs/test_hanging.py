@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -149,3 +150,27 @@ def test_an_evaluation_that_is_interrupted_does_not_wait_for_its_judges() -> Non
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.startswith("over")
     assert time.monotonic() - float(done.stdout.split()[1]) < 5
+
+
+async def test_a_call_that_fails_as_its_caller_goes_is_no_noise() -> None:
+    """Who cancels a refinement at the moment when the generator fails hears nothing of that, nor does the log."""
+    complaints: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(str(context["message"])))
+
+    async def fail_late(_: object) -> str:
+        try:
+            await asyncio.sleep(20)
+        finally:
+            raise OSError("too late")
+
+    for candidates in (1, 2):
+        refiner = SelfRefine(fail_late, ScriptedJudge([4]), deadline_s=20.0, candidates=candidates)
+        asking = asyncio.ensure_future(refiner.arefine("what?"))
+        await asyncio.sleep(0.05)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.sleep(0.01)
+        gc.collect()
+    assert complaints == []

@@ -166,6 +166,10 @@ def test_openai_responses(client: openai.OpenAI, upstream: ModelServer) -> None:
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
     with pytest.raises(openai.RateLimitError):
         client.responses.create(model="m", input="error")
+    with client.responses.stream(model="m", input="error, slowly") as stream:
+        late = list(stream)
+    assert [event.type for event in late] == ["response.created", "error"]
+    assert late[1].message == "too many"  # type: ignore[union-attr]  # an error, as the line above says
 
 
 def test_anthropic_messages(claude: anthropic.Anthropic, upstream: ModelServer) -> None:

@@ -20,8 +20,8 @@ from tests.guarding import QUESTION, guarding, wait_until
 from tests.model_server import Reply, serving
 from tests.postgres import cluster
 
-OUTAGE_S = float(os.environ.get("REFINE_OUTAGE_S", "1"))
-BEFORE_S = 0.5
+OUTAGE_S = float(os.environ.get("REFINE_OUTAGE_S", "0.5"))
+BEFORE_S = 0.3
 CLIENTS = 16
 BODY = json.dumps({"model": "m", "messages": QUESTION}).encode()
 HEADERS = {"content-type": "application/json"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,27 @@ def test_traces_go_on(upstream: ModelServer) -> None:
         guard.chat(headers={"traceparent": parent})
     assert upstream.requests[0]["headers"]["traceparent"] == parent
     assert json.loads(upstream.requests[0]["raw"])["messages"] == QUESTION
+
+
+def test_a_record_of_another_version_or_program(upstream: ModelServer, tmp_path: Path) -> None:
+    """A record of this version goes on; one of a later version or another program stops the start."""
+    file = tmp_path / "record.db"
+    for _ in range(2):
+        with guarding(upstream.url, record=str(file)) as guard:
+            guard.chat()
+    with DatabaseRecord(f"sqlite:///{file}") as record:
+        assert len(record.outcomes()) == 2
+    later, foreign, broken = (tmp_path / name for name in ("later.db", "foreign.db", "broken.db"))
+    later.write_bytes(file.read_bytes())
+    broken.write_bytes(b"no database" * 100)
+    for path, sql in ((later, "UPDATE meta SET version = 99"), (foreign, "CREATE TABLE outcome (x)")):
+        with sqlite3.connect(path) as connection:
+            connection.execute(sql)
+        connection.close()
+    for path, part in ((later, "newer version"), (foreign, "another program"), (broken, "not a database")):
+        with pytest.raises(ConfigurationError, match=f"^record: .*{part}") as raised:
+            record_of(load_settings(None, {"record": str(path)}))
+        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

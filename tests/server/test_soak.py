@@ -98,11 +98,13 @@ class Ends:
         counts: How many came to which end.
         untyped: Requests without an end of a known type: what became of them instead.
         left: How many clients left.
+        slowest_s: Seconds until the slowest end of a known type.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     untyped: list[str] = field(default_factory=list)
     left: int = 0
+    slowest_s: float = 0.0
 
     @property
     def total(self) -> int:
@@ -165,6 +167,7 @@ class Client:
         headers = {"x-refine-guard": choose.choice(["open", "closed"]), "content-type": "application/json"}
         leaves = path.endswith("completions") and choose.random() < 0.1
         patience_s = choose.random() * 0.1 if leaves else DEADLINE_S + SLACK_S
+        begun = time.monotonic()
         try:
             async with (
                 asyncio.timeout(patience_s),
@@ -172,13 +175,14 @@ class Client:
             ):
                 end = await read_end(response)
             ends.counts[end] += 1
+            ends.slowest_s = max(ends.slowest_s, time.monotonic() - begun)
             if end == BUSY:
                 await asyncio.sleep(BUSY_S)
         except TimeoutError:
             if leaves:
                 ends.left += 1
             else:
-                ends.untyped.append(f"{path}: no end within {patience_s} s")
+                ends.untyped.append(f"{path} {body!r} {headers}: no end within {patience_s} s")
         except Exception as error:  # noqa: BLE001 - whatever it is, it is no typed outcome
             ends.untyped.append(f"{path}: {error!r}")
 
@@ -285,7 +289,7 @@ def test_every_request_ends_in_a_typed_outcome(tmp_path: Path) -> None:
     outcomes = sum(count for labels, count in requests.items() if outcome_of(labels) in STOP_REASONS)
     assert recorded + lost == outcomes
     assert footprints[-1].resident - footprints[0].resident < GROWTH
-    assert [line for line in lines if "Traceback" in line or "never retrieved" in line] == []
+    assert "".join(line for line in lines if not line.startswith(("{", "refine: "))) == ""
 
 
 def outcome_of(labels: str) -> str:
@@ -309,8 +313,9 @@ def report(ends: Ends, interruptions: int, footprints: list[Footprint], recorded
     """Print what happened."""
     held = ", ".join(f"{footprint.resident / 1e6:.0f} MB/{footprint.descriptors}" for footprint in footprints)
     sys.stdout.write(
-        f"\n{ends.total} requests, {ends.left} left, {len(ends.untyped)} untyped; database away {interruptions} "
-        f"times, {recorded:.0f} outcomes recorded, {lost:.0f} lost; memory/descriptors by quarter: {held}\n"
+        f"\n{ends.total} requests, {ends.left} left, {len(ends.untyped)} untyped, the slowest "
+        f"{ends.slowest_s:.1f} s; database away {interruptions} times, {recorded:.0f} outcomes recorded, "
+        f"{lost:.0f} lost; memory/descriptors by quarter: {held}\n"
     )
     for end, count in ends.counts.most_common():
         sys.stdout.write(f"{count:>8}  {end}\n")

@@ -234,11 +234,12 @@ def error_body(error: ApiError) -> Json:
 
 
 def error_events(body: Json) -> list[bytes]:
-    """Return an error in the midst of a stream as its last event."""
+    """Return an error in the midst of a stream, after the beginning of a response, as clients want it."""
     error = body.get("error")
     error = error if isinstance(error, dict) else {"message": string(error)}
     fields = {"code": error.get("code"), "message": string(error.get("message")), "param": error.get("param")}
-    return [_event(0, {"type": "error", **fields})]
+    begun = {**written("", ""), "status": "in_progress", "output": [], "usage": None}
+    return [_event(0, {"type": "response.created", "response": begun}), _event(1, {"type": "error", **fields})]
 
 
 def _event(number: int, event: Json) -> bytes:
