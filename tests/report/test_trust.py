@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     changed.write_text(changed.read_text().replace('"delta": 0.05', '"delta": 0.01'))
     for options, line in (
         (("--labels", tmp_path / "none.jsonl"), "there is no file"),
-        (("--labels", rows), "no label"),
+        (("--labels", rows), "no row has a label"),
         (("--attempts", rows), "no row is a recorded attempt"),
         (("--certificate", rows), "is no certificate of selfrefine"),
         (("--certificate", changed), "was changed after it was issued"),
