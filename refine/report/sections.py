@@ -119,13 +119,19 @@ def _slices(run: RunView) -> Iterator[Block]:
             (column, "Rows", *names),
             tuple(_slice_row(group, names) for group in groups),
             frozenset({1}),
-            f"Mean score by {column}, with its 95 % interval",
+            f"Mean score by {column}, with its 95 % interval, and share of passes",
         )
 
 
 def _slice_row(group: Slice, names: Sequence[str]) -> tuple[Cell, ...]:
-    figures = [group.judges[name].mean for name in names]
-    return Cell(group.value or "(none)"), Cell(wording.count(group.n)), *map(score_cell, figures)
+    cells = [_slice_cell(group.judges[name]) for name in names]
+    return Cell(group.value or "(none)"), Cell(wording.count(group.n)), *cells
+
+
+def _slice_cell(judge: JudgeView) -> Cell:
+    cell = score_cell(judge.mean)
+    passed = "" if judge.passed.value is None else f"{wording.percent(judge.passed.value)} passed"
+    return Cell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
 
 
 def _costs(run: RunView) -> Iterator[Block]:
