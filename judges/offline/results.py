@@ -119,6 +119,9 @@ class Evaluation(BaseModel):
         return True
 
     def __getitem__(self, judge: str) -> Summary:
+        if judge not in self.summary:
+            known = ", ".join(self.summary)
+            raise KeyError(f"no judge of this run is called {shortened(judge)}; its judges are {known}")
         return self.summary[judge]
 
     @property
@@ -150,7 +153,7 @@ class Evaluation(BaseModel):
         if set(groups) <= {""} and groups:
             known = sorted({name for row in self.rows if row.sample for name in row.sample.metadata})
             near = get_close_matches(str(column), known, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"there are {known}"
+            remedy = f"{f'did you mean {near[0]!r}? ' if near else ''}there are {known}"
             raise ConfigurationError(f"no row has a column {shortened(column)} in its metadata; {remedy}")
         return {value: summarised(rows) for value, rows in sorted(groups.items())}
 
@@ -183,11 +186,15 @@ class Evaluation(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read an evaluation that `save` wrote.
+        """Read an evaluation that `save` wrote, or the folder of a finished run.
 
         Raises:
             ConfigurationError: If there is no such file, or it holds something else.
         """
+        if Path(path).is_dir():
+            from judges.offline.run.loading import load_run  # noqa: PLC0415 - it is built on this module
+
+            return cls.model_validate(load_run(path), from_attributes=True)
         try:
             with Path(path).open(encoding="utf-8") as file:
                 summary = json.loads(next(file, "null"))

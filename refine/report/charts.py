@@ -13,8 +13,8 @@ _WIDTH, _HEIGHT = 190.0, 16.0
 _COLUMN, _COLUMNS_HEIGHT, _LABEL = 34.0, 96.0, 16.0
 
 
-def draw(mark: Mark, text: str) -> Element:
-    """Return a drawing, named by the text that says the same."""
+def draw(mark: Mark, text: str | None) -> Element:
+    """Return a drawing, named by the text that says the same; None where that text stands beside it."""
     match mark:
         case Range():
             return _range(mark, text)
@@ -24,20 +24,21 @@ def draw(mark: Mark, text: str) -> Element:
             return _columns(mark, text)
 
 
-def _svg(width: float, height: float, text: str, kind: str, *children: Element) -> Element:
+def _svg(width: float, height: float, text: str | None, kind: str, *children: Element) -> Element:
     return h(
         "svg",
         *children,
         viewBox=f"0 0 {width:g} {height:g}",
         width=width,
         height=height,
-        role="img",
+        role=None if text is None else "img",
         aria_label=text,
+        aria_hidden="true" if text is None else None,
         class_=kind,
     )
 
 
-def _range(mark: Range, text: str) -> Element:
+def _range(mark: Range, text: str | None) -> Element:
     def place(value: float) -> float:
         share = (value - mark.least) / (mark.most - mark.least)
         return 4 + (_WIDTH - 8) * min(1.0, max(0.0, share))
@@ -57,7 +58,7 @@ def _range(mark: Range, text: str) -> Element:
     return _svg(_WIDTH, _HEIGHT, text, "range", *parts)
 
 
-def _parts(mark: Parts, text: str) -> Element:
+def _parts(mark: Parts, text: str | None) -> Element:
     total = sum(part.size for part in mark.parts) or 1.0
     ends = accumulate(part.size for part in mark.parts)
     rects = [
@@ -76,7 +77,7 @@ def _parts(mark: Parts, text: str) -> Element:
     return _svg(_WIDTH, _HEIGHT, text, "parts", *rects)
 
 
-def _columns(mark: Columns, text: str) -> Element:
+def _columns(mark: Columns, text: str | None) -> Element:
     most = max((part.size for part in mark.parts), default=0.0) or 1.0
     return _svg(
         _COLUMN * len(mark.parts),

@@ -8,8 +8,8 @@ from judges.errors import shortened
 from judges.offline import Change, RunComparison
 from judges.offline.statistics.figure import Figure
 from refine.report import wording
+from refine.report.cells import share_cell
 from refine.report.document import Block, Cell, Paragraph, Part, Parts, Range, RowList, Section, Table, Tone
-from refine.report.sections import share_cell
 from refine.report.view import Entry, Report
 
 _MOST_ROWS = 10

@@ -121,9 +121,8 @@ def _table(table: Table) -> Element:
 
 
 def _inside(cell: Cell) -> Iterator[Element]:
-    spoken = f"{cell.text} ({cell.more})" if cell.more else cell.text
     if cell.mark is not None:
-        yield draw(cell.mark, spoken)
+        yield draw(cell.mark, None)
     yield h("span", cell.text, class_="figure")
     if cell.more:
         yield h("small", cell.more)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from judges.offline.statistics.figure import Figure
 from refine.report import wording
+from refine.report.cells import UNKNOWN, score_cell, share_cell
 from refine.report.document import (
     Block,
     Cell,
@@ -16,7 +16,6 @@ from refine.report.document import (
     Paragraph,
     Part,
     Parts,
-    Range,
     Section,
     Table,
 )
@@ -24,8 +23,6 @@ from refine.report.view import Entry, JudgeView, Report, RunView, Slice, Spread
 
 LONGEST_TEXT = 1_000
 """Most characters of a question or an answer among the worst rows; the table of all rows has the whole text."""
-
-_UNKNOWN = Cell(wording.DASH, tone="soft")
 
 
 def sections(report: Report) -> tuple[Section, ...]:
@@ -93,7 +90,7 @@ def _judge_row(judge: JudgeView) -> tuple[Cell, ...]:
         score_cell(judge.mean),
         share_cell(judge.passed),
         Cell(wording.percent(coverage), unscored or "all rows", tone="unsure" if unscored else "plain"),
-        Cell(_rating_text(judge.ratings), mark=Parts(rating_parts(judge.ratings))) if judge.scored else _UNKNOWN,
+        Cell(_rating_text(judge.ratings), mark=Parts(rating_parts(judge.ratings))) if judge.scored else UNKNOWN,
     )
 
 
@@ -104,28 +101,6 @@ def _rating_text(ratings: Mapping[int, int]) -> str:
 def rating_parts(ratings: Mapping[int, int]) -> tuple[Part, ...]:
     """Return the parts of a bar of ratings."""
     return tuple(Part(f"r{rating}", n, f"rated {rating}") for rating, n in ratings.items())
-
-
-def score_cell(figure: Figure) -> Cell:
-    """Return a cell for a mean score from 0 to 1."""
-    if figure.value is None:
-        return _UNKNOWN
-    return Cell(
-        wording.number(figure.value),
-        wording.span(figure.low, figure.high),
-        Range(value=figure.value, low=figure.low, high=figure.high),
-    )
-
-
-def share_cell(figure: Figure, *, reference: float | None = None) -> Cell:
-    """Return a cell for a share."""
-    if figure.value is None:
-        return Cell(wording.why(figure), tone="soft") if figure.reason else _UNKNOWN
-    return Cell(
-        wording.percent(figure.value),
-        wording.span_percent(figure.low, figure.high),
-        Range(value=figure.value, low=figure.low, high=figure.high, reference=reference),
-    )
 
 
 def _histogram(judge: JudgeView) -> Chart:
@@ -144,13 +119,19 @@ def _slices(run: RunView) -> Iterator[Block]:
             (column, "Rows", *names),
             tuple(_slice_row(group, names) for group in groups),
             frozenset({1}),
-            f"Mean score by {column}, with its 95 % interval",
+            f"Mean score by {column}, with its 95 % interval, and share of passes",
         )
 
 
 def _slice_row(group: Slice, names: Sequence[str]) -> tuple[Cell, ...]:
-    figures = [group.judges[name].mean for name in names]
-    return Cell(group.value or "(none)"), Cell(wording.count(group.n)), *map(score_cell, figures)
+    cells = [_slice_cell(group.judges[name]) for name in names]
+    return Cell(group.value or "(none)"), Cell(wording.count(group.n)), *cells
+
+
+def _slice_cell(judge: JudgeView) -> Cell:
+    cell = score_cell(judge.mean)
+    passed = "" if judge.passed.value is None else f"{wording.percent(judge.passed.value)} passed"
+    return Cell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
 
 
 def _costs(run: RunView) -> Iterator[Block]:
@@ -172,7 +153,7 @@ def _costs(run: RunView) -> Iterator[Block]:
 
 def _spread(spread: Spread | None, form: Callable[[float], str]) -> Cell:
     if spread is None or not spread.percentiles:
-        return _UNKNOWN
+        return UNKNOWN
     median, *others = (form(value) for value in spread.percentiles.values())
     return Cell(median, " / ".join(others))
 

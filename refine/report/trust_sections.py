@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from judges.offline.statistics.figure import Figure
 from refine.report import wording
 from refine.report.attempt_sections import attempts_section
+from refine.report.cells import share_cell
 from refine.report.document import Block, Cell, Paragraph, Range, Section, Table, Tone
-from refine.report.sections import share_cell
 from refine.report.trust import Trust
 
 if TYPE_CHECKING:

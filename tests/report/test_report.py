@@ -139,7 +139,7 @@ def test_groups_have_figures_of_their_own() -> None:
         group.value: (group.n, group.judges["helpfulness"].mean.value) for group in report.run.slices["topic"]
     }
     assert groups == {"": (1, 0.0), "git": (3, 1.0), "tea": (1, 0.0)}
-    assert "| (none) | 1 | 0.000 |" in markdown(report)
+    assert "| (none) | 1 | 0.000 (0.0% passed) |" in markdown(report)
     with pytest.raises(ConfigurationError, match=r"no row has a column 'topics'.*did you mean 'topic'"):
         build([run(*rows)], slices=["topics"])
 
