@@ -1,0 +1,90 @@
+"""Words beside a number that say what it is, in many languages: the nearest one before it counts."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+PHONE = (
+    "phone|telephone|tel|mobile|cell|cellphone|call|calls|calling|ring|dial|dialling|reach|reached|whatsapp|wechat|"
+    "telegram|viber|signal|sms|text|fax|hotline|contact|landline|ext|"
+    "电话|手机|手机号|热线|座机|联系方式|联系|致电|拨打|传真|微信|短信|電話|手機|聯絡|"
+    "телефон*|тел|моб|мобильн*|звон*|позвон*|набер*|связ*|свяж*|номер телефона|факс|ватсап|вотсап|сотов*|"
+    "telefon*|handy*|rufnummer*|mobil*|anruf*|ruf|erreich*|rückruf*|festnetz*|"
+    "téléphon*|tél|portable|mobile|appel*|joindre|joignable|contact*|"
+    "teléfono*|telefon*|móvil*|celular*|llam*|contact*|"
+    "telemóvel*|telefone*|celular*|ligue*|ligar*|contato*|"
+    "cellular*|chiam*|cell|recapito*|numero di telefono|"
+    "携帯*|連絡先|전화*|휴대폰*|핸드폰*|연락처|هاتف*|جوال*|اتصل*|للاتصال|موبايل|फ़ोन|फोन|मोबाइल|"
+    "komórk*|zadzwo*|dzwoń|telefonu|gsm|cep|ara|arayın*|bel|bellen|mobiel|telefoon*|sdt|điện thoại|số điện thoại"
+)
+CARD = (
+    "card|cards|cardnumber|cc|visa|mastercard|amex|maestro|unionpay|discover|jcb|mir|credit|debit|pan|"
+    "银行卡|信用卡|卡号|借记卡|储蓄卡|银联|карт*|кредитк*|kreditkarte*|kartennummer|karte|carte|cb|tarjeta*|"
+    "cartão*|cartao*|carta|カード|카드|بطاقة|कार्ड|karta|karty|kart|kartı|creditcard"
+)
+OTHER = (
+    "order*|invoice*|tracking|track|shipment|parcel|package|reference|ref|ticket|case|isbn|issn|isbn-13|isbn-10|sku|"
+    "part|model|serial|version|ver|build|commit|uuid|guid|transaction|batch|lot|article|item|product|ean|upc|gtin|"
+    "barcode|doi|arxiv|patent|flight|zip|postcode|timestamp|unix|epoch|seed|port|page|room|hash|checksum|md5|sha*|"
+    "bytes|imei|meid|duns|vat|receipt|booking|reservation|confirmation|coupon|voucher|claim|policy|docket|issue|"
+    "bug|revision|rev|orcid|pmid|asin|imo|gps|lat|lon|coordinates|score|population|total|price|cost|id|"
+    "订单*|单号|编号|发票*|快递*|运单*|物流*|版本|型号|序列号|流水号|商品*|货号|条码|时间戳|邮编|案号|工单|批号|书号|"
+    "交易号|注文*|伝票*|追跡*|請求書*|品番|型番|郵便番号|주문*|송장*|운송장*|"
+    "заказ*|накладн*|трек*|артикул*|верси*|серийн*|обращени*|заявк*|тикет*|штрихкод*|индекс*|парти*|посылк*|"
+    "отправлени*|чек*|квитанци*|договор*|дел|дела|дело|бронировани*|лот*|"
+    "bestell*|auftrag*|rechnung*|sendung*|artikel*|serien*|vorgang*|kundennummer|aktenzeichen|buchung*|"
+    "paket*|losnummer|charge|version|"
+    "commande*|facture*|colis|suivi|référence*|dossier*|article*|série*|réservation*|"
+    "pedido*|factura*|seguimiento|referencia*|expediente*|artículo*|serie|versión|reserva*|envío*|"
+    "fatura*|rastreamento|encomenda*|referência*|protocolo*|nota fiscal|artigo*|série|versão|"
+    "ordine*|fattura*|spedizione|riferimento|pratica|articolo|prenotazione|"
+    "zamówieni*|faktur*|przesyłk*|sipariş*|kargo*|takip*|factuur*|bestelling*|pakket*|طلب*|فاتورة*|شحنة*|ऑर्डर"
+)
+QUANTITY = (
+    r"\s*(?:%|€|\$|£|¥|₽|₹|元|円|원|人|次|个|米|公里|euros?|eur|usd|d[oó]lares|dollars?|pesos|reais|"
+    r"руб\w*|рубл\w*|человек|тысяч\w*|миллион\w*|habitants?|habitantes|personas|people|users|km|kg|mb|gb|bytes|"
+    r"einwohner|millones|millions?|unidades|units|штук\w*|шт\b|год\w*|лет\b|years)"
+)
+"""What may follow a number that counts something."""
+
+
+_NUMBER = re.compile(r"\d{3}")
+"""Between a label and a number: the label is that of another number."""
+
+
+@lru_cache(maxsize=512)
+def pattern_of(words: str) -> re.Pattern[str]:
+    """Return the pattern of words separated by bars; a trailing `*` stands for any ending.
+
+    Words of scripts written without blanks are found anywhere.
+    """
+    return re.compile("|".join(_one_word(word) for word in dict.fromkeys(words.split("|")) if word))
+
+
+def _one_word(word: str) -> str:
+    body = re.escape(word.removesuffix("*"))
+    if re.match(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]", word):
+        return body
+    return rf"(?<![^\W\d_]){body}" + (r"\w*" if word.endswith("*") else r"(?![^\W\d_])")
+
+
+def last_end(words: str, text: str) -> int:
+    """Return where the last of the words ends in a text; -1 if none is there."""
+    return max((match.end() for match in pattern_of(words).finditer(text)), default=-1)
+
+
+def is_labelled(words: str, before: str, after: str = "") -> bool:
+    """Whether the nearest label before a number is one of the words, or one stands right behind it."""
+    end = last_end(words, before)
+    if end >= 0:
+        return end >= last_end(OTHER, before)
+    return bool(after) and pattern_of(words).search(after) is not None and last_end(OTHER, before) < 0
+
+
+def is_something_else(before: str, *words: str) -> bool:
+    """Whether the nearest label before a number says that it is something else, such as an order's number."""
+    other = last_end(OTHER, before)
+    if other < 0 or _NUMBER.search(before, other):
+        return False
+    return all(last_end(word, before) < other for word in words)
