@@ -12,7 +12,8 @@ from judges.catalogue.safety.personal.plain import Plain
 
 _LONGEST_LOCAL, _LONGEST_DOMAIN = 64, 190
 _WIDE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_LOCAL = re.compile(rf"(?:(?![{_WIDE}])[\w.%+'-]){{1,{_LONGEST_LOCAL}}}$|[\w.%+-]{{1,{_LONGEST_LOCAL}}}$")
+_LOCAL = re.compile(rf"(?:(?![{_WIDE}])[\w.%+'-]){{1,{_LONGEST_LOCAL}}}$")
+_WIDE_LOCAL = re.compile(rf"[\w.%+-]{{1,{_LONGEST_LOCAL}}}$")
 _DOMAIN = re.compile(
     rf"(?:(?:(?![_{_WIDE}])[\w-]){{1,63}}\.){{1,6}}(?:xn--[a-z0-9-]{{2,59}}|(?:(?![\d_{_WIDE}])\w){{2,24}})"
     rf"|(?:[{_WIDE}\w-]{{1,63}}\.){{1,6}}(?:[{_WIDE}]{{2,6}}|[a-z]{{2,24}})",
@@ -45,7 +46,8 @@ def emails(plain: Plain) -> Iterator[Finding]:
     text = plain.text
     place = text.find("@")
     while place >= 0:
-        local = _LOCAL.search(text, max(0, place - _LONGEST_LOCAL), place)
+        start = max(0, place - _LONGEST_LOCAL)
+        local = _LOCAL.search(text, start, place) or _WIDE_LOCAL.search(text, start, place)
         domain = _DOMAIN.match(text, place + 1, place + 1 + _LONGEST_DOMAIN)
         if local and domain and _is_address(text, local, domain):
             shift = len(local.group()) - len(local.group().lstrip(".'-%+"))
@@ -71,7 +73,10 @@ def _is_credential(text: str, start: int) -> bool:
     return head is not None and not head.group().lower().startswith("mailto")
 
 
-_CANDIDATE = re.compile(r"(?<![\w.,@#/\\=&$€£-])(?:\+ ?|\(\+?|)\d(?:[\d]|[ ().\-/](?=[ ().\-/]{0,2}[\d(])){5,26}(?![\w@%])")
+_CANDIDATE = re.compile(
+    r"(?<![A-Za-z0-9_@#\\&$€£%\u00c0-\u04ff])(?<![A-Za-z0-9][-/.,])"
+    r"(?:\+ ?|\(\+?|)\d(?:\d|[ ().\-/](?=[ ().\-/]{0,2}[\d(])){5,26}(?![A-Za-z0-9_@%\u00c0-\u04ff])"
+)
 _INTERNATIONAL = re.compile(r"\(?\+")
 _NO_PHONE = re.compile(
     r"\d{4}([-./ ])\d{1,2}\1\d{1,2}(?:\D.*)?|\d{1,2}([-./])\d{1,2}\2\d{2,4}(?:\D.*)?"  # dates

@@ -13,9 +13,6 @@ from judges.catalogue.safety.personal.labels import is_labelled, is_something_el
 from judges.catalogue.safety.personal.national_formats import FORMATS, Format
 from judges.catalogue.safety.personal.plain import Plain
 
-_CANDIDATE = re.compile(r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9./ -]{0,8}\d)[A-Za-z0-9]")
-"""Where a number may begin: at the beginning of a word with a digit in it or soon behind."""
-
 
 def national_ids(plain: Plain, countries: Collection[str]) -> Iterator[Finding]:
     """Find identity and passport numbers.
@@ -66,4 +63,4 @@ def _check_of(name: str) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![A-Za-z0-9_.,/+-])(?:{pattern})(?![A-Za-z0-9_]|[.,/-][A-Za-z0-9])")
+    return re.compile(rf"(?<![A-Za-z0-9_\u00c0-\u04ff])(?<![A-Za-z0-9][.,/+-])(?:{pattern})(?![A-Za-z0-9_]|[.,/-][A-Za-z0-9])")

@@ -9,7 +9,9 @@ from judges.catalogue.safety.personal.finding import Finding
 from judges.catalogue.safety.personal.labels import CARD, is_labelled, is_something_else
 from judges.catalogue.safety.personal.plain import Plain
 
-_CARD = re.compile(r"(?<![\w.,/+-])\d(?:[ -]?\d){12,18}(?![\w.,/-]?\d)(?!\w)")
+_CARD = re.compile(
+    r"(?<![A-Za-z0-9_\u00c0-\u04ff])(?<![A-Za-z0-9][.,/+-])\d(?:[ -]?\d){12,18}(?![.,/-]?\d)(?![A-Za-z_\u00c0-\u04ff])"
+)
 _BRANDS = re.compile(
     r"4\d{15}|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|3[47]\d{13}"  # Visa, Mastercard, Amex
     r"|6(?:011|4[4-9]\d|5\d\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}|220[0-4]\d{12}|81\d{14}"
