@@ -20,8 +20,8 @@ _DOMAIN = re.compile(
     re.IGNORECASE,
 )
 _SPELT_OUT = re.compile(
-    r"(?<![\w.+-])([\w.+-]{1,64})\s*[\[({]\s*(?:at|@|собака|arroba|arobase)\s*[\])}]\s*"
-    r"([\w-]{1,63}(?:\s*(?:[\[({]\s*(?:dot|точка|punto|punkt|point|点)\s*[\])}]|\.)\s*[\w-]{2,63}){1,4})",
+    rf"(?:(?![{_WIDE}])[\w.+-]){{1,64}}\s*[\[({{]\s*(?:at|@|собака|arroba|arobase)\s*[\])}}]\s*"
+    rf"[\w-]{{1,63}}(?:\s*(?:[\[({{]\s*(?:dot|точка|punto|punkt|point|点)\s*[\])}}]|\.)\s*(?:(?![{_WIDE}])[\w-]){{2,63}}){{1,4}}",
     re.IGNORECASE,
 )
 _FILES = frozenset(
@@ -79,8 +79,8 @@ _CANDIDATE = re.compile(
 )
 _INTERNATIONAL = re.compile(r"\(?\+")
 _NO_PHONE = re.compile(
-    r"\d{4}([-./ ])\d{1,2}\1\d{1,2}(?:\D.*)?|\d{1,2}([-./])\d{1,2}\2\d{2,4}(?:\D.*)?"  # dates
-    r"|\d{1,3}(?:\.\d{1,3}){3}|\d+\.\d+|\d+(?:\.\d+){2}"  # addresses of the internet, decimals, versions
+    r"\d{4}([-./ ])\d{1,2}\1\d{1,2}(?: .*)?|\d{1,2}([-./])\d{1,2}\2\d{2,4}(?: .*)?"  # dates
+    r"|\d{1,3}(?:\.\d{1,3}){3}|\d+\.\d+|(?!\d{3}\.\d{3}\.\d{4}$)\d+(?:\.\d+){2}"  # addresses of the internet, decimals, versions
     r"|[1-9]\d{0,2}(?:[ .]000){1,5}|\d{4} ?[-/] ?\d{4}"  # round quantities, years
 )
 _GROUPED = re.compile(
@@ -92,7 +92,7 @@ _GROUPED = re.compile(
     r"|[67]\d\d(?: \d\d){3}|[679]\d\d \d{3} \d{3}"  # 612 34 56 78
     r"|3\d\d[ -]\d{3}[ -]?\d{3,4}|[6-9]\d{4}[ -]\d{5}|\d{2} 9\d{4}-\d{4}"  # 347 123 4567, 98765 43210
 )
-_PLAIN_MOBILE = re.compile(r"1[3-9]\d{9}|8[3489]\d{9}|7[3489]\d{9}|0[5-9]\d{8,9}")
+_PLAIN_MOBILE = re.compile(r"1[3-9]\d{9}|[78]9\d{9}")
 _FEWEST, _MOST, _SURELY = 7, 15, 10
 
 
@@ -143,6 +143,9 @@ def _regions_of_text(plain: Plain, regions: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
+_PUBLIC_LINE = re.compile(r"(?:8|1)?[ (-]{0,2}8(?:00|88|77|66|55|44|33)[ )-]|88(?:00|04)\d{7}|0 ?800|00800|[48]00-\d{3}-")
+
+
 @lru_cache(maxsize=4096)
 def _is_dialled(number: str, regions: tuple[str, ...], *, at_least: int) -> bool:
     """Whether a number can be dialled to reach a person.
@@ -162,14 +165,17 @@ def _is_dialled(number: str, regions: tuple[str, ...], *, at_least: int) -> bool
     )
 
     digits = sum(map(str.isdecimal, number))
+    if _PUBLIC_LINE.match(number):
+        return False
     for region in regions or (None,):
         try:
             parsed = parse(number, region)
         except NumberParseException:
             continue
         if is_valid_number(parsed):
-            return number_type(parsed) not in _impersonal_types()
-        if digits >= at_least and is_possible_number(parsed):
+            if number_type(parsed) not in _impersonal_types():
+                return True
+        elif digits >= at_least and is_possible_number(parsed):
             return True
     return False
 

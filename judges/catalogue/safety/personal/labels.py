@@ -10,7 +10,7 @@ PHONE = (
     "telegram|viber|signal|sms|text|fax|hotline|contact|landline|ext|"
     "电话|手机|手机号|热线|座机|联系方式|联系|致电|拨打|传真|微信|短信|電話|手機|聯絡|"
     "телефон*|тел|моб|мобильн*|звон*|позвон*|набер*|связ*|свяж*|номер телефона|факс|ватсап|вотсап|сотов*|"
-    "telefon*|handy*|rufnummer*|mobil*|anruf*|ruf|erreich*|rückruf*|festnetz*|"
+    "telefon*|handy*|rufnummer*|mobil*|anruf*|ruf|rufe*|rufst|ruft|anzurufen|erreich*|rückruf*|festnetz*|"
     "téléphon*|tél|portable|mobile|appel*|joindre|joignable|contact*|"
     "teléfono*|telefon*|móvil*|celular*|llam*|contact*|"
     "telemóvel*|telefone*|celular*|ligue*|ligar*|contato*|"
@@ -20,6 +20,8 @@ PHONE = (
 )
 CARD = (
     "card|cards|cardnumber|cc|visa|mastercard|amex|maestro|unionpay|discover|jcb|mir|credit|debit|pan|"
+    "charged|charge|charges|payment|payments|paid|pay|billed|billing|支付|付款|扣款|刷卡|оплат*|списан*|спишем|платёж*|платеж*|"
+    "abgebucht|abbuchung|bezahl*|zahlung*|débit*|paiement*|payé*|prélev*|cobr*|pago*|pagar|pagado|addebit*|pagament*|"
     "银行卡|信用卡|卡号|借记卡|储蓄卡|银联|карт*|кредитк*|kreditkarte*|kartennummer|karte|carte|cb|tarjeta*|"
     "cartão*|cartao*|carta|カード|카드|بطاقة|कार्ड|karta|karty|kart|kartı|creditcard"
 )
@@ -31,7 +33,7 @@ OTHER = (
     "bug|revision|rev|orcid|pmid|asin|imo|gps|lat|lon|coordinates|score|population|total|price|cost|id|"
     "订单*|单号|编号|发票*|快递*|运单*|物流*|版本|型号|序列号|流水号|商品*|货号|条码|时间戳|邮编|案号|工单|批号|书号|"
     "交易号|注文*|伝票*|追跡*|請求書*|品番|型番|郵便番号|주문*|송장*|운송장*|"
-    "заказ*|накладн*|трек*|артикул*|верси*|серийн*|обращени*|заявк*|тикет*|штрихкод*|индекс*|парти*|посылк*|"
+    "заказ*|счёт-фактур*|счет-фактур*|фактур*|накладн*|трек*|артикул*|верси*|серийн*|обращени*|заявк*|тикет*|штрихкод*|индекс*|парти*|посылк*|"
     "отправлени*|чек*|квитанци*|договор*|дел|дела|дело|бронировани*|лот*|"
     "bestell*|auftrag*|rechnung*|sendung*|artikel*|serien*|vorgang*|kundennummer|aktenzeichen|buchung*|"
     "paket*|losnummer|charge|version|"
@@ -49,6 +51,9 @@ QUANTITY = (
 """What may follow a number that counts something."""
 
 
+_LETTERS = "A-Za-z0-9_\u00b5-\u06ff\u0900-\u0dff\u1e00-\u1fff"
+"""What a word consists of, in scripts that separate words by blanks."""
+
 _NUMBER = re.compile(r"\d{3}")
 """Between a label and a number: the label is that of another number."""
 
@@ -59,14 +64,21 @@ def pattern_of(words: str) -> re.Pattern[str]:
 
     Words of scripts written without blanks are found anywhere.
     """
-    return re.compile("|".join(_one_word(word) for word in dict.fromkeys(words.split("|")) if word))
+    longest_first = sorted(set(words.split("|")) - {""}, key=lambda word: (-len(word), word))
+    return re.compile("|".join(map(_one_word, longest_first)))
 
 
 def _one_word(word: str) -> str:
     body = re.escape(word.removesuffix("*"))
     if re.match(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]", word):
         return body
-    return rf"(?<![^\W\d_]){body}" + (r"\w*" if word.endswith("*") else r"(?![^\W\d_])")
+    return rf"(?<![{_LETTERS}]){body}" + (rf"[{_LETTERS}]*" if word.endswith("*") else rf"(?![{_LETTERS}])")
+
+
+def _own_line(before: str) -> str:
+    """Return what stands in the line of a number, or if there is nothing, in the line before."""
+    line = before.rpartition("\n")[2]
+    return line if line.strip() else before
 
 
 def last_end(words: str, text: str) -> int:
@@ -76,15 +88,20 @@ def last_end(words: str, text: str) -> int:
 
 def is_labelled(words: str, before: str, after: str = "") -> bool:
     """Whether the nearest label before a number is one of the words, or one stands right behind it."""
-    end = last_end(words, before)
+    line = _own_line(before)
+    other = last_end(OTHER, line)
+    end = last_end(words, line)
     if end >= 0:
-        return end >= last_end(OTHER, before)
-    return bool(after) and pattern_of(words).search(after) is not None and last_end(OTHER, before) < 0
+        return end >= other
+    if other >= 0:
+        return False
+    return last_end(words, before) >= 0 or (bool(after) and pattern_of(words).search(after) is not None)
 
 
 def is_something_else(before: str, *words: str) -> bool:
     """Whether the nearest label before a number says that it is something else, such as an order's number."""
-    other = last_end(OTHER, before)
-    if other < 0 or _NUMBER.search(before, other):
+    line = _own_line(before)
+    other = last_end(OTHER, line)
+    if other < 0 or _NUMBER.search(line, other):
         return False
-    return all(last_end(word, before) < other for word in words)
+    return all(last_end(word, line) < other for word in words)

@@ -24,6 +24,10 @@ _RARE = re.compile(r"4\d{12}(?:\d{6})?|(?:30[0-5]|309|36\d|3[89]\d)\d{11}|(?:50|
 _USUAL = re.compile(r"\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ -])\d{6}\2\d{4,5}|\d+")
 
 
+_CODE = re.compile(r"[=(\[{<]\s*$")
+"""What stands before a number in code."""
+
+
 def cards(plain: Plain) -> Iterator[Finding]:
     """Find numbers of payment cards: with the check digit, in a length and with a beginning that are in use."""
     from stdnum import luhn  # noqa: PLC0415 - an extra, imported on demand
@@ -34,7 +38,7 @@ def cards(plain: Plain) -> Iterator[Finding]:
             continue
         before, after = plain.before(match.start()), plain.after(match.end())
         labelled = is_labelled(CARD, before, after)
-        usual = bool(_BRANDS.fullmatch(digits)) and bool(_USUAL.fullmatch(match.group()))
+        usual = bool(_BRANDS.fullmatch(digits) and _USUAL.fullmatch(match.group()) and not _CODE.search(before))
         known = _BRANDS.fullmatch(digits) or _RARE.fullmatch(digits)
         if (labelled and known) or (usual and not is_something_else(before, CARD)):
             yield Finding("card", match.start(), match.end())

@@ -7,7 +7,7 @@ import unicodedata
 from bisect import bisect_right
 from functools import lru_cache
 
-_SENTENCE_END = re.compile(r"[!?。！？]|\.\s|\n\s*\n")
+_SENTENCE_END = re.compile(r"[!?。](?!\w)|。|\.\s+(?=[^\W\d_][a-zа-яё\u00df-\u00ff])|\n\s*\n")
 _IGNORED = {"\u00ad", "\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u200e", "\u200f"}
 _BEFORE, _AFTER = 60, 32
 
@@ -42,15 +42,14 @@ class Plain:
 
     def before(self, start: int) -> str:
         """Return what stands before a place in its sentence, in lower case, at most 60 characters."""
-        window = self.folded[max(0, start - _BEFORE) : start]
-        ends = [match.end() for match in _SENTENCE_END.finditer(window)]
-        return window[ends[-1] :] if ends and ends[-1] < len(window) else ("" if ends else window)
+        first = max(0, start - _BEFORE)
+        ends = [match.end() for match in _SENTENCE_END.finditer(self.text, first, start)]
+        return self.folded[ends[-1] if ends else first : start]
 
     def after(self, end: int) -> str:
         """Return what stands behind a place in its sentence, in lower case, at most 32 characters."""
-        window = self.folded[end : end + _AFTER]
-        match = _SENTENCE_END.search(window)
-        return window[: match.start()] if match else window
+        match = _SENTENCE_END.search(self.text, end, end + _AFTER)
+        return self.folded[end : match.start() if match else end + _AFTER]
 
     def _index(self, place: int) -> int:
         """Return the index of the original character from which the plain one at `place` comes."""

@@ -34,11 +34,13 @@ _IS = (
     r"(?:=>|:=|==?|[:：=]|\b(?:is|are|was|ist|lautet|est|es|é|è|to|это|такой|такая|jest|olarak)\b|—|-(?=\s)|是|为|為|は|는|은|है|हैं)"
     r"[ \t]{0,3}\n?[ \t]{0,3}(?:[:：]\s{0,3})?"
 )
-_VALUE = r"(?P<quote>[\"'`「“‘«*]{0,3})(?P<value>[^\s\"'`<>「」“”‘’«»，。；、]{6,300})"
-_PASSWORD = re.compile(rf"(?<![^\W\d_])(?:{PASSWORD}){_IS}{_VALUE}", re.IGNORECASE)
-_KEY = re.compile(rf"(?<![^\W\d_])(?:{KEY}){_IS}{_VALUE}", re.IGNORECASE)
+_IS = rf"(?:{_IS}|\s{{1,3}}(?=[\"'`「“‘«]))"
+_OPENING = r"[\"'`「“‘«*]{0,3}"
+_WORD = r"(?<![A-Za-z0-9\u00c0-\u04ff])"
+_PASSWORD = re.compile(rf"{_WORD}(?:{PASSWORD}){_IS}{_OPENING}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE)
+_KEY = re.compile(rf"{_WORD}(?:{KEY}){_IS}{_OPENING}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII)
 _PLACEHOLDER = re.compile(
-    r"\$|%\(|\{|\[|^\*+$|^x+$|^\.+$|^<|your|example|placeholder|changeme|change_me|redacted|dummy|insert|xxxx|\*\*\*|\.\.\.|…|"
+    r"^[\[{<%]|\$\{|\$\(|^\$[A-Z_]+$|\{\{|^\*+$|^x+$|^\.+$|your|example|placeholder|changeme|change_me|redacted|dummy|insert|xxxx|\*\*\*|\.\.\.|…|"
     r"^(?:password|passwd|pass|pwd|secret|token|user|username|root|admin|test|none|null|true|false|string|str)\d{0,3}$",
     re.IGNORECASE,
 )
@@ -93,7 +95,8 @@ def _named(text: str) -> Iterator[Finding]:
 
 
 def _trimmed(value: str) -> str:
-    return value.rstrip(".,;:!?)]}*_")if not value.endswith("=") else value
+    """Return a value without what belongs to the sentence or the code around it."""
+    return re.split(r"[\"'`<>]", value)[0].rstrip(".,;:?)]}*")
 
 
 def _is_password(value: str) -> bool:
