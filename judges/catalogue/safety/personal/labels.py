@@ -12,7 +12,7 @@ PHONE = (
     "телефон*|тел|моб|мобильн*|звон*|позвон*|набер*|связ*|свяж*|номер телефона|факс|ватсап|вотсап|сотов*|"
     "telefon*|handy*|rufnummer*|mobil*|anruf*|ruf|rufe*|rufst|ruft|anzurufen|erreich*|rückruf*|festnetz*|"
     "téléphon*|tél|portable|mobile|appel*|joindre|joignable|contact*|"
-    "teléfono*|telefon*|móvil*|celular*|llam*|contact*|"
+    "teléfono*|telefon*|móvil*|celular*|llam*|llám*|marque|whatsapp|contact*|"
     "telemóvel*|telefone*|celular*|ligue*|ligar*|contato*|"
     "cellular*|chiam*|cell|recapito*|numero di telefono|"
     "携帯*|連絡先|전화*|휴대폰*|핸드폰*|연락처|هاتف*|جوال*|اتصل*|للاتصال|موبايل|फ़ोन|फोन|मोबाइल|"

@@ -36,7 +36,8 @@ def _is_issued(entry: Format, plain: Plain, match: re.Match[str]) -> bool:
     before, after = plain.before(match.start()), plain.after(match.end())
     if is_labelled(entry.labels, before, after):
         return True
-    alone = bool(entry.alone) and re.fullmatch(entry.alone, match.group()) is not None
+    number = match.group()
+    alone = bool(entry.alone) and number == number.upper() and re.fullmatch(entry.alone, number) is not None
     return alone and not is_something_else(before, entry.labels)
 
 
@@ -63,4 +64,4 @@ def _check_of(name: str) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![A-Za-z0-9_\u00c0-\u04ff])(?<![A-Za-z0-9][.,/+-])(?:{pattern})(?![A-Za-z0-9_]|[.,/-][A-Za-z0-9])")
+    return re.compile(rf"(?<![A-Za-z0-9_\u00c0-\u04ff])(?<![A-Za-z0-9][.,/+-])(?:{pattern})(?![A-Za-z0-9_]|[.,/-][A-Za-z0-9])", re.IGNORECASE)

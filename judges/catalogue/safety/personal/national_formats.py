@@ -127,7 +127,7 @@ FORMATS: tuple[Format, ...] = (
     Format("EC", r"\d{9}-?\d", "cédula|cedula|ci", "ec.ci"),
     Format("UY", r"\d\.?\d{3}\.?\d{3}-?\d", "cédula|cedula|ci|c.i.", "", r"\d\.\d{3}\.\d{3}-\d"),
     # everywhere
-    Format("", r"[A-Z]{0,3} ?\d{6,9}[A-Z]?|(?=(?:[A-Z]*\d){4})[A-Z0-9]{8,9}",
+    Format("", r"(?:[A-Z]{1,3} ?)?\d{6,9}[A-Z]?|(?=(?:[A-Z]*\d){4})[A-Z0-9]{8,9}",
            "passport*|passeport*|reisepass*|pass-nr|passnummer|pasaporte*|passaporte*|passaporto|паспорт*|загранпаспорт*|"
            "护照*|護照*|パスポート*|旅券*|여권*|جواز*|पासपोर्ट|pasaport*|paszport*|paspoort*", "", "", "passport"),
     Format("", r"[A-Z]{1,2}\d{6,8}|\d{7,10}|[A-Z0-9]{9,10}|\d{2} ?\d{2} ?\d{6}|[A-Z]{5}\d{6}[A-Z0-9]{5}",

@@ -54,7 +54,7 @@ WEBHOOKS = re.compile(
     r"|(?:AccountKey|SharedAccessKey)=[A-Za-z0-9+/]{30,}={0,2}|[?&]sig=[A-Za-z0-9%+/]{30,}"
 )
 PASSWORD = (
-    "password|passwords|passwd|pwd|passcode|passphrase|pass|密码|口令|密碼|пароль|пароля|паролем|passwort|kennwort|"
+    "password|passwords|passwd|pwd|passcode|passphrase|密码|口令|密碼|пароль|пароля|паролем|passwort|kennwort|"
     "mot de passe|contraseña|clave|senha|palavra-passe|パスワード|비밀번호|كلمة المرور|كلمة السر|şifre|parola|"
     "hasło|wachtwoord|heslo|पासवर्ड|mật khẩu"
 )

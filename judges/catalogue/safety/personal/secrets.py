@@ -28,13 +28,14 @@ _QUERY = re.compile(
     r"[?&](?:api_?key|key|token|access_token|auth|password|passwd|pwd|secret|client_secret)=(?P<value>[^\s&\"'<>`#]{8,300})",
     re.IGNORECASE,
 )
+_CURL = re.compile(r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,60}:(?P<password>[^\s\"']{4,100})")
 _HEADER = re.compile(r"\b(?P<scheme>bearer|basic|token|apikey)[ :]+(?P<value>[A-Za-z0-9_.~+/=-]{16,2000})", re.IGNORECASE)
 _IS = (
     r"[\"'`*_]{0,3}\s{0,3}(?:[(（][^()（）\n]{1,30}[)）]\s{0,3})?"
     r"(?:=>|:=|==?|[:：=]|\b(?:is|are|was|ist|lautet|est|es|é|è|to|это|такой|такая|jest|olarak)\b|—|-(?=\s)|是|为|為|は|는|은|है|हैं)"
     r"[ \t]{0,3}\n?[ \t]{0,3}(?:[:：]\s{0,3})?"
 )
-_IS = rf"(?:{_IS}|\s{{1,3}}(?=[\"'`「“‘«]))"
+_IS = rf"(?:(?:\s{{1,3}}[^\s:：]{{1,20}}){{0,4}}?\s{{0,3}}[:：]\s{{0,3}}|{_IS}|\s{{1,3}}(?=[\"'`「“‘«]))"
 _OPENING = r"[\"'`「“‘«*]{0,3}"
 _WORD = r"(?<![A-Za-z0-9\u00c0-\u04ff])"
 _PASSWORD = re.compile(rf"{_WORD}(?:{PASSWORD}){_IS}{_OPENING}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE)
@@ -70,6 +71,9 @@ def secrets(plain: Plain) -> Iterator[Finding]:
 
 def _in_urls(text: str) -> Iterator[Finding]:
     for match in _URL.finditer(text):
+        if not _PLACEHOLDER.search(match["password"]):
+            yield Finding("password", *match.span("password"))
+    for match in _CURL.finditer(text):
         if not _PLACEHOLDER.search(match["password"]):
             yield Finding("password", *match.span("password"))
     for match in _QUERY.finditer(text):
