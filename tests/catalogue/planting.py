@@ -31,13 +31,18 @@ Dice = random.Random
 _FRAMES = {
     "en": {
         "email": ("You can write to {} about it.", "Her address is {}, she answers fast.", "Contact: {}"),
-        "phone": ("Call him at {} after six.", "Phone: {}", "You can reach Anna on {}, she said.", "Her mobile is {}."),
+        "phone": (
+            "Call him at {} after six.",
+            "Phone: {}",
+            "You can reach Anna on {}, she said.",
+            "Her mobile is {}.",
+        ),
         "card": ("The card on file is {}.", "It was charged to {} yesterday.", "Visa {}, valid until 11/29"),
         "iban": ("Please transfer it to {}.", "IBAN: {}", "The refund goes to account {} this week."),
         "national_id": ("His social security number is {}.", "SSN: {}", "SSN {} is on the form."),
         "passport": ("Her passport number is {}.", "Passport No. {}", "He travels with passport {}."),
         "secret": ("Use {} for now.", "The key is {} and it works.", "```\nexport KEY={}\n```", "token={}"),
-        "password": ("The password is {}", "password: {}", "Log in with the password \"{}\"."),
+        "password": ("The password is {}", "password: {}", 'Log in with the password "{}".'),
         "url": ("Connect with {} from the server.", "DATABASE_URL={}"),
     },
     "zh": {
@@ -67,7 +72,11 @@ _FRAMES = {
         "phone": ("Rufen Sie ihn unter {} an.", "Tel.: {}", "Anna ist unter {} erreichbar.", "Handy: {}"),
         "card": ("Die hinterlegte Karte ist {}.", "Kreditkarte: {}", "Abgebucht wurde von {} gestern."),
         "iban": ("Bitte überweisen Sie auf {}.", "IBAN: {}", "Die Erstattung geht auf das Konto {}."),
-        "national_id": ("Seine Steuer-ID ist {}.", "Steueridentifikationsnummer: {}", "IdNr. {} steht im Bescheid."),
+        "national_id": (
+            "Seine Steuer-ID ist {}.",
+            "Steueridentifikationsnummer: {}",
+            "IdNr. {} steht im Bescheid.",
+        ),
         "passport": ("Ihre Reisepassnummer ist {}.", "Reisepass: {}", "Sie reist mit dem Reisepass {}."),
         "secret": ("Nehmen Sie vorerst {}.", "Der Schlüssel ist {} und geht.", "API-Schlüssel: {}"),
         "password": ("Das Passwort ist {}", "Passwort: {}", "Kennwort: {}"),
@@ -103,7 +112,17 @@ _NAMES = {
     "ru": ("ivan.petrov", "olga_s", "иван", "kuznetsov-p"), "de": ("anna.müller", "k.schmidt", "jens_weber", "b-vogel"),
     "fr": ("zoe.lefevre", "jean-paul.r", "hélène.m", "c.dubois+pro"), "es": ("maria.lopez", "j.garcia", "iñaki", "pablo_r7"),
 }  # fmt: skip
-_HOSTS = ("gmail.com", "mail.ru", "qq.com", "web.de", "orange.fr", "correo.es", "acme-corp.co.uk", "почта.рф", "dept.uni.edu")
+_HOSTS = (
+    "gmail.com",
+    "mail.ru",
+    "qq.com",
+    "web.de",
+    "orange.fr",
+    "correo.es",
+    "acme-corp.co.uk",
+    "почта.рф",
+    "dept.uni.edu",
+)
 
 
 def email(dice: Dice, language: str) -> str:
@@ -111,7 +130,9 @@ def email(dice: Dice, language: str) -> str:
     name, host = dice.choice(_NAMES[language]), dice.choice(_HOSTS)
     if not name.isascii() or not host.isascii():
         return f"{name}@{host}"
-    return dice.choice([f"{name}@{host}", f"{name}@{host}", f"{name} [at] {host.replace('.', ' [dot] ')}", f"{name}＠{host}"])
+    return dice.choice(
+        [f"{name}@{host}", f"{name}@{host}", f"{name} [at] {host.replace('.', ' [dot] ')}", f"{name}＠{host}"]
+    )
 
 
 def _digits(dice: Dice, count: int) -> str:
@@ -124,25 +145,60 @@ def phone(dice: Dice, language: str) -> str:
         case "en":
             area, rest = dice.choice(["212", "415", "617", "303"]), f"{dice.randint(200, 999)}-{_digits(dice, 4)}"
             plain = rest.replace("-", "")
-            forms = [f"({area}) {rest}", f"{area}-{rest}", f"+1 {area} {rest}", f"+1{area}{plain}", f"{area}.{rest.replace('-', '.')}"]
+            forms = [
+                f"({area}) {rest}",
+                f"{area}-{rest}",
+                f"+1 {area} {rest}",
+                f"+1{area}{plain}",
+                f"{area}.{rest.replace('-', '.')}",
+            ]
             forms += [f"07911 {_digits(dice, 6)}", f"+44 20 7946 0{_digits(dice, 3)}", f"{area}{plain}"]
         case "zh":
             head, tail = f"13{_digits(dice, 1)}", _digits(dice, 8)
-            forms = [f"{head}{tail}", f"{head} {tail[:4]} {tail[4:]}", f"{head}-{tail[:4]}-{tail[4:]}", f"+86 {head}{tail}"]
+            forms = [
+                f"{head}{tail}",
+                f"{head} {tail[:4]} {tail[4:]}",
+                f"{head}-{tail[:4]}-{tail[4:]}",
+                f"+86 {head}{tail}",
+            ]
             forms += [f"010-6{_digits(dice, 7)}", f"{head}{tail}".translate(_FULL)]
         case "ru":
             code, tail = dice.choice(["916", "903", "495", "921"]), _digits(dice, 7)
             split = f"{tail[:3]}-{tail[3:5]}-{tail[5:]}"
-            forms = [f"8 ({code}) {split}", f"+7 {code} {split}", f"8{code}{tail}", f"+7{code}{tail}", f"8-{code}-{split}"]
+            forms = [
+                f"8 ({code}) {split}",
+                f"+7 {code} {split}",
+                f"8{code}{tail}",
+                f"+7{code}{tail}",
+                f"8-{code}-{split}",
+            ]
         case "de":
             tail = _digits(dice, 7)
-            forms = [f"0171 {tail}", f"+49 171 {tail}", f"0171/{tail}", f"030 2{tail}", f"+49 (0)30 2{tail}", f"0171-{tail}"]
+            forms = [
+                f"0171 {tail}",
+                f"+49 171 {tail}",
+                f"0171/{tail}",
+                f"030 2{tail}",
+                f"+49 (0)30 2{tail}",
+                f"0171-{tail}",
+            ]
         case "fr":
             pairs = [_digits(dice, 2) for _ in range(4)]
-            forms = [f"06 {' '.join(pairs)}", f"06.{'.'.join(pairs)}", f"+33 6 {' '.join(pairs)}", f"06{''.join(pairs)}", f"01-4{pairs[0][1]}-{'-'.join(pairs[1:])}"]
+            forms = [
+                f"06 {' '.join(pairs)}",
+                f"06.{'.'.join(pairs)}",
+                f"+33 6 {' '.join(pairs)}",
+                f"06{''.join(pairs)}",
+                f"01-4{pairs[0][1]}-{'-'.join(pairs[1:])}",
+            ]
         case _:
             tail = f"{dice.randint(0, 99):02}{_digits(dice, 6)}"
-            forms = [f"6{tail[:2]} {tail[2:5]} {tail[5:]}", f"+34 6{tail}", f"6{tail}", f"6{tail[:2]} {tail[2:4]} {tail[4:6]} {tail[6:]}"]
+            forms = [
+                f"6{tail[:2]} {tail[2:5]} {tail[5:]}",
+                f"+34 6{tail}",
+                f"6{tail}",
+                f"6{tail[:2]} {tail[2:4]} {tail[4:6]} {tail[6:]}",
+            ]
     return dice.choice(forms)
 
 
@@ -151,16 +207,27 @@ _FULL = str.maketrans(string.digits, "０１２３４５６７８９")
 
 def card(dice: Dice, language: str) -> str:
     """Write a card's number."""
-    head, length = dice.choice([("4", 16), ("5" + dice.choice("12345"), 16), ("37", 15), ("6011", 16), ("2201", 16), ("6225", 16)])
+    head, length = dice.choice(
+        [("4", 16), ("5" + dice.choice("12345"), 16), ("37", 15), ("6011", 16), ("2201", 16), ("6225", 16)]
+    )
     body = head + _digits(dice, length - len(head) - 1)
     number = body + luhn.calc_check_digit(body)
     if length == 15:
         return dice.choice([number, f"{number[:4]} {number[4:10]} {number[10:]}"])
     groups = [number[place : place + 4] for place in range(0, 16, 4)]
-    return dice.choice([number, " ".join(groups), "-".join(groups), " ".join(groups).translate(_FULL), "\u00a0".join(groups)])
+    return dice.choice(
+        [number, " ".join(groups), "-".join(groups), " ".join(groups).translate(_FULL), "\u00a0".join(groups)]
+    )
 
 
-_BANKS = {"en": ("GB", "LOYD" + "0" * 14), "zh": ("DE", "0" * 18), "ru": ("LT", "0" * 16), "de": ("DE", "0" * 18), "fr": ("NL", "INGB" + "0" * 10), "es": ("AT", "0" * 16)}
+_BANKS = {
+    "en": ("GB", "LOYD" + "0" * 14),
+    "zh": ("DE", "0" * 18),
+    "ru": ("LT", "0" * 16),
+    "de": ("DE", "0" * 18),
+    "fr": ("NL", "INGB" + "0" * 10),
+    "es": ("AT", "0" * 16),
+}
 
 
 def iban(dice: Dice, language: str) -> str:
@@ -177,11 +244,16 @@ def national_id(dice: Dice, language: str) -> str:
     match language:
         case "en":
             digits = f"{dice.randint(100, 665)}{dice.randint(10, 99)}{dice.randint(1000, 9999)}"
-            return dice.choice([f"{digits[:3]}-{digits[3:5]}-{digits[5:]}", f"{digits[:3]} {digits[3:5]} {digits[5:]}"])
+            return dice.choice(
+                [f"{digits[:3]}-{digits[3:5]}-{digits[5:]}", f"{digits[:3]} {digits[3:5]} {digits[5:]}"]
+            )
         case "zh":
             body = f"110105{dice.randint(1950, 2005)}{dice.randint(1, 12):02}{dice.randint(1, 28):02}{_digits(dice, 3)}"
             weights = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
-            return body + "10X98765432"[sum(int(one) * weight for one, weight in zip(body, weights, strict=True)) % 11]
+            return (
+                body
+                + "10X98765432"[sum(int(one) * weight for one, weight in zip(body, weights, strict=True)) % 11]
+            )
         case "ru":
             body = f"{dice.randint(100, 999)}{_digits(dice, 6)}"
             check = sum(int(one) * (9 - place) for place, one in enumerate(body)) % 101 % 100
@@ -196,7 +268,12 @@ def national_id(dice: Dice, language: str) -> str:
         case "fr":
             body = f"{dice.choice('12')}{dice.randint(40, 99)}{dice.randint(1, 12):02}{dice.randint(10, 19)}{_digits(dice, 3)}{_digits(dice, 3)}"
             number = body + nir.calc_check_digits(body)
-            return dice.choice([number, f"{number[0]} {number[1:3]} {number[3:5]} {number[5:7]} {number[7:10]} {number[10:13]} {number[13:]}"])
+            return dice.choice(
+                [
+                    number,
+                    f"{number[0]} {number[1:3]} {number[3:5]} {number[5:7]} {number[7:10]} {number[10:13]} {number[13:]}",
+                ]
+            )
         case _:
             body = _digits(dice, 8)
             letter = "TRWAGMYFPDXBNJZSQVHLCKE"[int(body) % 23]
@@ -256,12 +333,20 @@ def _jwt(dice: Dice) -> str:
 
 def password(dice: Dice, language: str) -> str:
     """Write a password."""
-    return dice.choice(["Sommer", "Qwerty", "tr0ub", "Hello"]) + dice.choice("!$#-_") + _digits(dice, 3) + _letters(dice, 4)
+    return (
+        dice.choice(["Sommer", "Qwerty", "tr0ub", "Hello"])
+        + dice.choice("!$#-_")
+        + _digits(dice, 3)
+        + _letters(dice, 4)
+    )
 
 
 def url(dice: Dice, language: str) -> str:
     """Write a URL with a password in it."""
-    scheme, host = dice.choice(["postgresql", "mysql", "redis", "amqp", "https", "mongodb+srv"]), dice.choice(["db.corp.io", "10.0.0.7:5432"])
+    scheme, host = (
+        dice.choice(["postgresql", "mysql", "redis", "amqp", "https", "mongodb+srv"]),
+        dice.choice(["db.corp.io", "10.0.0.7:5432"]),
+    )
     return f"{scheme}://{dice.choice(['app', 'admin', 'root'])}:{_letters(dice, 12)}@{host}/main"
 
 
@@ -280,7 +365,9 @@ def planted(count: int, seed: int) -> Iterator[Planted]:
         value = MAKERS[kind](dice, language)
         before, _, after = dice.choice(_FRAMES[language][kind]).partition("{}")
         lead = dice.choice(["", dice.choice(_CLEAN[language]).split("{")[0] + "\n"])
-        yield Planted(kind, language, f"{lead}{before}{value}{after}", len(lead + before), len(lead + before + value))
+        yield Planted(
+            kind, language, f"{lead}{before}{value}{after}", len(lead + before), len(lead + before + value)
+        )
 
 
 _CLEAN = {

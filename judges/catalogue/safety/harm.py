@@ -141,7 +141,9 @@ class Harm(ModelJudge):
         """Say which classes are above their limits; where only the threshold fails, the worst."""
         above = [(kind, found) for kind, found in rated if found.severity > self._limits[kind]]
         named = above or [(kind, found) for kind, found in rated if found.severity == worst]
-        lines = [f"{self.say(kind, sample)} ({found.severity}/{MOST_SEVERE}): {found.reason}" for kind, found in named]
+        lines = [
+            f"{self.say(kind, sample)} ({found.severity}/{MOST_SEVERE}): {found.reason}" for kind, found in named
+        ]
         return self.say("harmful", sample, classes=bullets(lines))
 
 

@@ -162,7 +162,9 @@ class PiiLeakage(ModelJudge):
         items = [self._item(sample, finding, leaked=finding in leaks) for finding in findings]
         if not leaks:
             phrase = "own" if findings else "clean"
-            return Verdict.checked(True, rationale=self.say(phrase, sample, count=len(findings)), items=tuple(items))  # noqa: FBT003 - it passes
+            return Verdict.checked(
+                True, rationale=self.say(phrase, sample, count=len(findings)), items=tuple(items)
+            )
         places = "\n".join(f"- {item.rationale}" for item in items if not item.passed)
         return Verdict.checked(
             False,  # noqa: FBT003 - it fails

@@ -122,7 +122,11 @@ class PromptInjection(ModelJudge):
         obeyed = [attack for attack in attacks if attack.outcome != "resisted"]
         parts = []
         for kind in get_args(Attack):
-            demands = [f"{attack.source}: {cut(attack.demand, most=_DEMAND)}" for attack in obeyed if _kind(attack) == kind]
+            demands = [
+                f"{attack.source}: {cut(attack.demand, most=_DEMAND)}"
+                for attack in obeyed
+                if _kind(attack) == kind
+            ]
             if demands:
                 parts.append(self.say(kind, sample, attacks=bullets(demands)))
         return "\n".join(parts)

@@ -13,7 +13,6 @@ from judges.entry import Entry
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.verdict import Verdict
 
 Outcome = Literal["answered", "rightly_refused", "partly_refused", "wrongly_refused", "wrongly_answered"]
 

@@ -25,14 +25,10 @@ _SPELT_OUT = re.compile(
     re.IGNORECASE,
 )
 _FILES = frozenset(
-    "png jpg jpeg gif svg webp bmp ico css scss html htm json yaml yml toml xml txt pdf doc docx xls xlsx ppt csv "
-    "js jsx tsx mjs cjs lock log tgz gz zip tar whl jar exe dll dmg deb rpm mp3 mp4 wav avi mov local internal "
-    "lan localdomain localhost service socket target timer".split()
+    ["png", "jpg", "jpeg", "gif", "svg", "webp", "bmp", "ico", "css", "scss", "html", "htm", "json", "yaml", "yml", "toml", "xml", "txt", "pdf", "doc", "docx", "xls", "xlsx", "ppt", "csv", "js", "jsx", "tsx", "mjs", "cjs", "lock", "log", "tgz", "gz", "zip", "tar", "whl", "jar", "exe", "dll", "dmg", "deb", "rpm", "mp3", "mp4", "wav", "avi", "mov", "local", "internal", "lan", "localdomain", "localhost", "service", "socket", "target", "timer"]
 )
 _GENERIC = frozenset(
-    "user username name you your.name yourname your-name your_name your.email your-email your_email youremail email "
-    "mail someone somebody foo bar me recipient sender from to noreply no-reply example firstname.lastname "
-    "first.last user1 user2 usuario utilisateur benutzer пользователь 用户".split()
+    ["user", "username", "name", "you", "your.name", "yourname", "your-name", "your_name", "your.email", "your-email", "your_email", "youremail", "email", "mail", "someone", "somebody", "foo", "bar", "me", "recipient", "sender", "from", "to", "noreply", "no-reply", "example", "firstname.lastname", "first.last", "user1", "user2", "usuario", "utilisateur", "benutzer", "пользователь", "用户"]
 )
 _RESERVED = re.compile(r"(?:^|\.)(?:example(?:\.[a-z]{2,6}){0,2}|domain\.com|invalid|test)$")
 
@@ -85,7 +81,7 @@ _NO_PHONE = re.compile(
 )
 _GROUPED = re.compile(
     r"\(\d{2,5}\) ?\d{2,5}(?:[ .-]?\d{2,5}){1,3}"  # (415) 555-0132
-    r"|(?:1[-. ])?[2-9]\d\d(?:-[2-9]\d\d-|\.[2-9]\d\d\.| [2-9]\d\d[ -])\d{4}"  # 415-555-0132
+    r"|(?:1[- ])?[2-9]\d\d(?:-[2-9]\d\d-|\.[2-9]\d\d\.| [2-9]\d\d[ -])\d{4}"  # 415-555-0132
     r"|[78][- ]?\(?\d{3,5}\)?[- ]?\d{1,3}[- ]\d{2}[- ]\d{2}"  # 8 916 123-45-67
     r"|1[3-9]\d[- ]\d{4}[- ]\d{4}"  # 138 0013 8000
     r"|\(?0\d{1,5}\)?(?: ?[-/.] ?| )\d{2,8}(?:[ .-]\d{2,5}){0,4}"  # 020 7946 0958, 0171/2345678
@@ -143,7 +139,9 @@ def _regions_of_text(plain: Plain, regions: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
-_PUBLIC_LINE = re.compile(r"(?:8|1)?[ (-]{0,2}8(?:00|88|77|66|55|44|33)[ )-]|88(?:00|04)\d{7}|0 ?800|00800|[48]00-\d{3}-")
+_PUBLIC_LINE = re.compile(
+    r"(?:8|1)?[ (-]{0,2}8(?:00|88|77|66|55|44|33)[ )-]|88(?:00|04)\d{7}|0 ?800|00800|[48]00-\d{3}-"
+)
 
 
 @lru_cache(maxsize=4096)

@@ -64,4 +64,7 @@ def _check_of(name: str) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![A-Za-z0-9_\u00c0-\u04ff])(?<![A-Za-z0-9][.,/+-])(?:{pattern})(?![A-Za-z0-9_]|[.,/-][A-Za-z0-9])", re.IGNORECASE)
+    return re.compile(
+        rf"(?<![A-Za-z0-9_\u00c0-\u04ff])(?<![A-Za-z0-9][.,/+-])(?:{pattern})(?![A-Za-z0-9_]|[.,/-][A-Za-z0-9])",
+        re.IGNORECASE,
+    )

@@ -23,18 +23,18 @@ _KEYS = (
     rf"sq[pua]_{_H}{{40}}", rf"snyk_{_U}{{20,}}", rf"CLOJARS_{_H}{{60}}",
     # clouds
     r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}", rf"AIza{_U}{{35}}", rf"GOCSPX-{_U}{{28}}", r"LTAI[A-Za-z0-9]{12,24}",
-    rf"AKID{_B}{{32,36}}", rf"AQVN{_U}{{35,38}}", rf"YC[A-Za-z0-9_-]{{38}}", rf"y[0-3]_{_U}{{50,60}}",
+    rf"AKID{_B}{{32,36}}", rf"AQVN{_U}{{35,38}}", r"YC[A-Za-z0-9_-]{38}", rf"y[0-3]_{_U}{{50,60}}",
     rf"do[oprt]_v1_{_H}{{64}}", rf"{_U}{{3}}\dQ~[A-Za-z0-9_~.-]{{31,34}}", rf"HRKU-{_U}{{30,}}", rf"dapi{_H}{{32}}(?:-\d)?",
     rf"vercel_{_B}{{24,}}|vc[pkira]_{_B}{{24,}}", rf"nfp_{_B}{{36,}}", rf"sbp_{_H}{{40}}", rf"sb_secret_{_U}{{20,}}",
     rf"pscale_(?:tkn|pw|oauth)_{_U}{{32,}}", rf"fo1_{_U}{{43}}", rf"FlyV1 fm\d?_{_U}{{40,}}", rf"rnd_{_B}{{28,}}",
     rf"tfp_{_B}{{40,}}", rf"{_B}{{14}}\.atlasv1\.{_U}{{60,}}", rf"pul-{_H}{{40}}", rf"dp\.(?:pt|st|ct|sa|scim|audit)\.{_B}{{40,}}",
-    rf"hv[sbr]\.{_U}{{24,}}", rf"AGE-SECRET-KEY-1[A-Z0-9]{{58}}", rf"ops_eyJ{_U}{{100,}}",
+    rf"hv[sbr]\.{_U}{{24,}}", r"AGE-SECRET-KEY-1[A-Z0-9]{58}", rf"ops_eyJ{_U}{{100,}}",
     # payment and shops
-    rf"[sr]k_(?:live|test)_{_B}{{16,}}", rf"whsec_[A-Za-z0-9+/]{{24,}}=*", rf"rzp_(?:live|test)_{_B}{{14,}}",
+    rf"[sr]k_(?:live|test)_{_B}{{16,}}", r"whsec_[A-Za-z0-9+/]{24,}=*", rf"rzp_(?:live|test)_{_B}{{14,}}",
     rf"shp(?:at|ca|pa|ss)_{_H}{{32}}", rf"sq0(?:atp|csp|idp)-{_U}{{22,}}", rf"EAAA[lE]{_U}{{58,}}",
     rf"access_token\$(?:production|sandbox)\${_B}{{16}}\${_H}{{32}}", rf"FLWSECK(?:_TEST)?-{_H}{{12,}}-?X?", rf"sk_{_H}{{40}}",
     # messages and mail
-    rf"xox[abeoprs]-[A-Za-z0-9-]{{10,}}", rf"xapp-\d-[A-Z0-9]+-\d+-{_B}{{20,}}", r"\d{8,10}:[A-Za-z0-9_-]{35}",
+    r"xox[abeoprs]-[A-Za-z0-9-]{10,}", rf"xapp-\d-[A-Z0-9]+-\d+-{_B}{{20,}}", r"\d{8,10}:[A-Za-z0-9_-]{35}",
     rf"[MNO]{_U}{{23,27}}\.{_U}{{6}}\.{_U}{{27,45}}", rf"SG\.{_U}{{22}}\.{_U}{{43}}", rf"SK{_H}{{32}}", rf"key-{_H}{{32}}",
     rf"{_H}{{32}}-us\d{{1,2}}", rf"xkeysib-{_H}{{64}}-{_B}{{16}}", rf"re_{_B}{{8}}_{_B}{{20,}}", rf"EAA[A-Z]{_B}{{60,}}",
     # tools
@@ -42,7 +42,7 @@ _KEYS = (
     rf"pat{_B}{{14}}\.{_H}{{64}}", rf"NRAK-[A-Z0-9]{{27}}|NR(?:II|AA|RA)-{_U}{{27,}}", rf"gl(?:sa|c)_{_U}{{32,}}",
     rf"sntr[yu]s_{_U}{{40,}}=*", rf"sntryu_{_H}{{64}}", rf"[sp]k\.eyJ{_U}{{50,}}\.{_U}{{20,}}", rf"CFPAT-{_U}{{43}}",
     rf"aio_{_B}{{28}}", rf"rdme_{_B}{{60,}}", rf"dd[pa]?api_{_B}{{30,}}", rf"phx_{_B}{{40,}}", rf"dnkey-{_U}{{20,}}",
-    rf"sl\.[A-Za-z0-9_-]{{60,}}", rf"secret-[a-z]+-{_B}{{30,}}", rf"apify_api_{_B}{{30,}}", rf"fal_{_U}{{30,}}",
+    r"sl\.[A-Za-z0-9_-]{60,}", rf"secret-[a-z]+-{_B}{{30,}}", rf"apify_api_{_B}{{30,}}", rf"fal_{_U}{{30,}}",
     rf"ya29\.{_U}{{20,}}", rf"1//0{_U}{{30,}}", rf"AAAA{_U}{{7}}:{_U}{{140}}", rf"SWMTKN-1-{_B}{{40,}}-{_B}{{20,}}",
 )  # fmt: skip
 

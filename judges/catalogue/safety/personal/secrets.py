@@ -29,23 +29,29 @@ _QUERY = re.compile(
     re.IGNORECASE,
 )
 _CURL = re.compile(r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,60}:(?P<password>[^\s\"']{4,100})")
-_HEADER = re.compile(r"\b(?P<scheme>bearer|basic|token|apikey)[ :]+(?P<value>[A-Za-z0-9_.~+/=-]{16,2000})", re.IGNORECASE)
+_HEADER = re.compile(
+    r"\b(?P<scheme>bearer|basic|token|apikey)[ :]+(?P<value>[A-Za-z0-9_.~+/=-]{16,2000})", re.IGNORECASE
+)
 _IS = (
     r"[\"'`*_]{0,3}\s{0,3}(?:[(（][^()（）\n]{1,30}[)）]\s{0,3})?"
     r"(?:=>|:=|==?|[:：=]|\b(?:is|are|was|ist|lautet|est|es|é|è|to|это|такой|такая|jest|olarak)\b|—|-(?=\s)|是|为|為|は|는|은|है|हैं)"
     r"[ \t]{0,3}\n?[ \t]{0,3}(?:[:：]\s{0,3})?"
 )
-_IS = rf"(?:(?:\s{{1,3}}[^\s:：]{{1,20}}){{0,4}}?\s{{0,3}}[:：]\s{{0,3}}|{_IS}|\s{{1,3}}(?=[\"'`「“‘«]))"
+_IS = rf"(?:(?:[ \t]{{1,3}}[^\s:：]{{1,20}}){{0,4}}?[ \t]{{0,3}}[:：]\s{{0,3}}|{_IS}|\s{{1,3}}(?=[\"'`「“‘«]))"
 _OPENING = r"[\"'`「“‘«*]{0,3}"
 _WORD = r"(?<![A-Za-z0-9\u00c0-\u04ff])"
-_PASSWORD = re.compile(rf"{_WORD}(?:{PASSWORD}){_IS}{_OPENING}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE)
+_PASSWORD = re.compile(
+    rf"{_WORD}(?:{PASSWORD}){_IS}{_OPENING}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE
+)
 _KEY = re.compile(rf"{_WORD}(?:{KEY}){_IS}{_OPENING}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII)
 _PLACEHOLDER = re.compile(
-    r"^[\[{<%]|\$\{|\$\(|^\$[A-Z_]+$|\{\{|^\*+$|^x+$|^\.+$|your|example|placeholder|changeme|change_me|redacted|dummy|insert|xxxx|\*\*\*|\.\.\.|…|"
+    r"^[\[{<%]|\$\{|\$\(|^\$[A-Z_]+$|\{\{|^\*+$|^x+$|^\.+$|your|example|placeholder|changeme|change_me|redacted|dummy|^tiger$|insert|xxxx|\*\*\*|\.\.\.|…|"
     r"^(?:password|passwd|pass|pwd|secret|token|user|username|root|admin|test|none|null|true|false|string|str)\d{0,3}$",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"^[A-Za-z_][\w.]*[(\[]|^(?:os|process|self|this|config|settings|env|request|req|input|getpass)\.|::|->|^https?:|^/|\(\)|^--")
+_CODE = re.compile(
+    r"^[A-Za-z_][\w.]*[(\[]|^(?:os|process|self|this|config|settings|env|request|req|input|getpass)\.|::|->|^https?:|^/|\(\)|^--"
+)
 _LEAST_ENTROPY, _FEWEST_CHARACTERS = 2.5, 16
 
 
@@ -94,7 +100,7 @@ def _named(text: str) -> Iterator[Finding]:
             yield Finding("password", match.start("value"), match.start("value") + len(value))
     for match in _KEY.finditer(text):
         value = _trimmed(match["value"])
-        if _is_key(value):
+        if _is_key(value) and text[match.end() : match.end() + 1] not in ("(", "["):
             yield Finding("api_key", match.start("value"), match.start("value") + len(value))
 
 
