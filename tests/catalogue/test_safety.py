@@ -225,5 +225,5 @@ def test_a_wrong_refusal_is_written_again_and_a_right_one_is_not() -> None:
     ],
 )  # fmt: skip
 def test_the_names_of_other_libraries_lead_there(alias: str, name: str) -> None:
-    """Whoever comes from deepeval, openevals, Azure, promptfoo or mlflow finds the judge by the name known there."""
+    """Whoever comes from deepeval, openevals, Azure, promptfoo or mlflow finds the judge by its name there."""
     assert load(alias, model=ScriptedModel([])).name == name

@@ -19,7 +19,8 @@ def chosen(words: Collection[W] | None, known: Sequence[W], *, setting: str) -> 
     """
     if words is None:
         return tuple(known)
-    if isinstance(words, str) or not isinstance(words, Collection) or not words:
+    value: object = words
+    if isinstance(value, str) or not isinstance(value, Collection) or not value:
         raise ConfigurationError(f"{setting} is a list of some of {', '.join(known)}, not {shortened(words)}")
     for word in words:
         if word not in known:

@@ -26,20 +26,21 @@ class Allowed:
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
-        values = (texts,) if isinstance(texts, str) else tuple(texts)
+        values: tuple[object, ...] = (texts,) if isinstance(texts, str) else tuple(texts)
         for value in values:
             if not isinstance(value, str) or len(_key(value)) < _SHORTEST:
                 raise ConfigurationError(
                     f"allow lists values such as 'help@shop.com', '@shop.com' or '+1 415 555 0132', "
                     f"not {shortened(value)}"
                 )
-        self._domains = tuple(value.strip().lower() for value in values if value.strip().startswith("@"))
-        self._keys = frozenset(_key(value) for value in values if not value.strip().startswith("@"))
+        listed = [str(value).strip() for value in values]
+        self._domains = tuple(value.lower() for value in listed if value.startswith("@"))
+        self._keys = frozenset(_key(value) for value in listed if not value.startswith("@"))
 
     def __contains__(self, value: object) -> bool:
         """Whether a text is allowed."""
         text = str(value).strip()
-        return _key(text) in self._keys or text.lower().endswith(self._domains or ("\0",))
+        return _key(text) in self._keys or text.lower().endswith(self._domains)
 
 
 def user_text(sample: Sample) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from judges.catalogue.safety.personal.finding import Finding
-from judges.catalogue.safety.personal.labels import PHONE, QUANTITY, is_labelled, is_something_else
+from judges.catalogue.safety.personal.labels import PHONE, QUANTITY, Labels, words
 from judges.catalogue.safety.personal.plain import Plain
 
 _LONGEST_LOCAL, _LONGEST_DOMAIN = 64, 190
@@ -21,14 +21,19 @@ _DOMAIN = re.compile(
 )
 _SPELT_OUT = re.compile(
     rf"(?:(?![{_WIDE}])[\w.+-]){{1,64}}\s*[\[({{]\s*(?:at|@|собака|arroba|arobase)\s*[\])}}]\s*"
-    rf"[\w-]{{1,63}}(?:\s*(?:[\[({{]\s*(?:dot|точка|punto|punkt|point|点)\s*[\])}}]|\.)\s*(?:(?![{_WIDE}])[\w-]){{2,63}}){{1,4}}",
+    r"[\w-]{1,63}(?:\s*(?:[\[({]\s*(?:dot|точка|punto|punkt|point|点)\s*[\])}]|\.)\s*"
+    rf"(?:(?![{_WIDE}])[\w-]){{2,63}}){{1,4}}",
     re.IGNORECASE,
 )
-_FILES = frozenset(
-    ["png", "jpg", "jpeg", "gif", "svg", "webp", "bmp", "ico", "css", "scss", "html", "htm", "json", "yaml", "yml", "toml", "xml", "txt", "pdf", "doc", "docx", "xls", "xlsx", "ppt", "csv", "js", "jsx", "tsx", "mjs", "cjs", "lock", "log", "tgz", "gz", "zip", "tar", "whl", "jar", "exe", "dll", "dmg", "deb", "rpm", "mp3", "mp4", "wav", "avi", "mov", "local", "internal", "lan", "localdomain", "localhost", "service", "socket", "target", "timer"]
+_FILES = words(
+    "png jpg jpeg gif svg webp bmp ico css scss html htm json yaml yml toml xml txt pdf doc docx xls xlsx ppt "
+    "csv js jsx tsx mjs cjs lock log tgz gz zip tar whl jar exe dll dmg deb rpm mp3 mp4 wav avi mov local "
+    "internal lan localdomain localhost service socket target timer"
 )
-_GENERIC = frozenset(
-    ["user", "username", "name", "you", "your.name", "yourname", "your-name", "your_name", "your.email", "your-email", "your_email", "youremail", "email", "mail", "someone", "somebody", "foo", "bar", "me", "recipient", "sender", "from", "to", "noreply", "no-reply", "example", "firstname.lastname", "first.last", "user1", "user2", "usuario", "utilisateur", "benutzer", "пользователь", "用户"]
+_GENERIC = words(
+    "user username name you your.name yourname your-name your_name your.email your-email your_email youremail "
+    "email mail someone somebody foo bar me recipient sender from to noreply no-reply example "
+    "firstname.lastname first.last user1 user2 usuario utilisateur benutzer пользователь 用户"
 )
 _RESERVED = re.compile(r"(?:^|\.)(?:example(?:\.[a-z]{2,6}){0,2}|domain\.com|invalid|test)$")
 
@@ -70,19 +75,20 @@ def _is_credential(text: str, start: int) -> bool:
 
 
 _CANDIDATE = re.compile(
-    r"(?<![A-Za-z0-9_@#\\&$€£%\u00c0-\u04ff])(?<![A-Za-z0-9][-/.,])"
+    r"(?<![A-Za-z0-9_@#\\&$€£%\u00c0-\u04ff])(?<![A-Za-z0-9][-/.])(?<!\d,)(?<!\+)"
     r"(?:\+ ?|\(\+?|)\d(?:\d|[ ().\-/](?=[ ().\-/]{0,2}[\d(])){5,26}(?![A-Za-z0-9_@%\u00c0-\u04ff])"
 )
 _INTERNATIONAL = re.compile(r"\(?\+")
 _NO_PHONE = re.compile(
-    r"(?:(?:1[89]|20)\d\d|\d{4}(?=-))([-./ ])(?:0?[1-9]|1[0-2])\1[0-3]?\d(?: .*)?|\d{1,2}([-./])\d{1,2}\2\d{2,4}(?: .*)?"  # dates
-    r"|\d{1,3}(?:\.\d{1,3}){3}|\d+\.\d+|(?!\d{3}\.\d{3}\.\d{4}$)\d+(?:\.\d+){2}"  # addresses of the internet, decimals, versions
+    r"(?:(?:1[89]|20)\d\d|\d{4}(?=-))([-./ ])(?:0?[1-9]|1[0-2])\1[0-3]?\d(?: .*)?"  # dates
+    r"|\d{1,2}([-./])\d{1,2}\2\d{2,4}(?: .*)?"
+    r"|\d{1,3}(?:\.\d{1,3}){3}|\d+\.\d+|(?!\d{3}\.\d{3}\.\d{4}$)\d+(?:\.\d+){2}"  # IP addresses, decimals
     r"|[1-9]\d{0,2}(?:[ .]000){1,5}|\d{4} ?[-/] ?\d{4}|\d{5}-\d{4}"  # round quantities, years, ZIP codes
 )
 _GROUPED = re.compile(
-    r"\(\d{2,5}\) ?\d{2,5}(?:[ .-]?\d{2,5}){1,3}"  # (415) 555-0132
+    r"\(\d{2,5}\) ?\d{2,5}(?:[ .-]?\d{2,5}){1,3}|\(0\d{1,5}\) ?\d{4,9}"  # (415) 555-0132
     r"|(?:1[- ])?[2-9]\d\d(?:-[2-9]\d\d-|\.[2-9]\d\d\.| [2-9]\d\d[ -])\d{4}"  # 415-555-0132
-    r"|[78][- ]?\(?\d{3,5}\)?[- ]?\d{1,3}[- ]\d{2}[- ]\d{2}"  # 8 916 123-45-67
+    r"|[78][- ]?\(?\d{3,5}\)?[- ]?\d{1,3}[- ]\d{2}[- ]\d{2}|[78] ?\(\d{3,5}\) ?\d{5,7}"  # 8 916 123-45-67
     r"|1[3-9]\d[- ]\d{4}[- ]\d{4}"  # 138 0013 8000
     r"|\(?0\d{1,5}\)?(?: ?[-/.] ?| )\d{2,8}(?:[ .-]\d{2,5}){0,4}"  # 020 7946 0958, 0171/2345678
     r"|[67]\d\d(?: \d\d){3}|[679]\d\d \d{3} \d{3}"  # 612 34 56 78
@@ -90,6 +96,7 @@ _GROUPED = re.compile(
 )
 _PLAIN_MOBILE = re.compile(r"1[3-9]\d{9}|[78]9\d{9}")
 _FEWEST, _MOST, _SURELY = 7, 15, 10
+_MOST_GROUPS = 8
 
 
 def phones(plain: Plain, regions: Sequence[str]) -> Iterator[Finding]:
@@ -101,26 +108,26 @@ def phones(plain: Plain, regions: Sequence[str]) -> Iterator[Finding]:
         plain: The text.
         regions: ISO codes of the countries whose national numbers count.
     """
+    labels, known = Labels(plain), tuple(regions)
     for match in _CANDIDATE.finditer(plain.text):
         number = match.group().rstrip(" ().-/")
-        while number:
-            if _is_phone(plain, match.start(), number, tuple(regions)):
+        for _ in range(_MOST_GROUPS):
+            if _is_phone(plain, labels, match.start(), number, known):
                 yield Finding("phone", match.start(), match.start() + len(number))
                 break
             number = number.rpartition(" ")[0].rstrip(" ().-/")
 
 
-def _is_phone(plain: Plain, start: int, number: str, regions: tuple[str, ...]) -> bool:
+def _is_phone(plain: Plain, labels: Labels, start: int, number: str, regions: tuple[str, ...]) -> bool:
     digits = sum(map(str.isdecimal, number))
     if not _FEWEST <= digits <= _MOST or _NO_PHONE.fullmatch(number):
         return False
     if _INTERNATIONAL.match(number):
         return _is_dialled(number, (), at_least=_SURELY)
-    before, after = plain.before(start), plain.after(start + len(number))
-    if is_labelled(PHONE, before):
-        known = regions or ()
-        return _is_dialled(number, known, at_least=8)
-    if is_something_else(before, PHONE) or re.match(QUANTITY, after):
+    end = start + len(number)
+    if labels.any(PHONE) and labels.names(PHONE, start, end):
+        return _is_dialled(number, regions, at_least=8)
+    if labels.names_other(start, PHONE) or QUANTITY.match(plain.folded, end):
         return False
     if number.startswith("00") and digits > _SURELY:
         return _is_dialled(f"+{number[2:].lstrip()}", (), at_least=_SURELY)

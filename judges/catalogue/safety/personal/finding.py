@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -52,6 +53,13 @@ def without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     ranked = sorted(findings, key=lambda finding: (KINDS.index(finding.kind), -len(finding), finding.start))
     taken: list[Finding] = []
     for finding in ranked:
-        if all(finding.end <= other.start or other.end <= finding.start for other in taken):
-            taken.append(finding)
-    return sorted(taken, key=lambda finding: finding.start)
+        place = bisect(taken, finding.start, key=_start)
+        is_behind = place == 0 or taken[place - 1].end <= finding.start
+        is_before = place == len(taken) or finding.end <= taken[place].start
+        if is_behind and is_before:
+            taken.insert(place, finding)
+    return taken
+
+
+def _start(finding: Finding) -> int:
+    return finding.start

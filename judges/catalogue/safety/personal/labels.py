@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 
+from judges.catalogue.safety.personal.plain import Plain
+
 PHONE = (
+    "my number|his number|her number|your number|their number|mon numéro|son numéro|mi número|su número|meine nummer|"
+    "seine nummer|ihre nummer|il mio numero|meu número|mijn nummer|mój numer|мой номер|его номер|её номер|ваш номер|"
+    "我的号码|他的号码|她的号码|fijo|"
     "phone|telephone|tel|mobile|cell|cellphone|call|calls|calling|ring|dial|dialling|reach|reached|whatsapp|wechat|"
     "telegram|viber|signal|sms|text|fax|hotline|contact|landline|ext|"
     "电话|手机|手机号|热线|座机|联系方式|联系|致电|拨打|传真|微信|短信|電話|手機|聯絡|"
@@ -43,7 +49,7 @@ OTHER = (
     "ordine*|fattura*|spedizione|riferimento|pratica|articolo|prenotazione|"
     "zamówieni*|faktur*|przesyłk*|sipariş*|kargo*|takip*|factuur*|bestelling*|pakket*|طلب*|فاتورة*|شحنة*|ऑर्डर"
 )
-QUANTITY = (
+QUANTITY = re.compile(
     r"\s*(?:%|€|\$|£|¥|₽|₹|元|円|원|人|次|个|米|公里|euros?|eur|usd|d[oó]lares|dollars?|pesos|reais|"
     r"руб\w*|рубл\w*|человек|тысяч\w*|миллион\w*|habitants?|habitantes|personas|people|users|km|kg|mb|gb|bytes|"
     r"einwohner|millones|millions?|unidades|units|штук\w*|шт\b|год\w*|лет\b|years)"
@@ -75,33 +81,57 @@ def _one_word(word: str) -> str:
     return rf"(?<![{_LETTERS}]){body}" + (rf"[{_LETTERS}]*" if word.endswith("*") else rf"(?![{_LETTERS}])")
 
 
-def _own_line(before: str) -> str:
-    """Return what stands in the line of a number, or if there is nothing, in the line before."""
-    line = before.rpartition("\n")[2]
-    return line if line.strip() else before
+def words(listed: str) -> frozenset[str]:
+    """Return the words of a text that lists them with blanks between."""
+    return frozenset(listed.split())
 
 
-def last_end(words: str, text: str) -> int:
-    """Return where the last of the words ends in a text; -1 if none is there."""
-    return max((match.end() for match in pattern_of(words).finditer(text)), default=-1)
+class Labels:
+    """Where labels stand in a text; each set of words is searched for once.
 
+    Args:
+        plain: The text.
+    """
 
-def is_labelled(words: str, before: str, after: str = "") -> bool:
-    """Whether the nearest label before a number is one of the words, or one stands right behind it."""
-    line = _own_line(before)
-    other = last_end(OTHER, line)
-    end = last_end(words, line)
-    if end >= 0:
-        return end >= other
-    if other >= 0:
-        return False
-    return last_end(words, before) >= 0 or (bool(after) and pattern_of(words).search(after) is not None)
+    def __init__(self, plain: Plain) -> None:
+        self._plain = plain
+        self._places: dict[str, tuple[list[int], list[int]]] = {}
 
+    def any(self, listed: str) -> bool:
+        """Whether one of the words stands anywhere in the text."""
+        return bool(self._places_of(listed)[0])
 
-def is_something_else(before: str, *words: str) -> bool:
-    """Whether the nearest label before a number says that it is something else, such as an order's number."""
-    line = _own_line(before)
-    other = last_end(OTHER, line)
-    if other < 0 or _NUMBER.search(line, other):
-        return False
-    return all(last_end(word, line) < other for word in words)
+    def names(self, listed: str, start: int, end: int) -> bool:
+        """Whether the nearest label before a number is one of the words, or one stands right behind it."""
+        sentence, line = self._plain.sentence_start(start), self._plain.line_start(start)
+        other = self._last(OTHER, line, start)
+        own = self._last(listed, line, start)
+        if own >= 0 or other >= 0:
+            return own >= other
+        return self._last(listed, sentence, start) >= 0 or self._first_behind(listed, end)
+
+    def names_other(self, start: int, *listed: str) -> bool:
+        """Whether the nearest label before a number says that it is something else, such as an order's number."""
+        line = self._plain.line_start(start)
+        other = self._last(OTHER, line, start)
+        if other < 0 or _NUMBER.search(self._plain.text, other, start):
+            return False
+        return all(self._last(one, line, start) < other for one in listed)
+
+    def _last(self, listed: str, first: int, last: int) -> int:
+        """Return where the last of the words between two places ends; -1 if none is there."""
+        starts, ends = self._places_of(listed)
+        place = bisect_right(ends, last) - 1
+        return ends[place] if place >= 0 and starts[place] >= first else -1
+
+    def _first_behind(self, listed: str, end: int) -> bool:
+        starts, ends = self._places_of(listed)
+        place = bisect_left(starts, end)
+        return place < len(starts) and ends[place] <= self._plain.sentence_end(end)
+
+    def _places_of(self, listed: str) -> tuple[list[int], list[int]]:
+        """Return where the words start, and where they end."""
+        if listed not in self._places:
+            spans = [match.span() for match in pattern_of(listed).finditer(self._plain.folded)]
+            self._places[listed] = [start for start, _ in spans], [end for _, end in spans]
+        return self._places[listed]

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from judges.catalogue.safety.personal import national_checks
 from judges.catalogue.safety.personal.finding import Finding
-from judges.catalogue.safety.personal.labels import is_labelled, is_something_else
+from judges.catalogue.safety.personal.labels import Labels
 from judges.catalogue.safety.personal.national_formats import FORMATS, Format
 from judges.catalogue.safety.personal.plain import Plain
 
@@ -21,24 +21,24 @@ def national_ids(plain: Plain, countries: Collection[str]) -> Iterator[Finding]:
         plain: The text.
         countries: ISO codes of the packs to use.
     """
+    labels = Labels(plain)
     for entry in FORMATS:
-        if entry.country and entry.country not in countries:
-            continue
-        for match in _compiled(entry.pattern).finditer(plain.text):
-            if _is_issued(entry, plain, match):
-                yield Finding(entry.kind, match.start(), match.end(), entry.country)
+        wanted = not entry.country or entry.country in countries
+        if wanted and (entry.alone or labels.any(entry.labels)):
+            for match in _compiled(entry.pattern, any_case=bool(entry.check)).finditer(plain.text):
+                if _is_issued(entry, labels, match):
+                    yield Finding(entry.kind, match.start(), match.end(), entry.country)
 
 
-def _is_issued(entry: Format, plain: Plain, match: re.Match[str]) -> bool:
+def _is_issued(entry: Format, labels: Labels, match: re.Match[str]) -> bool:
     """Whether a text is such a number: valid, and called so or written like no other."""
-    if not _is_valid(entry, match.group()):
-        return False
-    before, after = plain.before(match.start()), plain.after(match.end())
-    if is_labelled(entry.labels, before, after):
-        return True
     number = match.group()
     alone = bool(entry.alone) and number == number.upper() and re.fullmatch(entry.alone, number) is not None
-    return alone and not is_something_else(before, entry.labels)
+    if not (alone or labels.any(entry.labels)) or not _is_valid(entry, number):
+        return False
+    if labels.names(entry.labels, *match.span()):
+        return True
+    return alone and not labels.names_other(match.start(), entry.labels)
 
 
 def _is_valid(entry: Format, number: str) -> bool:
@@ -63,8 +63,7 @@ def _check_of(name: str) -> Callable[[str], bool]:
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(
-        rf"(?<![A-Za-z0-9_\u00c0-\u04ff])(?<![A-Za-z0-9][.,/+-])(?:{pattern})(?![A-Za-z0-9_]|[.,/-][A-Za-z0-9])",
-        re.IGNORECASE,
-    )
+def _compiled(pattern: str, *, any_case: bool) -> re.Pattern[str]:
+    before = r"(?<![A-Za-z0-9_\u00c0-\u04ff])(?<![A-Za-z0-9][./+-])(?<!\d,)"
+    after = r"(?![A-Za-z0-9_]|[./-][A-Za-z0-9]|,\d{3}(?!\d))"
+    return re.compile(f"{before}(?:{pattern}){after}", re.IGNORECASE if any_case else 0)

@@ -14,8 +14,8 @@ class Format:
         country: ISO code of the country.
         pattern: Regular expression of the whole number, in plain form.
         labels: What it is called, separated by bars; a trailing `*` stands for any ending.
-        check: Module of `stdnum` that validates it, or a function of `national_checks` after `own.`; empty where it
-            has no check digits, so that it counts only with a label.
+        check: Module of `stdnum` that validates it, or a function of `national_checks` after `own.`; empty where
+            it has no check digits, so that it counts only with a label.
         alone: Regular expression of the form that counts without a label, because no other number is written like
             it; empty if there is none.
         kind: The kind of finding.
@@ -45,7 +45,8 @@ FORMATS: tuple[Format, ...] = (
            "ni|nino|national insurance*", "own.nino", r".+"),
     Format("GB", r"\d{3}[- ]?\d{3}[- ]?\d{4}", "nhs*", "gb.nhs"),
     Format("IE", r"\d{7}[A-W][A-IW]?", "pps|ppsn|personal public service*", "ie.pps"),
-    Format("DE", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "steuer*|idnr|tin|steueridentifikation*|steuer-id*|tax*|идентификац*",
+    Format("DE", r"\d{2} ?\d{3} ?\d{3} ?\d{3}",
+    "steuer*|idnr|tin|steueridentifikation*|steuer-id*|tax*|идентификац*",
            "de.idnr"),
     Format("DE", r"\d{2} ?\d{6} ?[A-Z] ?\d{3}", "sozialversicherung*|rentenversicherung*|sv-nummer|svnr|rvnr",
            "", ""),
@@ -61,7 +62,8 @@ FORMATS: tuple[Format, ...] = (
     Format("IT", r"[A-Z]{6}[0-9LMNP-V]{2}[A-EHLMPRST][0-9LMNP-V]{2}[A-Z][0-9LMNP-V]{3}[A-Z]",
            "codice fiscale|cf|c.f.", "it.codicefiscale", r".+"),
     Format("PT", r"\d{3} ?\d{3} ?\d{3}", "nif|contribuinte|fiscal*", "pt.nif"),
-    Format("PT", r"\d{8} ?\d ?[A-Z0-9]{2}\d", "cartão de cidadão|cc|cidadão|bi", "pt.cc", r"\d{8} \d [A-Z0-9]{2}\d"),
+    Format("PT", r"\d{8} ?\d ?[A-Z0-9]{2}\d", "cartão de cidadão|cc|cidadão|bi", "pt.cc",
+    r"\d{8} \d [A-Z0-9]{2}\d"),
     Format("NL", r"\d{3}[. ]?\d{2,3}[. ]?\d{3}|\d{9}", "bsn|burgerservicenummer|sofinummer|sofi*", "nl.bsn"),
     Format("BE", r"\d{2}[. ]?\d{2}[. ]?\d{2}[- ]?\d{3}[. ]?\d{2}", "rijksregister*|nationaal nummer|niss|insz|"
            "registre national|numéro national|nrn", "be.nn", r"\d{2}\.\d{2}\.\d{2}-\d{3}\.\d{2}"),
@@ -98,8 +100,8 @@ FORMATS: tuple[Format, ...] = (
     Format("HK", r"[A-Z]{1,2}\d{6} ?\(?[0-9A]\)?", "hkid*|身份證*|身份证*|identity card", "own.hong_kong",
            r"[A-Z]{1,2}\d{6}\([0-9A]\)"),
     Format("JP", r"\d{4}[- ]?\d{4}[- ]?\d{4}", "マイナンバー*|個人番号*|my number|mynumber", "jp.in_"),
-    Format("KR", r"\d{6}-?[1-8]\d{6}", "주민등록번호*|주민번호*|외국인등록번호*|rrn|resident registration*", "own.korean",
-           r"\d{6}-[1-8]\d{6}"),
+    Format("KR", r"\d{6}-?[1-8]\d{6}", "주민등록번호*|주민번호*|외국인등록번호*|rrn|resident registration*",
+           "own.korean", r"\d{6}-[1-8]\d{6}"),
     Format("IN", r"[2-9]\d{3}[- ]?\d{4}[- ]?\d{4}", "aadhaar*|aadhar*|uidai|uid|आधार*", "in_.aadhaar"),
     Format("IN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "pan|पैन|permanent account*", "in_.pan", r".{3}P.+"),
     Format("ID", r"\d{16}", "nik|ktp|nomor induk*", "id.nik"),
@@ -135,7 +137,8 @@ FORMATS: tuple[Format, ...] = (
            "permis de conduire|carnet de conducir|licencia de conducir|водительск*|驾驶证*|驾照*|駕照*|免許証*|"
            "ausweisnummer|personalausweis*|carte d'identité|carta d'identità|dowód osobist*|identity card", ""),
 )  # fmt: skip
-"""The country packs. A number that has a label and no check digits counts; one without a label needs both a form of
+"""The country packs. A number that has a label and no check digits counts; one without a label needs both a form
+of
 its own and its check digits."""
 
 COUNTRIES: frozenset[str] = frozenset(entry.country for entry in FORMATS) - {""}

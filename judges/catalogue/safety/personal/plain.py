@@ -40,16 +40,21 @@ class Plain:
             return start, end
         return self._index(start), self._index(end - 1) + 1
 
-    def before(self, start: int) -> str:
-        """Return what stands before a place in its sentence, in lower case, at most 60 characters."""
-        first = max(0, start - _BEFORE)
-        ends = [match.end() for match in _SENTENCE_END.finditer(self.text, first, start)]
-        return self.folded[ends[-1] if ends else first : start]
+    def sentence_start(self, place: int) -> int:
+        """Return where the sentence of a place starts, at most 60 characters before it."""
+        first = max(0, place - _BEFORE)
+        return max((match.end() for match in _SENTENCE_END.finditer(self.text, first, place)), default=first)
 
-    def after(self, end: int) -> str:
-        """Return what stands behind a place in its sentence, in lower case, at most 32 characters."""
-        match = _SENTENCE_END.search(self.text, end, end + _AFTER)
-        return self.folded[end : match.start() if match else end + _AFTER]
+    def line_start(self, place: int) -> int:
+        """Return where the line of a place starts, within its sentence; at its beginning, the line before."""
+        first = self.sentence_start(place)
+        line = self.text.rfind("\n", first, place) + 1
+        return line if line > first and self.text[line:place].strip() else first
+
+    def sentence_end(self, place: int) -> int:
+        """Return where the sentence of a place ends, at most 32 characters behind it."""
+        match = _SENTENCE_END.search(self.text, place, place + _AFTER)
+        return match.start() if match else min(len(self.text), place + _AFTER)
 
     def _index(self, place: int) -> int:
         """Return the index of the original character from which the plain one at `place` comes."""
@@ -75,7 +80,7 @@ def _plain_form(character: str) -> str:
     category = unicodedata.category(character)
     if category == "Nd":
         return str(unicodedata.decimal(character))
-    if category == "Pd" or character in "−":
+    if category == "Pd" or character == "\N{MINUS SIGN}":
         return "-"
     if category == "Zs":
         return " "

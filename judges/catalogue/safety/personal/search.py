@@ -14,8 +14,10 @@ from judges.catalogue.safety.personal.plain import Plain
 from judges.catalogue.safety.personal.secrets import secrets
 
 PHONE_REGIONS = (
-    "US", "GB", "CN", "RU", "DE", "FR", "ES", "IT", "PT", "BR", "IN", "JP", "KR", "TW", "HK", "UA", "KZ", "BY", "PL",
-    "NL", "BE", "CH", "AT", "SE", "NO", "DK", "FI", "IE", "CZ", "SK", "HU", "RO", "BG", "GR", "TR", "IL", "AE", "SA",
+    "US", "GB", "CN", "RU", "DE", "FR", "ES", "IT", "PT", "BR", "IN", "JP", "KR", "TW", "HK", "UA", "KZ", "BY",
+    "PL",
+    "NL", "BE", "CH", "AT", "SE", "NO", "DK", "FI", "IE", "CZ", "SK", "HU", "RO", "BG", "GR", "TR", "IL", "AE",
+    "SA",
     "EG", "MX", "AR", "CL", "CO", "PE", "AU", "NZ", "ZA", "SG", "MY", "ID", "TH", "VN", "PK", "CA",
 )  # fmt: skip
 """The countries whose national phone numbers are known, the likeliest first."""

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 from judges.catalogue.safety.personal.finding import Finding
 from judges.catalogue.safety.personal.plain import Plain
-from judges.catalogue.safety.personal.secret_formats import KEY, KEYS, PASSWORD, WEBHOOKS
+from judges.catalogue.safety.personal.secret_formats import KEY_WORDS, KEYS, LOGIN_WORDS, WEBHOOKS
 
 _PRIVATE = re.compile(
     r"-----BEGIN (?:[A-Z0-9]{2,12} ){0,2}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:[\s\S]{0,20000}?-----END (?:[A-Z0-9]{2,12} ){0,2}PRIVATE KEY(?: BLOCK)?-----|[^\n]{0,200}(?:\n[A-Za-z0-9+/=]{40,}){0,200})"
+    r"(?:[\s\S]{0,20000}?-----END (?:[A-Z0-9]{2,12} ){0,2}PRIVATE KEY(?: BLOCK)?-----"
+    r"|[^\n]{0,200}(?:\n[A-Za-z0-9+/=]{40,}){0,200})"
     r"|PuTTY-User-Key-File-\d: [^\n]{0,100}"
 )
 _JWT = re.compile(
@@ -41,9 +42,11 @@ _IS = rf"(?:(?:[ \t]{{1,3}}[^\s:：]{{1,20}}){{0,4}}?[ \t]{{0,3}}[:：]\s{{0,3}}
 _OPENING = r"[\"'`「“‘«*]{0,3}"
 _WORD = r"(?<![A-Za-z0-9\u00c0-\u04ff])"
 _PASSWORD = re.compile(
-    rf"{_WORD}(?:{PASSWORD}){_IS}{_OPENING}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE
+    rf"{_WORD}(?:{LOGIN_WORDS}){_IS}{_OPENING}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE
 )
-_KEY = re.compile(rf"{_WORD}(?:{KEY}){_IS}{_OPENING}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII)
+_KEY = re.compile(
+    rf"{_WORD}(?:{KEY_WORDS}){_IS}{_OPENING}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII
+)
 _PLACEHOLDER = re.compile(
     r"^[\[{<%]|\$\{|\$\(|^\$[A-Z_]+$|\{\{|^\*+$|^x+$|^\.+$|your|example|placeholder|changeme|change_me|redacted|dummy|^tiger$|insert|xxxx|\*\*\*|\.\.\.|…|"
     r"^(?:password|passwd|pass|pwd|secret|token|user|username|root|admin|test|none|null|true|false|string|str)\d{0,3}$",
@@ -72,6 +75,7 @@ def secrets(plain: Plain) -> Iterator[Finding]:
         if _is_jose(match.group(1)):
             yield Finding("token", match.start(), match.end())
     yield from _in_urls(text)
+    yield from _in_headers(text)
     yield from _named(text)
 
 
@@ -85,12 +89,15 @@ def _in_urls(text: str) -> Iterator[Finding]:
     for match in _QUERY.finditer(text):
         if _is_key(match["value"]):
             yield Finding("token", *match.span("value"))
+
+
+def _in_headers(text: str) -> Iterator[Finding]:
     for match in _HEADER.finditer(text):
-        if match["scheme"].lower() == "basic":
-            if _is_basic(match["value"]):
-                yield Finding("password", *match.span("value"))
-        elif _is_key(match["value"]):
+        value = match["value"]
+        if match["scheme"].lower() != "basic" and _is_key(value):
             yield Finding("token", *match.span("value"))
+        elif match["scheme"].lower() == "basic" and _is_basic(value):
+            yield Finding("password", *match.span("value"))
 
 
 def _named(text: str) -> Iterator[Finding]:
