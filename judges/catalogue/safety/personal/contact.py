@@ -75,7 +75,7 @@ def _is_credential(text: str, start: int) -> bool:
 
 
 _CANDIDATE = re.compile(
-    r"(?<![A-Za-z0-9_@#\\&$€£%\u00c0-\u04ff])(?<![A-Za-z0-9][-/.])(?<!\d,)(?<!\+)"
+    r"(?<![A-Za-z0-9_@#\\&$€£%\u00c0-\u04ff])(?<![A-Za-z0-9][-/.])(?<!\d[,:])(?<!\+)"
     r"(?:\+ ?|\(\+?|)\d(?:\d|[ ().\-/](?=[ ().\-/]{0,2}[\d(])){5,26}(?![A-Za-z0-9_@%\u00c0-\u04ff])"
 )
 _INTERNATIONAL = re.compile(r"\(?\+")
@@ -97,6 +97,12 @@ _GROUPED = re.compile(
 _PLAIN_MOBILE = re.compile(r"1[3-9]\d{9}|[78]9\d{9}")
 _FEWEST, _MOST, _SURELY = 7, 15, 10
 _MOST_GROUPS = 8
+_AROUND = " ().-/"
+_FEWEST_ALONE = 9
+_NO_TRUNK = frozenset(
+    ("US", "CA", "RU", "KZ", "BY", "CN", "ES", "IT", "IN", "BR", "MX", "CO", "PT", "CL", "PE", "AR")
+)
+"""Countries where a national number is written without a 0 before it."""
 
 
 def phones(plain: Plain, regions: Sequence[str]) -> Iterator[Finding]:
@@ -109,13 +115,22 @@ def phones(plain: Plain, regions: Sequence[str]) -> Iterator[Finding]:
         regions: ISO codes of the countries whose national numbers count.
     """
     labels, known = Labels(plain), tuple(regions)
-    for match in _CANDIDATE.finditer(plain.text):
-        number = match.group().rstrip(" ().-/")
-        for _ in range(_MOST_GROUPS):
-            if _is_phone(plain, labels, match.start(), number, known):
-                yield Finding("phone", match.start(), match.start() + len(number))
-                break
-            number = number.rpartition(" ")[0].rstrip(" ().-/")
+    match = _CANDIDATE.search(plain.text)
+    while match:
+        end = _phone_end(plain, labels, match, known)
+        if end:
+            yield Finding("phone", match.start(), end)
+        match = _CANDIDATE.search(plain.text, end or match.end())
+
+
+def _phone_end(plain: Plain, labels: Labels, match: re.Match[str], regions: tuple[str, ...]) -> int:
+    """Return where the phone number ends that begins with a candidate, without groups that follow it; 0 if none."""
+    number = match.group().rstrip(_AROUND)
+    for _ in range(_MOST_GROUPS):
+        if _is_phone(plain, labels, match.start(), number, regions):
+            return match.start() + len(number)
+        number = number.rpartition(" ")[0].rstrip(_AROUND)
+    return 0
 
 
 def _is_phone(plain: Plain, labels: Labels, start: int, number: str, regions: tuple[str, ...]) -> bool:
@@ -131,8 +146,9 @@ def _is_phone(plain: Plain, labels: Labels, start: int, number: str, regions: tu
         return False
     if number.startswith("00") and digits > _SURELY:
         return _is_dialled(f"+{number[2:].lstrip()}", (), at_least=_SURELY)
-    if _GROUPED.fullmatch(number):
-        return _is_dialled(number, regions, at_least=_MOST + 1)
+    if _GROUPED.fullmatch(number) and digits >= _FEWEST_ALONE:
+        known = regions if number.lstrip("(")[0] == "0" else tuple(one for one in regions if one in _NO_TRUNK)
+        return bool(known) and _is_dialled(number, known, at_least=_MOST + 1)
     local = _PLAIN_MOBILE.fullmatch(number) and _regions_of_text(plain, regions)
     return bool(local) and _is_dialled(number, local or (), at_least=_MOST + 1)
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from judges.catalogue.safety.personal.plain import Plain
 
 PHONE = (
-    "my number|his number|her number|your number|their number|mon numéro|son numéro|mi número|su número|meine nummer|"
-    "seine nummer|ihre nummer|il mio numero|meu número|mijn nummer|mój numer|мой номер|его номер|её номер|ваш номер|"
-    "我的号码|他的号码|她的号码|fijo|"
+    "my number|his number|her number|your number|their number|mon numéro|son numéro|mi número|su número|"
+    "meine nummer|seine nummer|ihre nummer|il mio numero|meu número|mijn nummer|mój numer|мой номер|его номер|"
+    "её номер|ваш номер|我的号码|他的号码|她的号码|fijo|"
     "phone|telephone|tel|mobile|cell|cellphone|call|calls|calling|ring|dial|dialling|reach|reached|whatsapp|wechat|"
     "telegram|viber|signal|sms|text|fax|hotline|contact|landline|ext|"
     "电话|手机|手机号|热线|座机|联系方式|联系|致电|拨打|传真|微信|短信|電話|手機|聯絡|"
