@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from judges.catalogue.safety.personal.finding import Finding
-from judges.catalogue.safety.personal.labels import PHONE, QUANTITY, Labels, words
+from judges.catalogue.safety.personal.labels import PHONE, QUANTITY, REACH, Labels, words
 from judges.catalogue.safety.personal.plain import Plain
 
 _LONGEST_LOCAL, _LONGEST_DOMAIN = 64, 190
@@ -75,7 +75,7 @@ def _is_credential(text: str, start: int) -> bool:
 
 
 _CANDIDATE = re.compile(
-    r"(?<![A-Za-z0-9_@#\\&$€£%\u00c0-\u04ff])(?<![A-Za-z0-9][-/.])(?<!\d[,:])(?<!\+)"
+    r"(?<![A-Za-z0-9_@#\\&$€£%\u00c0-\u04ff])(?<![A-Za-z0-9][-/.])(?<!\d[,:])(?<!\+)(?<![A-Za-z0-9_]\()"
     r"(?:\+ ?|\(\+?|)\d(?:\d|[ ().\-/](?=[ ().\-/]{0,2}[\d(])){5,26}(?![A-Za-z0-9_@%\u00c0-\u04ff])"
 )
 _INTERNATIONAL = re.compile(r"\(?\+")
@@ -94,6 +94,8 @@ _GROUPED = re.compile(
     r"|[67]\d\d(?: \d\d){3}|[679]\d\d \d{3} \d{3}"  # 612 34 56 78
     r"|3\d\d[ -]\d{3}[ -]?\d{3,4}|[6-9]\d{4}[ -]\d{5}|\d{2} 9\d{4}-\d{4}"  # 347 123 4567, 98765 43210
 )
+_REACHABLE = re.compile(r"\d{10,15}|[0679]\d{8}|[\d() .\-/]*[() .\-/][\d() .\-/]*")
+"""What may follow a word such as "call": many digits, or some in groups."""
 _PLAIN_MOBILE = re.compile(r"1[3-9]\d{9}|[78]9\d{9}")
 _FEWEST, _MOST, _SURELY = 7, 15, 10
 _MOST_GROUPS = 8
@@ -124,7 +126,7 @@ def phones(plain: Plain, regions: Sequence[str]) -> Iterator[Finding]:
 
 
 def _phone_end(plain: Plain, labels: Labels, match: re.Match[str], regions: tuple[str, ...]) -> int:
-    """Return where the phone number ends that begins with a candidate, without groups that follow it; 0 if none."""
+    """Return where the phone number ends with which a candidate begins; 0 if it begins with none."""
     number = match.group().rstrip(_AROUND)
     for _ in range(_MOST_GROUPS):
         if _is_phone(plain, labels, match.start(), number, regions):
@@ -134,23 +136,38 @@ def _phone_end(plain: Plain, labels: Labels, match: re.Match[str], regions: tupl
 
 
 def _is_phone(plain: Plain, labels: Labels, start: int, number: str, regions: tuple[str, ...]) -> bool:
+    """Whether a number with its signs and blanks is a phone number: by its form, or by what it is called."""
     digits = sum(map(str.isdecimal, number))
     if not _FEWEST <= digits <= _MOST or _NO_PHONE.fullmatch(number):
         return False
     if _INTERNATIONAL.match(number):
         return _is_dialled(number, (), at_least=_SURELY)
     end = start + len(number)
-    if labels.any(PHONE) and labels.names(PHONE, start, end):
-        return _is_dialled(number, regions, at_least=8)
-    if labels.names_other(start, PHONE) or QUANTITY.match(plain.folded, end):
+    if QUANTITY.match(plain.folded, end):
         return False
-    if number.startswith("00") and digits > _SURELY:
-        return _is_dialled(f"+{number[2:].lstrip()}", (), at_least=_SURELY)
-    if _GROUPED.fullmatch(number) and digits >= _FEWEST_ALONE:
-        known = regions if number.lstrip("(")[0] == "0" else tuple(one for one in regions if one in _NO_TRUNK)
-        return bool(known) and _is_dialled(number, known, at_least=_MOST + 1)
-    local = _PLAIN_MOBILE.fullmatch(number) and _regions_of_text(plain, regions)
-    return bool(local) and _is_dialled(number, local or (), at_least=_MOST + 1)
+    is_grouped = digits >= _FEWEST_ALONE and _GROUPED.fullmatch(number) is not None
+    if labels.names(PHONE, start, end):
+        is_sure = digits >= _FEWEST_ALONE or is_grouped or labels.stands_at(PHONE, start)
+        return is_sure and _is_dialled(number, regions, at_least=_FEWEST + 1)
+    if labels.names(REACH, start, end):
+        at_least = _SURELY if is_grouped else _MOST + 1
+        return bool(_REACHABLE.fullmatch(number)) and _is_dialled(number, regions, at_least=at_least)
+    if labels.names_other(start, PHONE, REACH):
+        return False
+    return _is_phone_alone(plain, number, regions, is_grouped=is_grouped)
+
+
+def _is_phone_alone(plain: Plain, number: str, regions: tuple[str, ...], *, is_grouped: bool) -> bool:
+    """Whether a number that nothing calls one is a phone number."""
+    if re.match(r"00\d(?:\D*\d){8}", number):
+        return _is_dialled(f"+{number[2:]}", (), at_least=_SURELY)
+    known: tuple[str, ...] = ()
+    if is_grouped:
+        has_trunk = number.lstrip("(").startswith("0")
+        known = regions if has_trunk else tuple(region for region in regions if region in _NO_TRUNK)
+    elif _PLAIN_MOBILE.fullmatch(number):
+        known = _regions_of_text(plain, regions)
+    return bool(known) and _is_dialled(number, known, at_least=_MOST + 1)
 
 
 def _regions_of_text(plain: Plain, regions: tuple[str, ...]) -> tuple[str, ...]:

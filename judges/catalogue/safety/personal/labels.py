@@ -12,18 +12,22 @@ PHONE = (
     "my number|his number|her number|your number|their number|mon numéro|son numéro|mi número|su número|"
     "meine nummer|seine nummer|ihre nummer|il mio numero|meu número|mijn nummer|mój numer|мой номер|его номер|"
     "её номер|ваш номер|我的号码|他的号码|她的号码|fijo|"
-    "phone|telephone|tel|mobile|cell|cellphone|call|calls|calling|ring|dial|dialling|reach|reached|whatsapp|wechat|"
-    "telegram|viber|signal|sms|text|fax|hotline|contact|landline|ext|"
-    "电话|手机|手机号|热线|座机|联系方式|联系|致电|拨打|传真|微信|短信|電話|手機|聯絡|"
-    "телефон*|тел|моб|мобильн*|звон*|позвон*|набер*|связ*|свяж*|номер телефона|факс|ватсап|вотсап|сотов*|"
-    "telefon*|handy*|rufnummer*|mobil*|anruf*|ruf|rufe*|rufst|ruft|anzurufen|erreich*|rückruf*|festnetz*|"
-    "téléphon*|tél|portable|mobile|appel*|joindre|joignable|contact*|"
-    "teléfono*|telefon*|móvil*|celular*|llam*|llám*|marque|whatsapp|contact*|"
-    "telemóvel*|telefone*|celular*|ligue*|ligar*|contato*|"
-    "cellular*|chiam*|cell|recapito*|numero di telefono|"
-    "携帯*|連絡先|전화*|휴대폰*|핸드폰*|연락처|هاتف*|جوال*|اتصل*|للاتصال|موبايل|फ़ोन|फोन|मोबाइल|"
-    "komórk*|zadzwo*|dzwoń|telefonu|gsm|cep|ara|arayın*|bel|bellen|mobiel|telefoon*|sdt|điện thoại|số điện thoại"
+    "phone|telephone|tel|mobile|cell|cellphone|whatsapp|wechat|viber|sms|fax|hotline|landline|"
+    "电话|手机|手机号|热线|座机|联系方式|致电|拨打|传真|微信|短信|電話|手機|"
+    "телефон*|тел|моб|мобильн*|позвон*|номер телефона|факс|ватсап|вотсап|сотов*|"
+    "telefon*|handy*|rufnummer*|mobil*|festnetz*|téléphon*|tél|portable|mobile|"
+    "teléfono*|móvil*|celular*|telemóvel*|telefone*|cellular*|cell|recapito*|numero di telefono|"
+    "携帯*|전화*|휴대폰*|핸드폰*|هاتف*|جوال*|موبايل|फ़ोन|फोन|मोबाइल|"
+    "komórk*|telefonu|gsm|mobiel|telefoon*|sdt|điện thoại|số điện thoại"
 )
+REACH = (
+    "call|calls|calling|ring|dial|dialling|reach|reached|text|contact|telegram|signal|ext|"
+    "联系|聯絡|звон*|набер*|связ*|свяж*|anruf*|ruf|rufe*|rufst|ruft|anzurufen|erreich*|rückruf*|"
+    "appel*|joindre|joignable|contact*|llam*|llám*|marque|ligue*|ligar*|contato*|chiam*|連絡先|연락처|"
+    "اتصل*|للاتصال|zadzwo*|dzwoń|cep|ara|arayın*|bel|bellen"
+)
+"""Words that mostly have other meanings, so that more is asked of the number behind them."""
+
 CARD = (
     "card|cards|cardnumber|cc|visa|mastercard|amex|maestro|unionpay|discover|jcb|mir|credit|debit|pan|"
     "charged|charge|charges|payment|payments|paid|pay|billed|billing|支付|付款|扣款|刷卡|оплат*|списан*|спишем|платёж*|платеж*|"
@@ -60,6 +64,7 @@ QUANTITY = re.compile(
 _LETTERS = "A-Za-z0-9_\u00b5-\u06ff\u0900-\u0dff\u1e00-\u1fff"
 """What a word consists of, in scripts that separate words by blanks."""
 
+_NEAR, _NEAR_WINDOW = 6, 40
 _NUMBER = re.compile(r"\d{3}")
 """Between a label and a number: the label is that of another number."""
 
@@ -109,6 +114,10 @@ class Labels:
         if own >= 0 or other >= 0:
             return own >= other
         return self._last(listed, sentence, start) >= 0 or self._first_behind(listed, end)
+
+    def stands_at(self, listed: str, start: int) -> bool:
+        """Whether one of the words stands right before a number, with no other word between."""
+        return self._last(listed, max(0, start - _NEAR_WINDOW), start) >= start - _NEAR
 
     def names_other(self, start: int, *listed: str) -> bool:
         """Whether the nearest label before a number says that it is something else, such as an order's number."""
