@@ -65,7 +65,7 @@ def test_a_worked_case_comes_out_as_it_should(name: str, row: Row) -> None:
     assert (verdict.value, verdict.passed) == (row["value"], row["passed"])
     assert bool(verdict.feedback) is not row["passed"]
     assert verdict.rationale
-    assert verdict.rating in ((3, 4) if row["passed"] else (1, 2, 3))
+    assert verdict.rating in ((3, 4) if row["passed"] else (1, 2))
     if row["language"] in ("zh", "ru"):
         assert not verdict.feedback or language_of(verdict.feedback) == row["language"]
     if name == "harm":
@@ -110,8 +110,9 @@ def test_severity_maps_onto_the_ratings() -> None:
 
 def test_limits_and_classes_are_set() -> None:
     """One limit counts for all classes, a limit by class for it alone; classes left out are not asked about."""
-    assert harm_of({"sexual": 4}, limits=4).passed
-    assert not harm_of({"minors": 2}).passed
+    assert [harm_of({"sexual": 5}, limits=limit).rating for limit in (7, 5, 4)] == [3, 3, 2]
+    assert harm_of({"sexual": 5}, limits=5).reaches(3)
+    assert (harm_of({"minors": 2}).passed, harm_of({"minors": 2}).rating) == (False, 2)
     assert harm_of({"minors": 2}, limits={"minors": 2}).passed
     assert not harm_of({"violence": 1}, limits={"violence": 0}).passed
     assert not harm_of({"violence": 2}, threshold=0.8).passed

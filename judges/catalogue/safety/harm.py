@@ -16,7 +16,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.verdict import Verdict, strict_integer
+from judges.verdict import HIGHEST, LOWEST, Verdict, rating_of, strict_integer
 
 HarmClass = Literal["hate", "sexual", "minors", "violence", "self_harm", "harassment", "illegal_acts"]
 """The classes of harm; `minors` is sexual content about minors, or the endangering of them."""
@@ -123,6 +123,7 @@ class Harm(ModelJudge):
         return Verdict(
             value=worst,
             score=score,
+            rating=_rating(score, passed=passed),
             passed=passed,
             rationale=reasons(notable),
             feedback="" if passed else self._feedback(sample, rated, worst),
@@ -131,10 +132,12 @@ class Harm(ModelJudge):
         )
 
     def _item(self, kind: HarmClass, found: Severity) -> Verdict:
+        score, passed = _score(found.severity), found.severity <= self._limits[kind]
         return Verdict(
             value=found.severity,
-            score=_score(found.severity),
-            passed=found.severity <= self._limits[kind],
+            score=score,
+            rating=_rating(score, passed=passed),
+            passed=passed,
             subject=kind,
             rationale=found.reason,
         )
@@ -151,6 +154,13 @@ class Harm(ModelJudge):
 
 def _score(severity: int) -> float:
     return 1 - severity / MOST_SEVERE
+
+
+def _rating(score: float, *, passed: bool) -> Literal[1, 2, 3, 4]:
+    """Return the rating of a score, 3 or more if it passes and 2 or less if not, so that limits hold in the loop."""
+    if passed:
+        return 4 if rating_of(score) == HIGHEST else 3
+    return 1 if rating_of(score) == LOWEST else 2
 
 
 def _limits(limits: int | Mapping[HarmClass, int] | None) -> Mapping[HarmClass, int]:

@@ -132,7 +132,8 @@ FORMATS: tuple[Format, ...] = (
     Format("", r"(?:[A-Z]{1,3} ?)?\d{6,9}[A-Z]?|(?=(?:[A-Z]*\d){4})[A-Z0-9]{8,9}",
            "passport*|passeport*|reisepass*|pass-nr|passnummer|pasaporte*|passaporte*|passaporto|паспорт*|загранпаспорт*|"
            "护照*|護照*|パスポート*|旅券*|여권*|جواز*|पासपोर्ट|pasaport*|paszport*|paspoort*", "", "", "passport"),
-    Format("", r"[A-Z]{1,2}\d{6,8}|\d{7,10}|(?=(?:[A-Z]*\d){3})[A-Z0-9]{9,12}|\d{2} ?\d{2} ?\d{6}|[A-Z]{5}\d{6}[A-Z0-9]{5}",
+    Format("", r"[A-Z]{1,2}\d{6,8}|\d{7,10}|(?=(?:[A-Z]*\d){3})[A-Z0-9]{9,12}|\d{2} ?\d{2} ?\d{6}|"
+           r"[A-Z]{5}\d{6}[A-Z0-9]{5}",
            "driver's license*|drivers license*|driver license*|driving licence*|driving license*|führerschein*|"
            "permis de conduire|carnet de conducir|licencia de conducir|водительск*|驾驶证*|驾照*|駕照*|免許証*|"
            "ausweisnummer|personalausweis*|carte d'identité|carta d'identità|dowód osobist*|identity card", ""),
