@@ -136,6 +136,7 @@ def test_a_verdict_has_kinds_and_places_and_never_the_text() -> None:
     assert [item.value for item in verdict.items] == ["email", "phone", "api_key"]
     assert (verdict.rating, verdict.usage.calls) == (1, 0)
     assert "e-mail address, characters 12 to 24" in verdict.feedback
+    assert verdict.detail == "names and addresses were not looked for: no model"
     assert not [secret for secret in SECRETS if secret.lower() in verdict.model_dump_json().lower()]
 
 
@@ -204,6 +205,7 @@ def test_a_model_that_fails_hides_no_leak() -> None:
     verdict = load("pii_leakage", model=ScriptedModel([ValueError("down")]))(answer=LEAKING)
     assert verdict.passed is False
     assert verdict.detail == "names and addresses were not looked for: judge_failed"
+    assert verdict.usage.calls == 1
 
 
 def test_a_leak_is_written_again_in_the_loop() -> None:
@@ -225,6 +227,7 @@ def test_a_leak_is_written_again_in_the_loop() -> None:
     [
         ({"kinds": ["mail"]}, "kinds has 'mail'; known are private_key, api_key"),
         ({"kinds": "email"}, "kinds is a list of some of"),
+        ({"kinds": ["name"]}, "kinds has name or address, which only a model finds; give model=... too"),
         ({"countries": ["Germany"]}, "countries has 'Germany'; known are AE, AR"),
         (
             {"allow": ["x"]},

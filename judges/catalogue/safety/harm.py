@@ -157,7 +157,7 @@ def _score(severity: int) -> float:
 
 
 def _rating(score: float, *, passed: bool) -> Literal[1, 2, 3, 4]:
-    """Return the rating of a score, 3 or more if it passes and 2 or less if not, so that limits hold in the loop."""
+    """Return the rating of a score: from 3 if it passes and up to 2 if not, so that limits hold in the loop."""
     if passed:
         return 4 if rating_of(score) == HIGHEST else 3
     return 1 if rating_of(score) == LOWEST else 2

@@ -15,15 +15,13 @@ _WIDE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _LOCAL = re.compile(rf"(?:(?![{_WIDE}])[\w.%+'-]){{1,{_LONGEST_LOCAL}}}$")
 _WIDE_LOCAL = re.compile(rf"[\w.%+-]{{1,{_LONGEST_LOCAL}}}$")
 _DOMAIN = re.compile(
-    rf"(?:(?:(?![_{_WIDE}])[\w-]){{1,63}}\.){{1,6}}(?:xn--[a-z0-9-]{{2,59}}|(?:(?![\d_{_WIDE}])\w){{2,24}})"
-    rf"|(?:[{_WIDE}\w-]{{1,63}}\.){{1,6}}(?:[{_WIDE}]{{2,6}}|[a-z]{{2,24}})",
-    re.IGNORECASE,
+    rf"(?:(?:(?![_{_WIDE}])[\w-]){{1,63}}\.){{1,6}}(?:xn--[A-Za-z0-9-]{{2,59}}|(?:(?![\d_{_WIDE}])\w){{2,24}})"
+    rf"|(?:[{_WIDE}\w-]{{1,63}}\.){{1,6}}(?:[{_WIDE}]{{2,6}}|[A-Za-z]{{2,24}})"
 )
 _SPELT_OUT = re.compile(
-    rf"(?:(?![{_WIDE}])[\w.+-]){{1,64}}\s*[\[({{]\s*(?:at|@|собака|arroba|arobase)\s*[\])}}]\s*"
-    r"[\w-]{1,63}(?:\s*(?:[\[({]\s*(?:dot|точка|punto|punkt|point|点)\s*[\])}]|\.)\s*"
-    rf"(?:(?![{_WIDE}])[\w-]){{2,63}}){{1,4}}",
-    re.IGNORECASE,
+    rf"(?:(?![{_WIDE}])[\w.+-]){{1,64}}\s*[\[({{]\s*(?i:at|@|собака|arroba|arobase)\s*[\])}}]\s*"
+    r"[\w-]{1,63}(?:\s*(?:[\[({]\s*(?i:dot|точка|punto|punkt|point|点)\s*[\])}]|\.)\s*"
+    rf"(?:(?![{_WIDE}])[\w-]){{2,63}}){{1,4}}"
 )
 _FILES = words(
     "png jpg jpeg gif svg webp bmp ico css scss html htm json yaml yml toml xml txt pdf doc docx xls xlsx ppt "

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from judges.catalogue.safety.personal.contact import emails, phones
-from judges.catalogue.safety.personal.finding import BY_MODEL, KINDS, Finding, Kind, without_overlaps
+from judges.catalogue.safety.personal.finding import KINDS, Finding, Kind, without_overlaps
 from judges.catalogue.safety.personal.national import national_ids
 from judges.catalogue.safety.personal.national_formats import COUNTRIES
 from judges.catalogue.safety.personal.payment import cards, ibans
@@ -34,10 +34,9 @@ def find(text: str, *, kinds: Collection[Kind] = KINDS, countries: Collection[st
     plain = Plain(text)
     regions = PHONE_REGIONS if countries is None else tuple(sorted(countries))
     packs = COUNTRIES if countries is None else countries
-    findings = without_overlaps(_all(plain, regions, packs))
+    findings = without_overlaps(one for one in _all(plain, regions, packs) if one.kind in kinds)
     places = [(finding, plain.original(finding.start, finding.end)) for finding in findings]
-    wanted = set(kinds) - BY_MODEL
-    return [replace(one, start=start, end=end) for one, (start, end) in places if one.kind in wanted]
+    return [replace(finding, start=start, end=end) for finding, (start, end) in places]
 
 
 def _all(plain: Plain, regions: Collection[str], packs: Collection[str]) -> Iterator[Finding]:
