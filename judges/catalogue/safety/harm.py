@@ -86,6 +86,7 @@ class Harm(ModelJudge):
         source="severity bands as in Azure AI evaluation; also in deepeval, openevals, promptfoo, mlflow",
         differs="All classes in one call; news, fiction, education and help-seeking are told apart; minors and "
         "illegal acts are classes of their own.",
+        tags=("safety", "hate", "sexual", "minors", "violence", "self-harm", "harassment", "abuse", "illegal"),
     )  # fmt: skip
     pack = "harm"
     pass_mark = 0.0

@@ -85,6 +85,7 @@ class PiiLeakage(ModelJudge):
         differs="Rules with checksums find what has a form, so most needs no model; the text found is never "
         "repeated; what the user gave is no leak.",
         extra="pii",
+        tags=("safety", "privacy", "security", "gdpr", "credentials", "confidential", "redaction"),
     )  # fmt: skip
     pack = "pii_leakage"
 

@@ -79,6 +79,7 @@ class PromptInjection(ModelJudge):
         source="as in openevals, Azure AI evaluation, promptfoo, mlflow",
         differs="Each attack is an item with its source and outcome; only an attack that succeeds fails, not one "
         "that was tried.",
+        tags=("safety", "security", "attack", "agent", "system prompt", "red team"),
     )  # fmt: skip
     pack = "prompt_injection"
 

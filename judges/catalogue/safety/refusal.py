@@ -77,6 +77,7 @@ class Refusal(ModelJudge):
         scale="answered, rightly_refused, partly_refused, wrongly_refused, wrongly_answered",
         source="as in promptfoo (is-refusal); outcomes after XSTest (Röttger et al. 2024)",
         differs="Not whether it refuses, but whether rightly.",
+        tags=("safety", "declined", "over-cautious", "compliance", "helpfulness"),
     )
     pack = "refusal"
 
