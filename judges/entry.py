@@ -28,6 +28,7 @@ class Entry:
         source: Who defined it: project, paper or page.
         differs: Where `variant="corrected"` differs from the source, and why.
         extra: The package extra it needs; empty where the core suffices.
+        tags: Words to find it by besides its names: synonyms, and what it guards against.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Entry:
     source: str = ""
     differs: str = ""
     extra: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

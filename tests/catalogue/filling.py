@@ -26,7 +26,7 @@ FIXED: Mapping[frozenset[str], Mapping[str, object]] = {
 }
 """Fields that are neither good nor bad, by the names of the data that is shown."""
 
-UNWANTED = {"noncommittal", "refused", "refusal", "trivial", "toxic", "harmful"}
+UNWANTED = {"noncommittal", "refused", "refusal", "trivial", "toxic", "harmful", "leak", "severity"}
 """Fields whose yes is bad."""
 
 BAD = "4711"
@@ -76,6 +76,7 @@ class Filling:
         self._fixed = FIXED.get(frozenset(data), {})
         self._is_bad = BAD in str(data)
         self._first = str(data.get("first"))
+        self._quote = re.split("[\ud800-\udfff]", str(data.get("answer", "")).strip()[:20])[0]
         self._good = good
         self._words = WORDS[language]
 
@@ -131,11 +132,16 @@ class Filling:
         """Choose a number; one that is not from 0 to 1 is a level, from 1 up."""
         if name == "number":
             return 1
-        worst, best = (0, 1) if re.search(r"\b0\b", str(schema.get("description"))) else (1, 4)
+        description = str(schema.get("description"))
+        worst, best = (0, 1) if re.search(r"\b0\b", description) else (1, 4)
+        if scale := re.search(r"from (\d+) to (\d+)", description):
+            worst, best = int(scale[1]), int(scale[2])
         bounds = int(schema.get("minimum", worst)), int(schema.get("maximum", best))
         return bounds[self._good is not (name in UNWANTED)]
 
     def _text(self, schema: Schema, name: str) -> str:
+        if name == "quote":
+            return self._quote
         if name in ("feedback", "change"):
             return "" if self._good else self._words[2]
         if re.search(r"\byes\b.*\bno\b", str(schema.get("description", ""))):

@@ -1,0 +1,158 @@
+"""Keys, tokens and passwords."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from judges.catalogue.safety.personal.finding import Finding
+from judges.catalogue.safety.personal.plain import Plain
+from judges.catalogue.safety.personal.secret_formats import KEY_WORDS, KEYS, LOGIN_WORDS, WEBHOOKS
+
+_PRIVATE = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]{2,12} ){0,2}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:[\s\S]{0,20000}?-----END (?:[A-Z0-9]{2,12} ){0,2}PRIVATE KEY(?: BLOCK)?-----"
+    r"|[^\n]{0,200}(?:\n[A-Za-z0-9+/=]{40,}){0,200})"
+    r"|PuTTY-User-Key-File-\d: [^\n]{0,100}"
+)
+_JWT = re.compile(
+    r"(?<![A-Za-z0-9_-])(eyJ[A-Za-z0-9_-]{8,})\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+){0,2}"
+)
+_URL = re.compile(
+    r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,20}://(?P<user>[^\s/:@\"'<>`]{0,100}):(?P<password>[^\s/@\"'<>`]{1,200})@(?=[\w\[])"
+)
+_QUERY = re.compile(
+    r"[?&](?:api_?key|key|token|access_token|auth|password|passwd|pwd|secret|client_secret)=(?P<value>[^\s&\"'<>`#]{8,300})",
+    re.IGNORECASE,
+)
+_CURL = re.compile(r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,60}:(?P<password>[^\s\"']{4,100})")
+_HEADER = re.compile(
+    r"\b(?P<scheme>bearer|basic|token|apikey)[ :]+(?P<value>[A-Za-z0-9_.~+/=-]{16,2000})", re.IGNORECASE
+)
+_IS = (
+    r"[\"'`*_]{0,3}\s{0,3}(?:[(（][^()（）\n]{1,30}[)）]\s{0,3})?"
+    r"(?:=>|:=|==?|[:：=]|\b(?:is|are|was|ist|lautet|est|es|é|è|to|это|такой|такая|jest|olarak)\b|—|-(?=\s)|是|为|為|は|는|은|है|हैं)"
+    r"[ \t]{0,3}\n?[ \t]{0,3}(?:[:：]\s{0,3})?"
+)
+_IS = rf"(?:(?:[ \t]{{1,3}}[^\s:：]{{1,20}}){{0,4}}?[ \t]{{0,3}}[:：]\s{{0,3}}|{_IS}|\s{{1,3}}(?=[\"'`「“‘«]))"
+_OPENING = r"[\"'`「“‘«*]{0,3}"
+_WORD = r"(?<![A-Za-z0-9\u00c0-\u04ff])"
+_PASSWORD = re.compile(
+    rf"{_WORD}(?:{LOGIN_WORDS}){_IS}{_OPENING}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE
+)
+_KEY = re.compile(
+    rf"{_WORD}(?:{KEY_WORDS}){_IS}{_OPENING}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII
+)
+_PLACEHOLDER = re.compile(
+    r"^[\[{<%]|\$\{|\$\(|^\$[A-Z_]+$|\{\{|^\*+$|^x+$|^\.+$|your|example|placeholder|changeme|change_me|redacted|dummy|^tiger$|insert|xxxx|\*\*\*|\.\.\.|…|"
+    r"^(?:password|passwd|pass|pwd|secret|token|user|username|root|admin|test|none|null|true|false|string|str)\d{0,3}$",
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"^[A-Za-z_][\w.]*[(\[]|^(?:os|process|self|this|config|settings|env|request|req|input|getpass)\.|::|->|^https?:|^/|\(\)|^--"
+)
+_LEAST_ENTROPY, _FEWEST_CHARACTERS = 2.5, 16
+
+
+def secrets(plain: Plain) -> Iterator[Finding]:
+    """Find private keys, keys and tokens of well-known forms, and those named as such.
+
+    Placeholders (`YOUR_API_KEY`, `${TOKEN}`) and code that reads a secret are not found.
+    """
+    text = plain.text
+    for match in _PRIVATE.finditer(text):
+        yield Finding("private_key", match.start(), match.end())
+    for match in KEYS.finditer(text):
+        if _is_random(match.group(), 8):
+            yield Finding("api_key", match.start(), match.end())
+    for match in WEBHOOKS.finditer(text):
+        yield Finding("api_key", match.start(), match.end())
+    for match in _JWT.finditer(text):
+        if _is_jose(match.group(1)):
+            yield Finding("token", match.start(), match.end())
+    yield from _in_urls(text)
+    yield from _in_headers(text)
+    yield from _named(text)
+
+
+def _in_urls(text: str) -> Iterator[Finding]:
+    for match in _URL.finditer(text):
+        if not _PLACEHOLDER.search(match["password"]):
+            yield Finding("password", *match.span("password"))
+    for match in _CURL.finditer(text):
+        if not _PLACEHOLDER.search(match["password"]):
+            yield Finding("password", *match.span("password"))
+    for match in _QUERY.finditer(text):
+        if _is_key(match["value"]):
+            yield Finding("token", *match.span("value"))
+
+
+def _in_headers(text: str) -> Iterator[Finding]:
+    for match in _HEADER.finditer(text):
+        value = match["value"]
+        if match["scheme"].lower() != "basic" and _is_key(value):
+            yield Finding("token", *match.span("value"))
+        elif match["scheme"].lower() == "basic" and _is_basic(value):
+            yield Finding("password", *match.span("value"))
+
+
+def _named(text: str) -> Iterator[Finding]:
+    for match in _PASSWORD.finditer(text):
+        value = _trimmed(match["value"])
+        if _is_password(value):
+            yield Finding("password", match.start("value"), match.start("value") + len(value))
+    for match in _KEY.finditer(text):
+        value = _trimmed(match["value"])
+        if _is_key(value) and text[match.end() : match.end() + 1] not in ("(", "["):
+            yield Finding("api_key", match.start("value"), match.start("value") + len(value))
+
+
+def _trimmed(value: str) -> str:
+    """Return a value without what belongs to the sentence or the code around it."""
+    return re.split(r"[\"'`<>]", value)[0].rstrip(".,;:?)]}*")
+
+
+def _is_password(value: str) -> bool:
+    """Whether a value can be a password, rather than a word, a type or an expression."""
+    if not 6 <= len(value) <= 128 or _PLACEHOLDER.search(value) or _CODE.search(value) or not value.isascii():  # noqa: PLR2004 - lengths of passwords
+        return False
+    if value.isdecimal():
+        return len(set(value)) > 1
+    kinds = [any(map(test, value)) for test in (str.isalpha, str.isdecimal, lambda one: one in "!@#$%^&*?~+=")]
+    return sum(kinds) > 1
+
+
+def _is_key(value: str) -> bool:
+    """Whether a value looks drawn at random, as keys are."""
+    if len(value) < _FEWEST_CHARACTERS or _PLACEHOLDER.search(value) or _CODE.search(value):
+        return False
+    digits = sum(map(str.isdecimal, value))
+    words = len(re.findall(r"[a-z]{4,}", value)) * 4
+    return digits >= 2 and words < len(value) / 2 and _is_random(value, 8)  # noqa: PLR2004 - one digit is a version
+
+
+def _is_random(value: str, fewest: int) -> bool:
+    """Whether a value has many different characters: enough of them, and none in most places."""
+    counts = Counter(value)
+    entropy = -sum(count / len(value) * math.log2(count / len(value)) for count in counts.values())
+    return len(counts) >= fewest and entropy >= _LEAST_ENTROPY
+
+
+def _is_jose(header: str) -> bool:
+    """Whether a part of a token is the header of one: base64 of a JSON object."""
+    try:
+        return isinstance(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))), dict)
+    except ValueError:
+        return False
+
+
+def _is_basic(value: str) -> bool:
+    """Whether a value is base64 of a user and a password."""
+    try:
+        return b":" in base64.b64decode(value + "=" * (-len(value) % 4))
+    except ValueError:
+        return False
