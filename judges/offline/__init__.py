@@ -9,10 +9,10 @@ from judges.offline.dataset.reading import read_rows
 from judges.offline.rank import RankedSystem, Ranking, rank
 from judges.offline.results import Evaluation, Row, Summary
 from judges.offline.run.evaluate import aevaluate, evaluate
-from judges.offline.run.journaled import RunSettings
 from judges.offline.run.loading import load_run
 from judges.offline.run.meter import RunStopped
 from judges.offline.run.progress import Progress
+from judges.offline.run.settings import RunSettings
 
 if TYPE_CHECKING:
     from judges.offline.run_comparison import Change, RunComparison, compare_runs

@@ -61,6 +61,7 @@ def evaluate(
     limit: options.Limit = None,
     shard: options.Shard = None,
     keep_unreadable: options.KeepUnreadable = False,
+    processes: options.Processes = 1,
     rate: options.Rate = None,
     tokens_per_minute: options.TokensPerMinute = None,
     max_calls: options.MaxCalls = None,
@@ -102,6 +103,7 @@ def evaluate(
             out=Path(out),
             limits=evaluation.LimitOptions(
                 max_concurrency=max_concurrency,
+                processes=processes,
                 rate=rate,
                 tokens_per_minute=tokens_per_minute,
                 max_calls=max_calls,

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -18,10 +19,11 @@ from judges import BadSample, ConfigurationError, Judge, Price, known_prices
 from judges.errors import shortened
 from judges.offline import Evaluation, read_rows
 from judges.offline.run.evaluate import judges_by_name
-from judges.offline.run.journaled import Outputs, RunSettings, check_free, run_source
+from judges.offline.run.journaled import check_free, run_source
 from judges.offline.run.manifest import DatasetFile, JudgeRecord, Manifest, file_digest
 from judges.offline.run.merge import check_shards, merge
 from judges.offline.run.outputs import SUMMARY, TIMING
+from judges.offline.run.settings import Outputs, RunSettings
 from judges.offline.run.source import Source, file_source
 from refine.cli.gating import GateOptions, RunGate
 from refine.cli.judge_specs import load_judges
@@ -47,6 +49,7 @@ class LimitOptions:
     """How fast a run may be, and where it stops."""
 
     max_concurrency: int = 8
+    processes: int = 1
     rate: int | None = None
     tokens_per_minute: int | None = None
     max_calls: int | None = None
@@ -57,6 +60,7 @@ class LimitOptions:
         """Return the settings of a run with these limits."""
         return RunSettings(
             folder=folder,
+            processes=self.processes,
             rate=self.rate,
             tokens_per_minute=self.tokens_per_minute,
             max_calls=self.max_calls,
@@ -114,7 +118,13 @@ def run_evaluate(options: EvaluateOptions) -> int:
         keep_unreadable=options.keep_unreadable,
     )
     return _judge(
-        judges, manifest, options.limits.settings(options.out), options.limits, gate, as_json=options.as_json
+        judges,
+        manifest,
+        options.limits.settings(options.out),
+        options.limits,
+        gate,
+        base_url=options.judges.base_url,
+        as_json=options.as_json,
     )
 
 
@@ -305,6 +315,7 @@ def _go_on(
         ),
         options.limits,
         gate,
+        base_url=options.base_url,
         as_json=options.as_json,
     )
 
@@ -328,6 +339,7 @@ def _judge(
     limits: LimitOptions,
     gate: RunGate,
     *,
+    base_url: str | None,
     as_json: bool,
 ) -> int:
     faults = Faults()
@@ -341,6 +353,7 @@ def _judge(
                 settings.watched(on_progress),
                 max_concurrency=limits.max_concurrency,
                 output=output,
+                load=partial(_loaded_again, manifest.judges, base_url),
             )
         )
     folder = Path(settings.folder)

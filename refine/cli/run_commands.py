@@ -19,6 +19,7 @@ def resume(
     rows: options.DatasetMoved = None,
     base_url: options.BaseUrl = None,
     max_concurrency: options.MaxConcurrency = 8,
+    processes: options.Processes = 1,
     rate: options.Rate = None,
     tokens_per_minute: options.TokensPerMinute = None,
     max_calls: options.MaxCalls = None,
@@ -48,6 +49,7 @@ def resume(
             run=run,
             limits=evaluation.LimitOptions(
                 max_concurrency=max_concurrency,
+                processes=processes,
                 rate=rate,
                 tokens_per_minute=tokens_per_minute,
                 max_calls=max_calls,

@@ -14,10 +14,10 @@ from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.offline.run import outputs
 from judges.offline.run.calls import CellCalls
-from judges.offline.run.journal import CallRecord, is_failure
+from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, RunStopped
 from judges.offline.run.progress import OnProgress, Progress
-from judges.offline.run.source import Source, digest_of, row_json
+from judges.offline.run.source import NumberedRows, digest_of, row_json
 from judges.runtime import calls, faults
 from judges.runtime.context import setting
 from judges.runtime.sharing import Shared, sharing
@@ -51,6 +51,40 @@ class Choices(Protocol):
         ...
 
 
+class RowSink(Protocol):
+    """Takes the cells of rows; see `outputs.Results`."""
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of the run, or of the part, that cells are written to."""
+        ...
+
+    def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
+        """Take note of the next row, of which some cells are missing still."""
+        ...
+
+    def add(self, row: int, text: bytes, verdict: Verdict) -> None:
+        """Take a cell that has been journaled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOnly:
+    """Writes cells to a journal alone: another worker, or a later pass, writes the results.
+
+    Args:
+        journal: The journal.
+    """
+
+    journal: Journal
+
+    def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
+        """Expect nothing."""
+
+    def add(self, row: int, text: bytes, verdict: Verdict) -> None:
+        """Write nothing beside the journal."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Cell:
     """A missing cell; all those of one row share what their judges share."""
@@ -76,9 +110,9 @@ class CellWorkers:
 
     def __init__(
         self,
-        source: Source,
+        source: NumberedRows,
         judges: Mapping[str, Judge],
-        results: outputs.Results,
+        results: RowSink,
         meter: CallMeter,
         choices: Choices,
     ) -> None:

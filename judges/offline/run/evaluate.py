@@ -10,14 +10,16 @@ from concurrent.futures import as_completed
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 from judges.compose.panel import as_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
-from judges.offline.run.journaled import Outputs, RunSettings, run_samples
+from judges.offline.run.journaled import run_samples
 from judges.offline.run.ordered_writer import OrderedWriter
+from judges.offline.run.settings import Outputs, RunSettings
 from judges.offline.run.source import RowInput, read_sample
 from judges.runtime import faults
 from judges.runtime.blocking import DaemonThreads
@@ -38,6 +40,7 @@ def evaluate(
     log_texts: bool = False,
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
+    processes: int | None = None,
 ) -> Evaluation:
     """Judge every sample of a dataset, in threads; also inside a running event loop.
 
@@ -61,13 +64,16 @@ def evaluate(
             the end it holds results, cells and summary. Judges of one row are then at work side by side, and
             `max_concurrency` bounds the model calls at once. Limits and more are in `RunSettings(folder=...)`.
         resume: Whether `run` was begun before: only what is missing is judged.
+        processes: How many processes of this machine judge, each its part of the rows, of `max_concurrency` and of
+            the limits of a run. Rows are then reported when all are judged, and judges are sent by pickle: call
+            this under `if __name__ == "__main__":`.
 
     Raises:
         RunStopped: If a run reached a limit of its settings; it can be resumed.
         ConfigurationError: At once, if a judge, its model or an argument is set up wrongly, or two judges share
             a name. Threads that are still waiting for a model finish in the background; nothing more is written.
     """
-    if run is not None or resume:
+    if run is not None or resume or processes not in (None, 1):
         judged = aevaluate(
             samples,
             judges,
@@ -78,6 +84,7 @@ def evaluate(
             log_texts=log_texts,
             run=run,
             resume=resume,
+            processes=processes,
         )
         return _finished(judged)
     members = judges_by_name(judges)
@@ -107,6 +114,7 @@ async def aevaluate(
     log_texts: bool = False,
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
+    processes: int | None = None,
 ) -> Evaluation:
     """Judge every sample of a dataset in tasks; otherwise as `evaluate`.
 
@@ -114,9 +122,16 @@ async def aevaluate(
     """
     members = judges_by_name(judges)
     _checked_rows(samples, max_concurrency)
+    if run is None and not resume and processes not in (None, 1):
+        with TemporaryDirectory(prefix="judges-") as folder, _open_output(out) as file:
+            output = Outputs(on_result=_also_written(file, on_result), keep_rows=keep_rows)
+            settings = _run_settings(Path(folder) / "run", None, resume=False, processes=processes)
+            return await run_samples(
+                samples, members, settings, max_concurrency=max_concurrency, log_texts=log_texts, output=output
+            )
     if run is not None or resume:
         output = Outputs(on_result=on_result, keep_rows=keep_rows)
-        settings = _run_settings(run, out, resume=resume)
+        settings = _run_settings(run, out, resume=resume, processes=processes)
         return await run_samples(
             samples, members, settings, max_concurrency=max_concurrency, log_texts=log_texts, output=output
         )
@@ -226,13 +241,34 @@ def _with_judge(name: str, verdict: Verdict) -> Verdict:
     return verdict if verdict.judge == name else verdict.model_copy(update={"judge": name})
 
 
-def _run_settings(run: str | Path | RunSettings | None, out: object, *, resume: bool) -> RunSettings:
+def _also_written(
+    file: TextIO | None, on_result: Callable[[Row], object] | None
+) -> Callable[[Row], object] | None:
+    """Return what writes each row to an open file before it is reported."""
+    if file is None:
+        return on_result
+
+    def write(row: Row) -> None:
+        file.write(f"{row.line()}\n")
+        if on_result is not None:
+            on_result(row)
+
+    return write
+
+
+def _run_settings(
+    run: str | Path | RunSettings | None, out: object, *, resume: bool, processes: int | None
+) -> RunSettings:
     if run is None:
         raise ConfigurationError("resume=True goes with run=..., the folder of the run to go on with")
     if out is not None:
         raise ConfigurationError("a run has its results in its folder; leave out=... away")
     settings = run if isinstance(run, RunSettings) else RunSettings(folder=run)
-    return replace(settings, resume=resume or settings.resume)
+    return replace(
+        settings,
+        resume=resume or settings.resume,
+        processes=settings.processes if processes is None else processes,
+    )
 
 
 def _finished(judged: Coroutine[Any, Any, Evaluation]) -> Evaluation:

@@ -21,14 +21,14 @@ class Progress:
         seconds_left: Seconds that the rest will take at the pace so far; None where that is unknown.
     """
 
-    done: int
-    total: int | None
-    unscored: int
-    in_flight: int
-    calls: int
-    cost: float | None
-    seconds: float
-    seconds_left: float | None
+    done: int = 0
+    total: int | None = None
+    unscored: int = 0
+    in_flight: int = 0
+    calls: int = 0
+    cost: float | None = 0.0
+    seconds: float = 0.0
+    seconds_left: float | None = None
 
     def __str__(self) -> str:
         done = f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"
