@@ -15,10 +15,17 @@ from judges.offline.run.progress import Progress
 from judges.offline.run.settings import RunSettings
 
 if TYPE_CHECKING:
+    from judges.offline.run.ray import RayEvaluation, evaluate_ray
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
 
-_HOMES = {"Change": "run_comparison", "RunComparison": "run_comparison", "compare_runs": "run_comparison"}
-"""What needs numpy and scipy, and is loaded when it is used."""
+_HOMES = {
+    "Change": "run_comparison",
+    "RayEvaluation": "run.ray",
+    "RunComparison": "run_comparison",
+    "compare_runs": "run_comparison",
+    "evaluate_ray": "run.ray",
+}
+"""What needs numpy and scipy, or Ray, and is loaded when it is used."""
 
 __all__ = [
     "Change",
@@ -27,6 +34,7 @@ __all__ = [
     "Progress",
     "RankedSystem",
     "Ranking",
+    "RayEvaluation",
     "Row",
     "RunComparison",
     "RunSettings",
@@ -37,6 +45,7 @@ __all__ = [
     "compare",
     "compare_runs",
     "evaluate",
+    "evaluate_ray",
     "load_run",
     "paired",
     "rank",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
@@ -154,12 +155,16 @@ def _removed_if_unused(folder: Path, *, is_new: bool) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        journal = folder / JOURNAL
-        if is_new and (not journal.exists() or journal.stat().st_size == 0):
-            for path in folder.iterdir():
-                path.unlink()
-            folder.rmdir()
+        if is_new and not _holds_anything(folder):
+            shutil.rmtree(folder)
         raise
+
+
+def _holds_anything(folder: Path) -> bool:
+    """Whether anything was judged or uploaded: a journal with lines, or a file in a folder of the run's."""
+    journal = folder / JOURNAL
+    has_lines = journal.exists() and journal.stat().st_size > 0
+    return has_lines or any(path.is_dir() and any(path.iterdir()) for path in folder.iterdir())
 
 
 async def _judge(

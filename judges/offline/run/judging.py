@@ -28,24 +28,37 @@ async def judge_missing(
     *,
     max_concurrency: int,
     log_texts: bool,
-) -> CallMeter:
-    """Judge the cells that are missing in the journal of `sink`, and return the meter of the calls made.
+    meter: CallMeter | None = None,
+) -> None:
+    """Judge the cells that are missing in the journal of `sink`.
+
+    Args:
+        rows: The rows.
+        judges: The judges by name.
+        settings: Limits, and which cells are judged again.
+        sink: Takes the cells.
+        max_concurrency: Model calls at once.
+        log_texts: Whether the log of a judge's own errors holds what they say.
+        meter: What the calls are counted by; None for a new one.
 
     Raises:
         RunStopped: If a limit of the run was reached; calls in flight have been finished.
         ConfigurationError: If every further call would fail.
     """
-    prices = prices_of(settings, judges)
-    meter = CallMeter(
+    meter = meter or new_meter(settings, judges, max_concurrency)
+    workers = CellWorkers(rows, judges, sink, meter, settings)
+    with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
+        await workers.run(max_concurrency)
+
+
+def new_meter(settings: RunSettings, judges: Mapping[str, Judge], max_concurrency: int) -> CallMeter:
+    """Return what counts and limits the calls of a run."""
+    return CallMeter(
         Limiter(max_concurrency, requests_per_minute=settings.rate, tokens_per_minute=settings.tokens_per_minute),
-        prices=prices,
+        prices=prices_of(settings, judges),
         max_calls=settings.max_calls,
         max_cost=settings.max_cost,
     )
-    workers = CellWorkers(rows, judges, sink, meter, settings)
-    with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=prices)):
-        await workers.run(max_concurrency)
-    return meter
 
 
 def warn_of_unreadable(journal: Journal) -> None:
