@@ -8,6 +8,7 @@ from judges.offline.dataset.pairing import paired
 from judges.offline.dataset.reading import read_rows
 from judges.offline.rank import RankedSystem, Ranking, rank
 from judges.offline.results import Evaluation, Row, Summary
+from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.evaluate import aevaluate, evaluate
 from judges.offline.run.loading import load_run
 from judges.offline.run.meter import RunStopped
@@ -28,6 +29,7 @@ _HOMES = {
 """What needs numpy and scipy, or Ray, and is loaded when it is used."""
 
 __all__ = [
+    "BatchSettings",
     "Change",
     "Comparison",
     "Evaluation",

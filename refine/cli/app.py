@@ -62,6 +62,8 @@ def evaluate(
     shard: options.Shard = None,
     keep_unreadable: options.KeepUnreadable = False,
     processes: options.Processes = 1,
+    batch: options.Batch = False,
+    poll: options.Poll = 60.0,
     rate: options.Rate = None,
     tokens_per_minute: options.TokensPerMinute = None,
     max_calls: options.MaxCalls = None,
@@ -104,6 +106,8 @@ def evaluate(
             limits=evaluation.LimitOptions(
                 max_concurrency=max_concurrency,
                 processes=processes,
+                batch=batch,
+                poll_s=poll,
                 rate=rate,
                 tokens_per_minute=tokens_per_minute,
                 max_calls=max_calls,

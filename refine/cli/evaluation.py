@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from rich.console import Console
 from judges import BadSample, ConfigurationError, Judge, Price, known_prices
 from judges.errors import shortened
 from judges.offline import Evaluation, read_rows
+from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.evaluate import judges_by_name
 from judges.offline.run.journaled import check_free, run_source
 from judges.offline.run.manifest import DatasetFile, JudgeRecord, Manifest, file_digest
@@ -50,6 +51,8 @@ class LimitOptions:
 
     max_concurrency: int = 8
     processes: int = 1
+    batch: bool = False
+    poll_s: float = 60.0
     rate: int | None = None
     tokens_per_minute: int | None = None
     max_calls: int | None = None
@@ -61,6 +64,7 @@ class LimitOptions:
         return RunSettings(
             folder=folder,
             processes=self.processes,
+            batch=BatchSettings(poll_s=self.poll_s) if self.batch else None,
             rate=self.rate,
             tokens_per_minute=self.tokens_per_minute,
             max_calls=self.max_calls,
@@ -116,6 +120,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
         limit=options.limit,
         shard=shard,
         keep_unreadable=options.keep_unreadable,
+        batch=options.limits.batch,
     )
     return _judge(
         judges,
@@ -300,7 +305,8 @@ def _go_on(
     gate = RunGate(options.gate, list(judges))
     dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes)
     manifest = before.model_copy(update={"dataset": dataset, "judges": records})
-    settings = options.limits.settings(options.run)
+    limits = replace(options.limits, batch=before.batch)
+    settings = limits.settings(options.run)
     return _judge(
         judges,
         manifest,
@@ -313,7 +319,7 @@ def _go_on(
                 "rescored": rescored,
             }
         ),
-        options.limits,
+        limits,
         gate,
         base_url=options.base_url,
         as_json=options.as_json,

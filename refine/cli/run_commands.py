@@ -20,6 +20,7 @@ def resume(
     base_url: options.BaseUrl = None,
     max_concurrency: options.MaxConcurrency = 8,
     processes: options.Processes = 1,
+    poll: options.Poll = 60.0,
     rate: options.Rate = None,
     tokens_per_minute: options.TokensPerMinute = None,
     max_calls: options.MaxCalls = None,
@@ -50,6 +51,7 @@ def resume(
             limits=evaluation.LimitOptions(
                 max_concurrency=max_concurrency,
                 processes=processes,
+                poll_s=poll,
                 rate=rate,
                 tokens_per_minute=tokens_per_minute,
                 max_calls=max_calls,
@@ -146,6 +148,7 @@ def estimate(
     language: options.Language = None,
     limit: options.Limit = None,
     prices: options.Prices = None,
+    batch: options.Batch = False,
     keep_unreadable: options.KeepUnreadable = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the estimate as JSON instead of a table.")
@@ -166,6 +169,7 @@ def estimate(
             judges=JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
             limit=limit,
             prices=prices,
+            batch=batch,
             keep_unreadable=keep_unreadable,
             as_json=as_json,
         )

@@ -46,6 +46,13 @@ KeepUnreadable = Annotated[
     bool, typer.Option("--keep-unreadable", help="Keep rows that cannot be read, unscored, instead of stopping.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")]
+Batch = Annotated[
+    bool,
+    typer.Option("--batch", help="Send calls by the provider's batch endpoint: half the price, within a day."),
+]
+Poll = Annotated[
+    float, typer.Option("--poll", min=0.01, metavar="SECONDS", help="Seconds between two looks at a batch.")
+]
 Processes = Annotated[
     int,
     typer.Option(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import NamedTuple, NoReturn, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -19,6 +20,39 @@ from judges.models.wrappers.cache import key_of
 from judges.offline.run.journal import CallRecord, Journal
 from judges.offline.run.meter import CallMeter
 from judges.verdict import Usage
+
+
+class CallPlace(NamedTuple):
+    """Where a call belongs.
+
+    Args:
+        row: Index of the row.
+        judge: Name of the judge.
+        digest: Digest of the request.
+        number: Which call of its cell with this digest, from 0.
+    """
+
+    row: int
+    judge: str
+    digest: str
+    number: int
+
+
+class CallCollector(Protocol):
+    """Takes calls that are made later."""
+
+    def collect(self, model: JudgeModel, request: ModelRequest, place: CallPlace, *, shared: bool) -> NoReturn:
+        """Take a call.
+
+        Raises:
+            Awaiting: The call will be made; its cell is judged again when there is a response.
+            AskFailed: The call was made, and failed.
+        """
+        ...
+
+
+class Awaiting(ConfigurationError):  # noqa: N818 - names a state, not a fault
+    """A call waits for its response; like a fault of the set-up it ends the judging of its cell at once."""
 
 
 class CellCalls:
@@ -33,6 +67,7 @@ class CellCalls:
         judge: Name of the judge.
         records: Journaled calls of the row.
         is_alone: Whether no other judge judges the row, so that none shares a call.
+        collector: Takes calls that are made later, many at once; None makes them now.
     """
 
     def __init__(
@@ -44,7 +79,9 @@ class CellCalls:
         *,
         records: Sequence[CallRecord] = (),
         is_alone: bool = True,
+        collector: CallCollector | None = None,
     ) -> None:
+        self._collector = collector
         self._meter, self._journal = meter, journal
         self._row, self._judge, self._is_alone = row, judge, is_alone
         self._records = records
@@ -56,6 +93,7 @@ class CellCalls:
         replayed = self._replay(model, request, shared=shared)
         if replayed is not None:
             return replayed
+        self._collect(model, request, shared=shared)
         response = self._meter.send(model, request)
         self._write(model, request, response)
         return response
@@ -65,6 +103,7 @@ class CellCalls:
         replayed = self._replay(model, request, shared=shared)
         if replayed is not None:
             return replayed
+        self._collect(model, request, shared=shared)
         response = await self._meter.asend(model, request)
         if shared and not self._is_alone:
             self._write(model, request, response)
@@ -100,15 +139,29 @@ class CellCalls:
             return None if response is None else replace(response, usage=Usage(cached=1))
         return None
 
+    def _collect(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> None:
+        if self._collector is None:
+            return
+        digest = key_of(identity_of(model), request).hex()
+        if not self._records:  # else it was counted when a record was looked for
+            self._sent[digest] += 1
+        place = CallPlace(row=self._row, judge=self._judge, digest=digest, number=self._sent[digest] - 1)
+        self._collector.collect(model, request, place, shared=shared and not self._is_alone)
+
     def _write(self, model: JudgeModel, request: ModelRequest, response: ModelResponse) -> None:
         digest = key_of(identity_of(model), request).hex()
-        try:
-            text = _responses().dump_json(response).decode()
-        except PydanticSerializationError:  # half a surrogate pair: asked again after a crash
-            return
-        if request.nonce:
-            text = re.sub(request.nonce, "", text, flags=re.IGNORECASE)
-        self._journal.add_call(self._row, self._judge, digest, text.encode())
+        text = response_json(response, request.nonce)
+        if text is not None:
+            self._journal.add_call(self._row, self._judge, digest, text)
+
+
+def response_json(response: ModelResponse, nonce: str) -> bytes | None:
+    """Return a response as JSON without the nonce of its request; None where it cannot be written."""
+    try:
+        text = _responses().dump_json(response).decode()
+    except PydanticSerializationError:  # half a surrogate pair: asked again after a crash
+        return None
+    return (re.sub(nonce, "", text, flags=re.IGNORECASE) if nonce else text).encode()
 
 
 def _response(record: CallRecord) -> ModelResponse | None:

@@ -13,7 +13,7 @@ from judges.errors import BadSample, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.offline.run import outputs
-from judges.offline.run.calls import CellCalls
+from judges.offline.run.calls import Awaiting, CallCollector, CellCalls
 from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, RunStopped
 from judges.offline.run.progress import OnProgress, Progress
@@ -106,6 +106,7 @@ class CellWorkers:
         results: Where rows are written in order, with the journal of the run.
         meter: Its model calls.
         choices: Which cells are judged again.
+        collector: Takes calls that are made later; None makes them now.
     """
 
     def __init__(
@@ -115,7 +116,10 @@ class CellWorkers:
         results: RowSink,
         meter: CallMeter,
         choices: Choices,
+        *,
+        collector: CallCollector | None = None,
     ) -> None:
+        self._collector = collector
         self._source, self._judges = source, judges
         self._journal, self._results = results.journal, results
         self._meter, self._choices = meter, choices
@@ -151,6 +155,8 @@ class CellWorkers:
                 await self._judge(cell)
             except RunStopped:
                 return  # the others end what they are at
+            except Awaiting:
+                continue
             if not self._judges[cell.judge].models:
                 await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
 
@@ -214,6 +220,7 @@ class CellWorkers:
             cell.judge,
             records=cell.records,
             is_alone=len(self._judges) == 1,
+            collector=self._collector,
         )
         with setting(calls.watcher, watcher), sharing(cell.shared):
             verdict = await _verdict(self._judges[cell.judge], cell.sample)
@@ -238,19 +245,21 @@ class CellWorkers:
         if self._choices.on_progress is None or (now - self._reported < _REPORT_EVERY_S and not at_once):
             return
         self._reported = now
-        seconds = now - self._started
+        self._choices.on_progress(self.progress())
+
+    def progress(self) -> Progress:
+        """Return how far the run is."""
+        seconds = time.monotonic() - self._started
         left = None if self._total is None or not self._new else (self._total - self._done) * seconds / self._new
-        self._choices.on_progress(
-            Progress(
-                done=self._done,
-                total=self._total,
-                unscored=self._unscored,
-                in_flight=self._meter.in_flight,
-                calls=self._meter.calls,
-                cost=self._meter.cost,
-                seconds=seconds,
-                seconds_left=left,
-            )
+        return Progress(
+            done=self._done,
+            total=self._total,
+            unscored=self._unscored,
+            in_flight=self._meter.in_flight,
+            calls=self._meter.calls,
+            cost=self._meter.cost,
+            seconds=seconds,
+            seconds_left=left,
         )
 
 

@@ -17,6 +17,7 @@ from judges.compose.panel import as_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
+from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.journaled import run_samples
 from judges.offline.run.ordered_writer import OrderedWriter
 from judges.offline.run.settings import Outputs, RunSettings
@@ -41,6 +42,7 @@ def evaluate(
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
     processes: int | None = None,
+    batch: bool | BatchSettings = False,
 ) -> Evaluation:
     """Judge every sample of a dataset, in threads; also inside a running event loop.
 
@@ -67,13 +69,15 @@ def evaluate(
         processes: How many processes of this machine judge, each its part of the rows, of `max_concurrency` and of
             the limits of a run. Rows are then reported when all are judged, and judges are sent by pickle: call
             this under `if __name__ == "__main__":`.
+        batch: Whether a run sends its calls by the provider's batch endpoint: at half the price, within a day. Its
+            judges ask `OpenAICompatible` models. The process may end meanwhile, and go on with `resume`.
 
     Raises:
         RunStopped: If a run reached a limit of its settings; it can be resumed.
         ConfigurationError: At once, if a judge, its model or an argument is set up wrongly, or two judges share
             a name. Threads that are still waiting for a model finish in the background; nothing more is written.
     """
-    if run is not None or resume or processes not in (None, 1):
+    if run is not None or resume or batch or processes not in (None, 1):
         judged = aevaluate(
             samples,
             judges,
@@ -85,6 +89,7 @@ def evaluate(
             run=run,
             resume=resume,
             processes=processes,
+            batch=batch,
         )
         return _finished(judged)
     members = judges_by_name(judges)
@@ -115,6 +120,7 @@ async def aevaluate(
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
     processes: int | None = None,
+    batch: bool | BatchSettings = False,
 ) -> Evaluation:
     """Judge every sample of a dataset in tasks; otherwise as `evaluate`.
 
@@ -122,16 +128,16 @@ async def aevaluate(
     """
     members = judges_by_name(judges)
     _checked_rows(samples, max_concurrency)
-    if run is None and not resume and processes not in (None, 1):
+    if run is None and not resume and not batch and processes not in (None, 1):
         with TemporaryDirectory(prefix="judges-") as folder, _open_output(out) as file:
             output = Outputs(on_result=_also_written(file, on_result), keep_rows=keep_rows)
             settings = _run_settings(Path(folder) / "run", None, resume=False, processes=processes)
             return await run_samples(
                 samples, members, settings, max_concurrency=max_concurrency, log_texts=log_texts, output=output
             )
-    if run is not None or resume:
+    if run is not None or resume or batch:
         output = Outputs(on_result=on_result, keep_rows=keep_rows)
-        settings = _run_settings(run, out, resume=resume, processes=processes)
+        settings = _run_settings(run, out, resume=resume, processes=processes, batch=batch)
         return await run_samples(
             samples, members, settings, max_concurrency=max_concurrency, log_texts=log_texts, output=output
         )
@@ -257,8 +263,15 @@ def _also_written(
 
 
 def _run_settings(
-    run: str | Path | RunSettings | None, out: object, *, resume: bool, processes: int | None
+    run: str | Path | RunSettings | None,
+    out: object,
+    *,
+    resume: bool,
+    processes: int | None,
+    batch: bool | BatchSettings = False,
 ) -> RunSettings:
+    if run is None and batch:
+        raise ConfigurationError("batch=True goes with run=..., the folder that remembers batches until they end")
     if run is None:
         raise ConfigurationError("resume=True goes with run=..., the folder of the run to go on with")
     if out is not None:
@@ -268,6 +281,7 @@ def _run_settings(
         settings,
         resume=resume or settings.resume,
         processes=settings.processes if processes is None else processes,
+        batch=settings.batch if not batch else batch if isinstance(batch, BatchSettings) else BatchSettings(),
     )
 
 

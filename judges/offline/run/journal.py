@@ -229,10 +229,11 @@ class Journal:
             judges: All judges of the run.
             without_failed: Whether cells whose judging failed are left out, so that they count as missing.
         """
-        for cells in self.cells.values():
+        for judge, cells in self.cells.items():
             for row in range(len(cells)):
                 if without_failed and cells.has_failed(row):
                     cells.forget(row)
+                    self.forget_calls(row, judge)
                 elif (place := cells.place(row)) is not None:
                     yield row, self._line(place) + b"\n"
         self.drop_calls_of_finished(judges)

@@ -15,6 +15,7 @@ from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.offline.results import Evaluation
 from judges.offline.run import outputs, parts
+from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.files import make_folder
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal
@@ -42,7 +43,8 @@ async def run_samples(
     """Judge samples into the folder of a run; rows that can be read only once are kept there, too."""
     total = len(samples) if isinstance(samples, Sized) else None
     records = tuple(JudgeRecord(name=name) for name in judges)
-    manifest = Manifest(judges=records, rows=total, shard=settings.shard)
+    settings = _with_batches_as_before(settings)
+    manifest = Manifest(judges=records, rows=total, shard=settings.shard, batch=settings.batch is not None)
     with opened(manifest, judges, settings) as folder:
         read = await spooled(samples, folder)
         source = Source(read, total=total, shard=manifest.shard)
@@ -75,6 +77,13 @@ async def run_source(
             output=output,
             load=load,
         )
+
+
+def _with_batches_as_before(settings: RunSettings) -> RunSettings:
+    """Return settings with batches where the run was begun with them, as some may be under way."""
+    if settings.batch is not None or not settings.resume or not Manifest.read(Path(settings.folder)).batch:
+        return settings
+    return replace(settings, batch=BatchSettings())
 
 
 @contextmanager
@@ -180,6 +189,11 @@ async def _judge(
 ) -> Evaluation:
     started = time.monotonic()
     parts.gather(folder, source.step)  # those of an earlier start that was killed
+    if settings.batch is not None:
+        from judges.offline.run.batch.rounds import judge_in_batches  # noqa: PLC0415 - loads the direct client
+
+        await judge_in_batches(source, judges, settings, folder, log_texts=log_texts)
+        settings = settings.when_all_is_judged()
     if settings.processes > 1:
         from judges.offline.run.processes import judge_in_processes  # noqa: PLC0415 - loads multiprocessing
 

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.wrappers.limiter import Limiter
+from judges.offline.run.calls import CallCollector
 from judges.offline.run.cells import CellWorkers, RowSink
 from judges.offline.run.journal import Journal
 from judges.offline.run.meter import CallMeter
 from judges.offline.run.pricing import PricesAlone, RememberedPrices
+from judges.offline.run.progress import Progress
 from judges.offline.run.settings import RunSettings
 from judges.offline.run.source import NumberedRows
 from judges.runtime import budget, faults
@@ -29,8 +31,9 @@ async def judge_missing(
     max_concurrency: int,
     log_texts: bool,
     meter: CallMeter | None = None,
-) -> None:
-    """Judge the cells that are missing in the journal of `sink`.
+    collector: CallCollector | None = None,
+) -> Progress:
+    """Judge the cells that are missing in the journal of `sink`, and return how far the run is then.
 
     Args:
         rows: The rows.
@@ -40,15 +43,17 @@ async def judge_missing(
         max_concurrency: Model calls at once.
         log_texts: Whether the log of a judge's own errors holds what they say.
         meter: What the calls are counted by; None for a new one.
+        collector: Takes calls that are made later, whose cells stay missing; None makes them now.
 
     Raises:
         RunStopped: If a limit of the run was reached; calls in flight have been finished.
         ConfigurationError: If every further call would fail.
     """
     meter = meter or new_meter(settings, judges, max_concurrency)
-    workers = CellWorkers(rows, judges, sink, meter, settings)
+    workers = CellWorkers(rows, judges, sink, meter, settings, collector=collector)
     with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
         await workers.run(max_concurrency)
+    return workers.progress()
 
 
 def new_meter(settings: RunSettings, judges: Mapping[str, Judge], max_concurrency: int) -> CallMeter:

@@ -79,6 +79,16 @@ def deal(rows: NumberedRows, folder: Path, number: int, step: int, *, retry_fail
     return [DealtRows(part / SPOOL, size) for part, size in zip(folders, sizes, strict=True)]
 
 
+def drop_failed(folder: Path) -> None:
+    """Write the journal of a run anew without the cells whose judging failed, so that they count as missing."""
+    journal = Journal(folder)
+    try:
+        with replacing(folder / JOURNAL) as file:
+            file.writelines(line for _, line in journal.lines(_judges(folder), without_failed=True))
+    finally:
+        journal.close()
+
+
 def gather(folder: Path, step: int) -> None:
     """Write what the parts of a run have judged to its journal, and remove them; without parts do nothing.
 

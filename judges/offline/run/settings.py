@@ -8,6 +8,7 @@ from pathlib import Path
 
 from judges.errors import ConfigurationError, shortened
 from judges.offline.results import Row
+from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.progress import OnProgress
 from judges.offline.run.source import checked_shard
 from judges.runtime.prices import Price
@@ -30,6 +31,8 @@ class RunSettings:
         rescored: Names of judges that are added, or replaced, on purpose.
         prices: Price by model name; None takes `judges.known_prices()` where its package is installed.
         on_progress: Called with a `Progress`, at most a few times a second.
+        batch: How calls are sent by the provider's batch endpoint, at half the price and within a day; None sends
+            each by itself. A run that began with batches goes on with them.
         processes: How many processes of this machine judge, each its part of the rows and of the limits.
     """
 
@@ -46,11 +49,18 @@ class RunSettings:
     prices: Mapping[str, Price] | None = None
     on_progress: OnProgress | None = None
     processes: int = 1
+    batch: BatchSettings | None = None
 
     def __post_init__(self) -> None:
         checked_shard(self.shard)
         if type(self.processes) is not int or self.processes < 1:
             raise ConfigurationError(f"processes is a whole number from 1, not {shortened(self.processes)}")
+        useless = [name for name in ("rate", "tokens_per_minute") if getattr(self, name) is not None]
+        useless += ["processes"] if self.processes > 1 else []
+        if self.batch is not None and useless:
+            raise ConfigurationError(
+                f"{useless[0]} has no use with batches, which the provider paces; leave it out"
+            )
         for name, least in (("max_calls", 1), ("max_cost", 0)):
             limit = getattr(self, name)
             if limit is not None and (
@@ -64,7 +74,7 @@ class RunSettings:
 
     def when_all_is_judged(self) -> RunSettings:
         """Return the settings with which results are written once nothing is missing in the journal."""
-        return replace(self, retry_failed=False, on_progress=None, processes=1)
+        return replace(self, retry_failed=False, on_progress=None, processes=1, batch=None)
 
     def at(self, folder: Path) -> RunSettings:
         """Return the same settings for another folder."""
