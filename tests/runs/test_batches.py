@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def answer(asked: Asked) -> Reply:
 
 
 def run_of(
-    provider: BatchProvider, folder: Path, *, resume: bool = False, settings: BatchSettings = QUICK, **more: object
+    provider: BatchProvider, folder: Path, *, resume: bool = False, settings: BatchSettings = QUICK, **more: Any
 ) -> Evaluation:
     """Judge the rows by two judges, one of which asks twice."""
     with serving(provider) as server, OpenAICompatible(server.url, model="m", api_key="") as model:
@@ -126,7 +127,12 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
         kind = f"{row} {sorted(asked['response_format']['json_schema']['schema']['properties'])}"
         tries[kind] += 1
         if tries[kind] == 1:
-            faults = {0: "batch_expired", 1: Reply(status=500, text="down"), 2: None, 3: "batch_cancelled"}
+            faults: dict[int, Reply | str | None] = {
+                0: "batch_expired",
+                1: Reply(status=500, text="down"),
+                2: None,
+                3: "batch_cancelled",
+            }
             if row in faults:
                 return faults[row]
         if row == 4:

@@ -32,7 +32,9 @@ def test_processes_leave_the_bytes_of_one(tmp_path: Path) -> None:
     with serving(lambda _: Reply(text=RATED, delay_s=0.005)) as server:
         assert refine(*begin(rows, whole, server.url)).exit_code == 0
         server.requests.clear()
-        line = line_of(refine(*begin(rows, run, server.url, "--processes", 2, "--max-calls", 12)), code=3)
+        stopped = refine(*begin(rows, run, server.url, "--processes", 2, "--max-calls", 12))
+        assert stopped.exit_code == 3
+        line = stopped.stderr.splitlines()[-1]  # after lines of progress, where it takes long
         assert "stopped after 12 calls: a process used up its part of --max-calls 12" in line
         assert line.endswith(f"go on with `refine resume {run}`")
         assert len(server.requests) == 12

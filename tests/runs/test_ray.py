@@ -99,10 +99,10 @@ def test_two_workers_give_the_rows_of_one_process(server: ModelServer, tmp_path:
 
     in_memory = evaluate_ray(ROWS, judges, batch_size=8)
     assert without_times(in_memory.rows) == without_times(one.rows)
-    in_memory.dataset.write_parquet(str(tmp_path / "judged"))
-    table = parquet.read_table(tmp_path / "judged").sort_by("row")
-    assert table.column("helpful").to_pylist() == one.scores["helpful"]
-    assert table.column("question").to_pylist() == [row["question"] for row in ROWS]
+    blocks = parquet.read_table(tmp_path / "run" / "blocks").sort_by("row").to_pandas()
+    for table in (blocks, in_memory.dataset.to_pandas()):
+        assert list(table["helpful"]) == one.scores["helpful"]
+        assert list(table["question"]) == [row["question"] for row in ROWS]
 
 
 @with_ray
