@@ -14,9 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import ConfigurationError
-from judges.model import JudgeModel, ModelRequest, ModelResponse
+from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel, ModelRequest, ModelResponse
 from judges.models.identity import identity_of
 from judges.models.wrappers.cache import key_of
+from judges.offline.run import embeddings
 from judges.offline.run.journal import CallRecord, Journal
 from judges.offline.run.meter import CallMeter
 from judges.verdict import Usage
@@ -105,16 +106,38 @@ class CellCalls:
             return replayed
         self._collect(model, request, shared=shared)
         response = await self._meter.asend(model, request)
-        if shared and not self._is_alone:
-            self._write(model, request, response)
-        else:
-            self._pending.append(partial(self._write, model, request, response))
-            asyncio.get_running_loop().call_soon(self._write_pending)
+        self._write_soon(partial(self._write, model, request, response), shared=shared)
         return response
+
+    def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResponse:
+        """Return the journaled vectors of texts, or embed them."""
+        digest = embeddings.digest_of(model, texts)
+        replayed = self._replay_vectors(digest)
+        if replayed is None:
+            replayed = model.embed(texts)
+            self._write_vectors(digest, replayed)
+        return replayed
+
+    async def aembed(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResponse:
+        """Return the journaled vectors of texts, or embed them without blocking."""
+        digest = embeddings.digest_of(model, texts)
+        replayed = self._replay_vectors(digest)
+        if replayed is None:
+            replayed = await model.aembed(texts)
+            self._write_soon(partial(self._write_vectors, digest, replayed), shared=True)
+        return replayed
 
     def finish(self) -> None:
         """Drop what was not written yet: the cell is finished."""
         self._pending.clear()
+
+    def _write_soon(self, write: Callable[[], None], *, shared: bool) -> None:
+        """Write at once what another judge may need, else with the next turn if the cell is not finished then."""
+        if shared and not self._is_alone:
+            write()
+        else:
+            self._pending.append(write)
+            asyncio.get_running_loop().call_soon(self._write_pending)
 
     def _write_pending(self) -> None:
         while self._pending:
@@ -127,17 +150,29 @@ class CellCalls:
         """Return the response of the same request, asked as often before, if there is one."""
         if not self._records:
             return None
-        digest = key_of(identity_of(model), request).hex()
+        record, is_own = self._recorded(key_of(identity_of(model), request).hex(), shared=shared)
+        response = None if record is None else _response(record)
+        return response if response is None or is_own else replace(response, usage=Usage(cached=1))
+
+    def _recorded(self, digest: str, *, shared: bool) -> tuple[CallRecord | None, bool]:
+        """Return the record of the same call, made as often before, and whether this judge has paid for it."""
         same = [record for record in self._records if record.digest == digest]
         own = [record for record in same if record.judge == self._judge]
         number = self._sent[digest]
         self._sent[digest] += 1
         if number < len(own):
-            return _response(own[number])
-        if shared and same and not own:  # another judge has paid for it
-            response = _response(same[0])
-            return None if response is None else replace(response, usage=Usage(cached=1))
-        return None
+            return own[number], True
+        return (same[0] if shared and same and not own else None), False
+
+    def _replay_vectors(self, digest: str) -> EmbeddingResponse | None:
+        if not self._records:
+            return None
+        record, is_own = self._recorded(digest, shared=True)
+        response = None if record is None else embeddings.read(record.response)
+        return response if response is None or is_own else replace(response, usage=Usage())
+
+    def _write_vectors(self, digest: str, response: EmbeddingResponse) -> None:
+        self._journal.add_call(self._row, self._judge, digest, embeddings.response_json(response))
 
     def _collect(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> None:
         if self._collector is None:
