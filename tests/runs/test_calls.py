@@ -96,7 +96,7 @@ class Counted:
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Return a vector for each text."""
-        self.texts += texts
+        self.texts.extend(texts)
         return EmbeddingResponse([[len(text) / 3, 0.1] for text in texts], Usage.of_call(7, 0), "e")
 
     async def aembed(self, texts: Sequence[str]) -> EmbeddingResponse:

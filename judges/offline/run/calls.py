@@ -69,6 +69,9 @@ class CellCalls:
         records: Journaled calls of the row.
         is_alone: Whether no other judge judges the row, so that none shares a call.
         collector: Takes calls that are made later, many at once; None makes them now.
+
+    Attributes:
+        sent: How many calls were made or replayed here, repeats of failed ones included.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class CellCalls:
         collector: CallCollector | None = None,
     ) -> None:
         self._collector = collector
+        self.sent = 0
         self._meter, self._journal = meter, journal
         self._row, self._judge, self._is_alone = row, judge, is_alone
         self._records = records
@@ -91,6 +95,7 @@ class CellCalls:
 
     def send(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
         """Return the journaled response of a request, or send it."""
+        self.sent += 1
         replayed = self._replay(model, request, shared=shared)
         if replayed is not None:
             return replayed
@@ -101,6 +106,7 @@ class CellCalls:
 
     async def asend(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
         """Return the journaled response of a request, or send it without blocking."""
+        self.sent += 1
         replayed = self._replay(model, request, shared=shared)
         if replayed is not None:
             return replayed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from judges.runtime.sharing import Shared, sharing
 from judges.sample import Sample
 from judges.verdict import Verdict
 
+_log = logging.getLogger("judges")
 _REPORT_EVERY_S = 0.2
 
 
@@ -124,6 +126,7 @@ class CellWorkers:
         self._journal, self._results = results.journal, results
         self._meter, self._choices = meter, choices
         self._fingerprints = {name: fingerprint(judge).encode() for name, judge in judges.items()}
+        self._unheld: set[str] = set()
         size = source.size
         self._total = None if size is None else size * len(judges)
         self._done = self._new = self._unscored = 0
@@ -225,11 +228,27 @@ class CellWorkers:
         with setting(calls.watcher, watcher), sharing(cell.shared):
             verdict = await _verdict(self._judges[cell.judge], cell.sample)
         watcher.finish()
+        self._count_own_calls(cell.judge, verdict, watcher.sent)
         if self._meter.stopped is not None and verdict.unscored is not None and is_failure(verdict.unscored):
             return  # it may have failed because the run is ending
         self._write(
             cell, verdict if verdict.judge == cell.judge else verdict.model_copy(update={"judge": cell.judge})
         )
+
+    def _count_own_calls(self, judge: str, verdict: Verdict, sent: int) -> None:
+        """Count calls that a judge's own function made past the meter, which could not hold them."""
+        calls = verdict.usage.calls - sent
+        if calls <= 0:
+            return
+        cost = verdict.usage.cost if sent == 0 else 0.0
+        self._meter.add(verdict.usage.model_copy(update={"calls": calls, "cost": cost}))
+        if self._meter.is_limited and judge not in self._unheld:
+            self._unheld.add(judge)
+            _log.warning(
+                "the judge %r calls a model by itself: its calls count, but no limit of the run holds them back, "
+                "as it does those of a judge that yields Ask(...)",
+                judge,
+            )
 
     def _write(self, cell: _Cell, verdict: Verdict) -> None:
         text = outputs.verdict_json(verdict)

@@ -88,11 +88,24 @@ class CallMeter:
                 raise self.failure(error, model) from error
             return await retry.apersist(partial(self._asend, model, request), error, _PATIENCE)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything but the calls at once is limited."""
+        return self.limiter.is_paced or self.max_calls is not None or self.max_cost is not None
+
     def add(self, usage: Usage) -> None:
-        """Count a call that was made elsewhere."""
+        """Count calls that were made elsewhere; no further call is made once they exceed a limit."""
         with self._lock:
-            self.calls += 1
+            self.calls += usage.calls
             self.cost = None if usage.cost is None or self.cost is None else self.cost + usage.cost
+            if self.max_calls is not None and self.calls > self.max_calls:
+                self.stopped = self.stopped or RunStopped(
+                    f"stopped after {self.calls} calls, as --max-calls {self.max_calls} says"
+                )
+            if self.max_cost is not None and (self.cost or 0.0) > self.max_cost:
+                self.stopped = self.stopped or RunStopped(
+                    f"stopped at ${self.cost:.4f} after {self.calls} calls, as --max-cost {self.max_cost:g} says"
+                )
 
     def stop(self, reason: ConfigurationError) -> ConfigurationError:
         """Refuse every further call, and return the first reason for that."""
