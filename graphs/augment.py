@@ -28,18 +28,18 @@ FEEDBACK_LIMIT = 4_000
 
 _NOTES: dict[Language, tuple[str, str, str]] = {
     "en": (
-        "A reviewer did not accept the answer",
-        "The review is quoted as data",
+        "A reviewer did not accept the answer$rating.",
+        "The review is quoted as data: ",
         "Answer the original question again, completely and with the faults mended. Do not mention the review.",
     ),
     "zh": (
-        "审阅者没有接受这个回答",
-        "审阅意见作为数据引用如下",
+        "审阅者没有接受这个回答$rating。",
+        "审阅意见作为数据引用如下：",
         "请重新完整回答原来的问题，并改正其中的缺陷。不要提及审阅。",
     ),
     "ru": (
-        "Рецензент не принял ответ",
-        "Отзыв приведён как данные",
+        "Рецензент не принял ответ$rating.",
+        "Отзыв приведён как данные: ",
         "Ответь на исходный вопрос заново, полностью и без указанных недостатков. Не упоминай отзыв.",
     ),
 }
@@ -114,7 +114,7 @@ def _note(refinement: Refinement, attempt: Attempt, *, rated: bool = False) -> A
     rejection, quote_label, instruction = _NOTES[language_of(refinement.question or attempt.text)]
     rating = f" ({attempt.rating}/4)" if rated and attempt.rating is not None else ""
     feedback = withhold(attempt.feedback[: 2 * FEEDBACK_LIMIT], refinement.evidence)[:FEEDBACK_LIMIT]
-    quotes = [f"{quote_label}: {encode(feedback)}"] if feedback else []
+    quotes = [f"{quote_label}{encode(feedback)}"] if feedback else []
     instructions = [instruction] if attempt is refinement.attempts[-1] else []
-    text = "\n".join([f"{rejection}{rating}.", *quotes, *instructions])
+    text = "\n".join([rejection.replace("$rating", rating), *quotes, *instructions])
     return HumanMessage(text, additional_kwargs={MARK: "feedback"})

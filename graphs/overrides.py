@@ -29,9 +29,9 @@ class _RequestSettings(FrozenSettings):
     max_attempts: int | None = Field(default=None, ge=1, strict=True)
     max_calls: int | None = Field(default=None, ge=1, strict=True)
     max_tokens: int | None = Field(default=None, ge=1, strict=True)
-    max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=True)
     max_retries: int | None = Field(default=None, ge=0, strict=True)
-    deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=True)
     patience: int | None = Field(default=None, ge=1, strict=True)
 
 

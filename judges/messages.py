@@ -23,6 +23,10 @@ _ROLES: dict[str, Role] = {
 }
 
 
+_ARGUMENTS = ("args", "arguments", "input", "parameters", "input_parameters", "inputParameters")
+"""Names that the arguments of a call have, the first that is there."""
+
+
 class ToolCall(BaseModel):
     """A tool call of the assistant: the tool's name, its JSON arguments and the call's id."""
 
@@ -35,14 +39,14 @@ class ToolCall(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _normalize(cls, data: Any) -> Any:
-        """Read the arguments under any of their names: LangChain's, OpenAI's, Anthropic's."""
+        """Read the arguments under any of their names: LangChain's, OpenAI's, Anthropic's, deepeval's."""
         if not isinstance(data, Mapping):
             return data
         function = data.get("function")
         call = function if isinstance(function, Mapping) else data
-        candidates = map(call.get, ("args", "arguments", "input", "parameters"))
-        args = next((value for value in candidates if value is not None), None)
-        return {"name": call.get("name"), "args": _arguments(args), "id": data.get("id")}
+        args = next((call[name] for name in _ARGUMENTS if call.get(name) is not None), None)
+        name = function if isinstance(function, str) else call.get("name")  # inspect's `function` is the name
+        return {"name": name, "args": _arguments(args), "id": data.get("id")}
 
 
 def _arguments(raw: Any) -> Any:

@@ -20,6 +20,9 @@ from pydantic import (
 
 from judges.errors import BadSample, one_line, shortened
 from judges.messages import Conversation, Message, ToolCall
+from judges.rows.columns import NESTED, columns_of
+from judges.rows.objects import row_of
+from judges.rows.traces import is_trace
 
 
 def _contexts(documents: Any) -> Any:
@@ -69,9 +72,10 @@ def _field(*names: str) -> Any:
 class Sample(BaseModel):
     """What was asked, what was answered, and any evidence.
 
-    Field names are those of ragas; the dialects of LangChain (`question`, `answer`), Databricks (`request`,
-    `expected_response`, `retrieved_context`, ...) and OpenAI (`messages`) are accepted as well. Where several
-    columns map to one field, the first that is not None is used and the others become metadata.
+    Field names are those of ragas; those of LangChain (`question`, `answer`), Databricks and mlflow (`request`,
+    `expected_response`, `inputs`, `expectations`, ...), OpenAI (`messages`), deepeval (`actual_output`, ...),
+    LangSmith, inspect, promptfoo and ShareGPT are accepted as well. Where several columns map to one field, the
+    first that is not None is used and the others become metadata.
 
     Args:
         user_input: The question, or the conversation as a list of messages.
@@ -96,14 +100,28 @@ class Sample(BaseModel):
     user_input: str | Conversation | None = _field(
         "user_input", "question", "query", "request", "input", "inputs", "messages"
     )
-    response: str | None = _field("response", "answer", "output", "outputs", "prediction")
+    response: str | None = _field("response", "answer", "output", "outputs", "prediction", "actual_output")
     trajectory: Conversation = ()
     retrieved_contexts: Texts | None = _field(
-        "retrieved_contexts", "contexts", "context", "retrieved_context", "documents"
+        "retrieved_contexts",
+        "contexts",
+        "context",
+        "retrieved_context",
+        "retrieval_context",
+        "documents",
+        "source_documents",
     )
     retrieved_context_ids: Ids | None = None
-    reference: str | None = _field("reference", "expected_response", "ground_truth", "reference_outputs")
-    reference_contexts: Texts | None = None
+    reference: str | None = _field(
+        "reference",
+        "expected_response",
+        "ground_truth",
+        "reference_outputs",
+        "expected_output",
+        "target",
+        "ground_truths",
+    )
+    reference_contexts: Texts | None = _field("reference_contexts", "expected_retrieved_context")
     reference_context_ids: Ids | None = None
     expected_facts: tuple[str, ...] | None = None
     guidelines: Guidelines = None
@@ -117,9 +135,7 @@ class Sample(BaseModel):
     def _from_row(cls, data: Any) -> Any:
         if not isinstance(data, Mapping) or (isinstance(data, dict) and _is_canonical(data)):
             return data
-        row = dict(data)
-        _read_documents(row)
-        _read_openai_request(row)
+        row = columns_of(data, _FIELD_OF)
         columns = {_first_filled(row, names) for names in _NAMES.values()}
         others = {name: row.pop(name) for name in list(row) if name not in columns}
         extra = {name: value for name, value in others.items() if name not in _FIELD_OF or value is not None}
@@ -174,9 +190,11 @@ class Sample(BaseModel):
 
     @classmethod
     def read(cls, source: object = None, /, **fields: Any) -> Self:
-        """Return a sample made from a sample, a mapping or keyword fields.
+        """Return a sample made from a sample, a mapping, an object of another library, or keyword fields.
 
-        A mapping is a row of a dataset, whose unknown columns become metadata; a keyword must be a field.
+        A mapping is a row of a dataset, whose unknown columns become metadata; a keyword must be a field. Objects
+        are samples of ragas and inspect, test cases of deepeval, traces of mlflow, runs and examples of LangSmith,
+        and any pydantic model or dataclass whose fields are columns.
 
         Raises:
             BadSample: If there is no input, no column of it is known, a keyword is no field, or a field has the
@@ -187,9 +205,10 @@ class Sample(BaseModel):
             if not fields:
                 return source
             source = source.model_dump(exclude_defaults=True)
-        if source is not None and not isinstance(source, Mapping):
+        kind = type(source).__name__
+        if source is not None and (source := row_of(source)) is None:
             raise BadSample(
-                f"cannot read a {type(source).__name__} as a sample; give a Sample, a mapping, or "
+                f"cannot read a {kind} as a sample; give a Sample, a mapping, or "
                 f"keywords such as user_input=... and response=..."
             )
         row = dict(source or {})
@@ -199,7 +218,7 @@ class Sample(BaseModel):
             row.update(fields)
         if not row:
             raise BadSample("nothing to judge; give a Sample, a mapping, or user_input=... and response=...")
-        if _FIELD_OF.keys().isdisjoint(row):
+        if _FIELD_OF.keys().isdisjoint(row) and NESTED.isdisjoint(row) and not is_trace(row):
             raise BadSample(
                 f"no column is known, only {shortened(list(row))[1:-1]}; a sample has user_input (or question), "
                 f"response (or answer), retrieved_contexts, reference and others: see judges.Sample"
@@ -211,9 +230,10 @@ class Sample(BaseModel):
 
 
 def _is_canonical(row: dict[Any, Any]) -> bool:
-    """Whether a row holds fields under their own names and no whole request, so that it is taken as it is."""
+    """Whether a row holds fields under their own names, none of them nested, so that it is taken as it is."""
+    plain = isinstance(row.get("response"), str | None) and isinstance(row.get("reference"), str | None)
     is_request = isinstance(row.get("user_input"), Mapping)
-    return row.keys() <= _NAMES.keys() and not is_request and row.get("metadata", ...) is not None
+    return row.keys() <= _NAMES.keys() and plain and not is_request and row.get("metadata", ...) is not None
 
 
 def _check_keywords(names: Iterable[str]) -> None:
@@ -230,27 +250,6 @@ def _check_keywords(names: Iterable[str]) -> None:
 def _after_last_question(messages: Conversation) -> int:
     questions = [index for index, message in enumerate(messages) if message.role == "user"]
     return questions[-1] + 1 if questions else 0
-
-
-def _read_documents(row: dict[str, Any]) -> None:
-    """Take the ids from Databricks' documents if there is no column of ids; such documents may lack a text."""
-    documents = row.get("retrieved_context")
-    if isinstance(documents, str) or not isinstance(documents, Sequence):
-        return
-    ids = [document.get("doc_uri") if isinstance(document, Mapping) else None for document in documents]
-    if ids and all(isinstance(uri, str) for uri in ids):
-        if row.get("retrieved_context_ids") is None:
-            row["retrieved_context_ids"] = tuple(ids)
-        if not any("content" in document for document in documents):
-            del row["retrieved_context"]
-
-
-def _read_openai_request(row: dict[str, Any]) -> None:
-    """Replace a column that holds a complete chat request, `{"messages": [...]}`, with its messages."""
-    for name in ("user_input", "request", "inputs", "input"):
-        column = row.get(name)
-        if isinstance(column, Mapping) and "messages" in column:
-            row[name] = column["messages"]
 
 
 def _first_filled(row: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -325,3 +324,5 @@ def _names(field: str) -> tuple[str, ...]:
 
 _NAMES = {field: _names(field) for field in Sample.model_fields}
 _FIELD_OF = {name: field for field, names in _NAMES.items() for name in names}
+FIELD_NAMES = tuple(_FIELD_OF)
+"""Every name that a field of a sample has in a dialect."""

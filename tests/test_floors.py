@@ -44,6 +44,7 @@ FRAMEWORKS = frozenset(
         "pydantic_settings",
         "playwright",
         "psycopg",
+        "pyarrow",
         "rapidfuzz",
         "ray",
         "rich",
@@ -65,6 +66,7 @@ FRAMEWORKS = frozenset(
 DOORS: dict[str, frozenset[str]] = {
     "judges/": frozenset(),
     "judges/models/providers/bounded_http.py": frozenset({"urllib3"}),
+    "judges/models/providers/eager_request.py": frozenset({"aiohttp"}),
     "judges/models/providers/langchain_calls.py": frozenset({"langchain_core"}),
     "judges/models/providers/langchain_runs.py": frozenset({"langchain_core"}),
     "judges/models/providers/openai_answers.py": frozenset({"langchain_core"}),
@@ -237,7 +239,7 @@ def test_the_reader_knows_the_doors(path: str, source: str, wrong: set[str]) -> 
 
 INNER: tuple[tuple[str, ...], ...] = (
     ("verdict", "messages", "entry"),
-    ("errors", "model"),
+    ("errors", "model", "rows"),
     ("sample", "runtime"),
     ("excerpt", "requests"),
     ("models",),

@@ -7,6 +7,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
@@ -148,7 +149,9 @@ class Evaluation(BaseModel):
             groups.setdefault("" if value is None else str(value), []).append(row)
         if set(groups) <= {""} and groups:
             known = sorted({name for row in self.rows if row.sample for name in row.sample.metadata})
-            raise ConfigurationError(f"no row has a column {shortened(column)} in its metadata; there are {known}")
+            near = get_close_matches(str(column), known, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"there are {known}"
+            raise ConfigurationError(f"no row has a column {shortened(column)} in its metadata; {remedy}")
         return {value: summarised(rows) for value, rows in sorted(groups.items())}
 
     def to_pandas(self) -> DataFrame:

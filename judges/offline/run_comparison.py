@@ -16,10 +16,11 @@ from judges.offline.statistics import (
     mcnemar,
     n_pairs,
     sign_flip,
+    win_rate,
 )
 
 _LEVEL = 0.05
-_POINTS = 0.03
+_PLANNED = 0.03
 """The change of a score or a pass rate that a plan is made for: 3 points of 100."""
 
 
@@ -39,6 +40,7 @@ class Change:
         wins: Rows that B won, that is scored higher.
         ties: Rows with equal scores.
         losses: Rows that B lost.
+        win_rate: Share of the rows that B won, a tie counting half, with its 95 % interval over questions.
         regressions: Indexes of the rows that B lost, the largest fall first.
         excluded: Rows that only one of the two runs scored.
         length_adjusted: How often B would win if both wrote answers of the same length; see
@@ -57,6 +59,7 @@ class Change:
     wins: int
     ties: int
     losses: int
+    win_rate: Figure
     regressions: tuple[int, ...]
     excluded: int
     length_adjusted: LengthAdjusted
@@ -94,7 +97,8 @@ class RunComparison:
 
     def __str__(self) -> str:
         lines = [f"{self.b} against {self.a}"]
-        lines += [_line(change) for change in self.changes.values()]
+        for change in self.changes.values():
+            lines += [_line(change), *_second_line(change)]
         if len(self.changes) > 1:
             lines.append(f"p-values by Holm over {len(self.changes)} judges")
         for name, judges in ((self.a, self.only_a), (self.b, self.only_b)):
@@ -118,6 +122,17 @@ def _line(change: Change) -> str:
     )
 
 
+def _second_line(change: Change) -> list[str]:
+    rate = change.win_rate
+    if rate.value is None:
+        return []
+    interval = "" if rate.low is None or rate.high is None else f" (95 %: {rate.low:.3f} to {rate.high:.3f})"
+    same_length = change.length_adjusted.value
+    adjusted = "" if same_length is None else f", {same_length:.3f} at equal length"
+    needed = "" if change.questions_needed is None else f"; {change.questions_needed:,} questions show 3 points"
+    return [f"    win rate {rate.value:.3f}{interval}{adjusted}{needed}"]
+
+
 def compare_runs(
     a: Evaluation, b: Evaluation, *, names: tuple[str, str] = ("A", "B"), resamples: int = 2000, seed: int = 0
 ) -> RunComparison:
@@ -136,16 +151,12 @@ def compare_runs(
     Raises:
         ConfigurationError: If rows were not kept, or the two have no question or no judge in common.
     """
-    rows_a, rows_b = ({row.index: row for row in evaluation.kept_rows()} for evaluation in (a, b))
-    shared = [i for i in rows_a if i in rows_b and _question(rows_a[i]) == _question(rows_b[i])]
+    pairs = paired_rows(a, b)
     judges = [name for name in a.summary if name in b.summary]
-    if not shared:
-        raise ConfigurationError("the two runs have no question in common; compare runs over the same dataset")
     if not judges:
         raise ConfigurationError(
             f"the two runs have no judge in common: {sorted(a.summary)} and {sorted(b.summary)}"
         )
-    pairs = [(rows_a[i], rows_b[i]) for i in shared]
     changes = [_change(name, pairs, resamples, seed) for name in judges]
     tested = [change.judge for change in changes if change.p is not None]
     adjusted = dict(zip(tested, holm([change.p for change in changes if change.p is not None]), strict=True))
@@ -158,9 +169,24 @@ def compare_runs(
         },
         only_a=tuple(name for name in a.summary if name not in b.summary),
         only_b=tuple(name for name in b.summary if name not in a.summary),
-        unmatched=len(rows_a) + len(rows_b) - 2 * len(shared),
+        unmatched=len(a.rows) + len(b.rows) - 2 * len(pairs),
         seed=seed,
     )
+
+
+def paired_rows(a: Evaluation, b: Evaluation) -> list[tuple[Row, Row]]:
+    """Return the rows that two evaluations have at the same place with the same question.
+
+    Raises:
+        ConfigurationError: If rows were not kept, or there are none.
+    """
+    rows_a, rows_b = ({row.index: row for row in evaluation.kept_rows()} for evaluation in (a, b))
+    pairs = [
+        (rows_a[i], rows_b[i]) for i in rows_a if i in rows_b and _question(rows_a[i]) == _question(rows_b[i])
+    ]
+    if not pairs:
+        raise ConfigurationError("the two runs have no question in common; compare runs over the same dataset")
+    return pairs
 
 
 def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: int) -> Change:
@@ -184,10 +210,11 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
         wins=sum(gap > 0 for gap in differences),
         ties=sum(gap == 0 for gap in differences),
         losses=len(falls),
+        win_rate=_win_rate(differences, clusters, seed),
         regressions=tuple(index for _, index in falls),
         excluded=excluded,
         length_adjusted=length_adjusted(
-            [(gap > 0) + (gap == 0) / 2 for gap in differences],
+            [_points(gap) for gap in differences],
             [_length(one) for one, _ in scored],
             [_length(other) for _, other in scored],
             clusters=clusters,
@@ -196,6 +223,17 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
         ),
         questions_needed=_needed(differences),
     )
+
+
+def _win_rate(differences: Sequence[float], clusters: Sequence[Hashable], seed: int) -> Figure:
+    points = [(_points(gap), None) for gap in differences]
+    rate = win_rate(points, clusters=clusters, seed=seed)
+    method = "share of rows that score higher, a tie counting half, normal interval over questions"
+    return Figure(value=rate.value, n=rate.n, low=rate.low, high=rate.high, method=method, reason=rate.reason)
+
+
+def _points(gap: float) -> float:
+    return (gap > 0) + (gap == 0) / 2
 
 
 def _test(
@@ -218,7 +256,7 @@ def _needed(differences: Sequence[float]) -> int | None:
         return None
     mean = sum(differences) / n
     sd = (sum((gap - mean) ** 2 for gap in differences) / (n - 1)) ** 0.5
-    return None if sd == 0 else round(n_pairs(_POINTS, sd=sd) + 0.5)
+    return None if sd == 0 else round(n_pairs(_PLANNED, sd=sd) + 0.5)
 
 
 def _score(row: Row, judge: str) -> float | None:

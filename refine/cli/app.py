@@ -61,6 +61,8 @@ def evaluate(
     limit: options.Limit = None,
     shard: options.Shard = None,
     keep_unreadable: options.KeepUnreadable = False,
+    column_map: options.Map = None,
+    encoding: options.Encoding = "utf-8",
     processes: options.Processes = 1,
     batch: options.Batch = False,
     poll: options.Poll = 60.0,
@@ -73,6 +75,7 @@ def evaluate(
     baseline: options.Baseline = None,
     max_unscored: options.MaxUnscored = 0.1,
     junit: options.Junit = None,
+    slices: options.Slices = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Judge every row of a dataset.
@@ -96,11 +99,14 @@ def evaluate(
     if not out.strip():
         raise error_exit("--out is empty; name a new folder, e.g. --out runs/1")
     with one_line_errors(Path(out)):
-        from refine.cli import evaluation  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli import evaluation, slicing  # noqa: PLC0415 - loads pydantic, rich and the judges
         from refine.cli.gating import GateOptions  # noqa: PLC0415 - likewise
 
+        if as_json:
+            slicing.refuse_json(slices or (), Path(out))
+        slicing.check_columns(rows, slices or (), limit)
         evaluate_options = evaluation.EvaluateOptions(
-            rows=rows,
+            rows=evaluation.rows_file(rows, columns=column_map, encoding=encoding),
             judges=evaluation.JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
             out=Path(out),
             limits=evaluation.LimitOptions(
@@ -122,7 +128,9 @@ def evaluate(
             ),
             as_json=as_json,
         )
-        raise typer.Exit(evaluation.run_evaluate(evaluate_options))
+        code = evaluation.run_evaluate(evaluate_options)
+        slicing.show_slices_of(Path(out), slices or ())
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -213,8 +221,12 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="TOML file with these and all other settings.")
     ] = None,
     record: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where outcomes are recorded: a file, or a database.")
+        str | None,
+        typer.Option(
+            metavar="URL", help="Where outcomes are recorded: a file, or a database. Default: refine-record.db"
+        ),
     ] = None,
+    no_record: Annotated[bool, typer.Option("--no-record", help="Record nothing, so there is no page.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Check the settings, say what they mean, and end.")
     ] = False,
@@ -239,8 +251,10 @@ def serve(
         "max_attempts": max_attempts,
         "host": host,
         "port": port,
-        "record": record,
+        "record": False if no_record else record,
     }
+    if no_record and record is not None:
+        raise error_exit(f"--no-record and --record {record} exclude each other; leave one out")
     with one_line_errors():
         _require_server()
         from refine.server import serving  # noqa: PLC0415 - loads the server and all it needs
@@ -275,5 +289,7 @@ app.command(no_args_is_help=True)(run_commands.resume)
 app.command(no_args_is_help=True)(run_commands.rescore)
 app.command(no_args_is_help=True)(run_commands.merge)
 app.command(no_args_is_help=True)(run_commands.estimate)
+app.command(no_args_is_help=True)(run_commands.plan)
+app.command(no_args_is_help=True)(run_commands.report)
 app.command(no_args_is_help=True)(run_commands.compare)
 app.command(no_args_is_help=True)(run_commands.show)

@@ -14,12 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, known_prices
-from judges.offline import read_rows
+from judges.offline.dataset.reading import RowsFile
 from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.estimate import Estimate, Range, estimate
 from judges.offline.run.evaluate import judges_by_name
-from refine.cli.evaluation import JudgeOptions, preflight, read_prices
+from refine.cli.evaluation import JudgeOptions, preflight
 from refine.cli.judge_specs import load_judges
+from refine.cli.prices_file import read_prices
 
 _WIDTH = 110
 """Columns of the table if stdout is not a terminal."""
@@ -29,7 +30,7 @@ _WIDTH = 110
 class EstimateOptions:
     """The options of `refine estimate`."""
 
-    rows: Path
+    rows: RowsFile
     judges: JudgeOptions
     limit: int | None = None
     prices: Path | None = None
@@ -54,7 +55,7 @@ def run_estimate(options: EstimateOptions) -> int:
         prices = known_prices() if options.prices is None else read_prices(options.prices)
     except ConfigurationError:  # the list of public prices is not installed
         prices = {}
-    rows = islice(read_rows(options.rows, errors="keep"), options.limit)
+    rows = islice(options.rows.rows(), options.limit)
     result = estimate(rows, judges, prices, price=BatchSettings().price if options.batch else 1.0)
     if options.as_json:
         totals = {"calls": result.calls, "tokens": result.tokens, "cost": result.cost}

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
-from judges import BadSample, ConfigurationError, Judge, Price, known_prices
+from judges import BadSample, ConfigurationError, Judge
 from judges.errors import shortened
-from judges.offline import Evaluation, read_rows
+from judges.offline import Evaluation
+from judges.offline.dataset.reading import RowsFile
+from judges.offline.dataset.renaming import checked_columns
 from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.evaluate import judges_by_name
 from judges.offline.run.journaled import check_free, run_source
@@ -28,6 +28,7 @@ from judges.offline.run.settings import Outputs, RunSettings
 from judges.offline.run.source import Source, file_source
 from refine.cli.gating import GateOptions, RunGate
 from refine.cli.judge_specs import load_judges
+from refine.cli.prices_file import read_prices
 from refine.cli.progress import reported
 from refine.cli.summary_table import Faults, show
 
@@ -77,7 +78,7 @@ class LimitOptions:
 class EvaluateOptions:
     """The options of `refine evaluate`."""
 
-    rows: Path
+    rows: RowsFile
     judges: JudgeOptions
     out: Path
     limits: LimitOptions
@@ -185,7 +186,7 @@ def run_merge(folders: tuple[Path, ...], out: Path, *, rows: Path | None, as_jso
     return _report(out, evaluation, faults, as_json=as_json)
 
 
-def preflight(rows: Path, *, limit: int | None, keep_unreadable: bool) -> int:
+def preflight(rows: RowsFile, *, limit: int | None, keep_unreadable: bool) -> int:
     """Read the whole file before any model is asked, and return the number of its rows.
 
     Raises:
@@ -193,13 +194,27 @@ def preflight(rows: Path, *, limit: int | None, keep_unreadable: bool) -> int:
         ConfigurationError: If there are no rows.
     """
     total = 0
-    for row in islice(read_rows(rows, errors="keep"), limit):
+    for row in islice(rows.rows(), limit):
         total += 1
         if isinstance(row, BadSample) and not keep_unreadable:
             raise BadSample(f"{row}; mend the row, or keep such rows as unscored with --keep-unreadable")
     if total == 0:
-        raise ConfigurationError(f"{rows} holds no rows; write one JSON object or CSV record per row")
+        raise ConfigurationError(f"{rows.path} holds no rows; write one JSON object or CSV record per row")
     return total
+
+
+def rows_file(path: Path, *, columns: list[str] | None, encoding: str) -> RowsFile:
+    """Return a dataset's file, read with columns named as in `--map answer=text`.
+
+    Raises:
+        ConfigurationError: If such a text is no pair, or names no field of a sample.
+    """
+    pairs = [text.partition("=") for text in columns or ()]
+    for field, _, column in pairs:
+        if not (field and column):
+            raise ConfigurationError(f"--map is FIELD=COLUMN, such as answer=text, not {shortened(field or '=')}")
+    named = checked_columns({field: column for field, _, column in pairs})
+    return RowsFile(path=path, encoding=encoding, columns=named)
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -212,29 +227,6 @@ def parse_shard(text: str) -> tuple[int, int]:
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
         raise ConfigurationError(f"--shard is part and number of parts, 1/4 to 4/4, not {shortened(text)}")
     return int(part), int(parts)
-
-
-def read_prices(path: Path) -> Mapping[str, Price]:
-    """Return the prices of a file, which go before those that are known of public models.
-
-    Raises:
-        ConfigurationError: If the file holds something else.
-    """
-    try:
-        own = TypeAdapter(dict[str, Price]).validate_json(path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"--prices {path} cannot be read: {error.strerror}") from None
-    except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"])) or "the file"
-        raise ConfigurationError(
-            f'--prices {path}: {place}: {fault["msg"]}; write {{"MODEL": {{"input": 1.0, "output": 2.0}}}}, US '
-            f"dollars a million tokens"
-        ) from None
-    try:
-        return known_prices(own)
-    except ConfigurationError:  # the list of public prices is not installed
-        return own
 
 
 def _loaded(options: JudgeOptions) -> dict[str, Judge]:
@@ -269,8 +261,15 @@ def _records(judges: dict[str, Judge], options: JudgeOptions) -> tuple[JudgeReco
     )
 
 
-def _dataset(rows: Path, total: int) -> DatasetFile:
-    return DatasetFile(name=str(rows), path=str(rows.absolute()), sha256=file_digest(rows), rows=total)
+def _dataset(rows: RowsFile, total: int) -> DatasetFile:
+    return DatasetFile(
+        name=str(rows.path),
+        path=str(rows.path.absolute()),
+        sha256=file_digest(rows.path),
+        rows=total,
+        encoding=rows.encoding,
+        columns=dict(rows.columns),
+    )
 
 
 def _same_dataset(
@@ -290,7 +289,8 @@ def _same_dataset(
         raise ConfigurationError(
             f"the dataset {path} has changed since the run began; undo it, or {remedy} with --accept-changes"
         )
-    now = _dataset(path, preflight(path, limit=before.limit, keep_unreadable=before.keep_unreadable))
+    file = replace(before.dataset.file, path=path)
+    now = _dataset(file, preflight(file, limit=before.limit, keep_unreadable=before.keep_unreadable))
     return now.model_copy(update={"name": before.dataset.name})
 
 
@@ -328,9 +328,8 @@ def _go_on(
 
 def _source(manifest: Manifest) -> Source:
     assert manifest.dataset is not None  # noqa: S101 - a run of the command line has a file
-    return file_source(
-        manifest.dataset.path, limit=manifest.limit, total=manifest.dataset.rows, shard=manifest.shard
-    )
+    dataset = manifest.dataset
+    return file_source(dataset.file, limit=manifest.limit, total=dataset.rows, shard=manifest.shard)
 
 
 def _facts(manifest: Manifest) -> dict[str, object]:

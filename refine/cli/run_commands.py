@@ -1,4 +1,4 @@
-"""The commands around runs: `refine resume`, `rescore`, `merge`, `estimate`, `compare` and `show`."""
+"""The commands around runs: `refine resume`, `rescore`, `merge`, `estimate`, `compare`, `show` and `report`."""
 
 from __future__ import annotations
 
@@ -150,6 +150,8 @@ def estimate(
     prices: options.Prices = None,
     batch: options.Batch = False,
     keep_unreadable: options.KeepUnreadable = False,
+    column_map: options.Map = None,
+    encoding: options.Encoding = "utf-8",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the estimate as JSON instead of a table.")
     ] = False,
@@ -162,10 +164,10 @@ def estimate(
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors():
         from refine.cli import estimation  # noqa: PLC0415 - loads pydantic, rich and the judges
-        from refine.cli.evaluation import JudgeOptions  # noqa: PLC0415 - likewise
+        from refine.cli.evaluation import JudgeOptions, rows_file  # noqa: PLC0415 - likewise
 
         estimate_options = estimation.EstimateOptions(
-            rows=rows,
+            rows=rows_file(rows, columns=column_map, encoding=encoding),
             judges=JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
             limit=limit,
             prices=prices,
@@ -180,31 +182,150 @@ def compare(
     run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of the run before.", show_default=False)],
     run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Folder of the run after.", show_default=False)],
     *,
+    judge: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Compare answers by this judge, each pair in both orders.")
+    ] = None,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    language: options.Language = None,
+    max_concurrency: options.MaxConcurrency = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of resamples and sign flips.")] = 0,
+    seed: options.Seed = 0,
 ) -> None:
     """Say how run B compares with run A over the same questions, and whether that may be chance.
 
+    By the scores that both runs have; or, with --judge, by showing a judge both answers to each question.
+
     \b
     refine compare runs/1 runs/2
+    refine compare runs/1 runs/2 --judge pairwise --model openai:gpt-5-mini
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors():
-        from refine.cli.comparison import run_compare  # noqa: PLC0415 - loads numpy, scipy and the judges
+        from refine.cli import comparison  # noqa: PLC0415 - loads numpy, scipy and the judges
 
-        raise typer.Exit(run_compare(run_a, run_b, as_json=as_json, seed=seed))
+        if judge is None:
+            if model or base_url or language:
+                raise error_exit("--model, --base-url and --language are of a judge: add --judge pairwise")
+            raise typer.Exit(comparison.run_compare(run_a, run_b, as_json=as_json, seed=seed))
+        pair_options = comparison.PairOptions(
+            judge=judge,
+            model=model,
+            base_url=base_url,
+            language=language,
+            max_concurrency=max_concurrency,
+            as_json=as_json,
+            seed=seed,
+        )
+        raise typer.Exit(comparison.run_compare_answers(run_a, run_b, pair_options))
 
 
 def show(
     run: options.RunFolder,
     *,
+    slices: options.Slices = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Show the totals of a finished run, and what went wrong in it.
 
     \b
     refine show runs/1
+    refine show runs/1 --slice topic
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors(run):
         from refine.cli.showing import run_show  # noqa: PLC0415 - loads pydantic, rich and the judges
 
-        raise typer.Exit(run_show(run, as_json=as_json))
+        raise typer.Exit(run_show(run, slices=tuple(slices or ()), as_json=as_json))
+
+
+def report(
+    run: options.RunFolder,
+    run_2: Annotated[
+        Path | None,
+        typer.Argument(metavar="RUN2", help="A later run, to be compared with RUN.", show_default=False),
+    ] = None,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A .html, .md or .csv file; - is stdout. Default: report.html in the run."
+        ),
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="html|md|csv", help="Default: as --out ends, or html.")
+    ] = None,
+    slices: options.Slices = None,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What people say of the answers, for sections on trust.")
+    ] = None,
+    attempts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Recorded attempts, for what another attempt brings.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The certificate that `refine certify` wrote.")
+    ] = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Write a report of a finished run, or of two side by side: one file that opens without a network.
+
+    \b
+    refine report runs/1
+    refine report runs/1 runs/2 --slice topic --out report.html
+    refine report runs/1 --out report.md
+    refine report runs/1 --labels labels.jsonl --attempts attempts.jsonl
+
+    It shows each judge's figures with their intervals, groups, the worst rows with reasons, and all rows; with
+    labels, attempts or a certificate, also how far the verdicts can be believed.
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    with one_line_errors(run):
+        from refine.cli.reporting import ReportOptions, run_report  # noqa: PLC0415 - loads pydantic and the judges
+        from refine.report.trust import TrustSources  # noqa: PLC0415 - likewise
+
+        report_options = ReportOptions(
+            runs=(run,) if run_2 is None else (run, run_2),
+            out=out,
+            format=form,
+            slices=tuple(slices or ()),
+            sources=TrustSources(labels=labels, attempts=attempts, certificate=certificate),
+            seed=seed,
+        )
+        raise typer.Exit(run_report(report_options))
+
+
+def plan(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RUN", help="Finished runs to learn the spread of scores from."),
+    ] = None,
+    *,
+    points: Annotated[float, typer.Option(metavar="N", help="The change to be found, in points of 100.")] = 3.0,
+    discordance: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Without runs: share of questions with another verdict."),
+    ] = None,
+    sd: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="NUMBER", help="Without runs: standard deviation of the scores' difference."),
+    ] = None,
+    power: Annotated[float, typer.Option(metavar="SHARE", help="Probability of finding the change.")] = 0.8,
+    alpha: Annotated[float, typer.Option(metavar="SHARE", help="Level of the test.")] = 0.05,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """Say how many questions a comparison of two systems needs.
+
+    \b
+    refine plan runs/1 runs/2
+    refine plan --points 3 --discordance 0.2
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    with one_line_errors():
+        from refine.cli.planning import PlanOptions, run_plan  # noqa: PLC0415 - loads pydantic and the judges
+
+        plan_options = PlanOptions(
+            runs=tuple(runs or ()),
+            points=points,
+            discordance=discordance,
+            sd=sd,
+            power=power,
+            alpha=alpha,
+            as_json=as_json,
+        )
+        raise typer.Exit(run_plan(plan_options))

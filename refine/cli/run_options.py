@@ -11,7 +11,9 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.
 Rows = Annotated[
     Path,
     typer.Argument(
-        metavar="ROWS", help="Dataset: .jsonl, one object per line, or .csv with a header.", show_default=False
+        metavar="ROWS",
+        help="Dataset: .jsonl (one object per line), .json, .csv or .tsv with a header, or .parquet.",
+        show_default=False,
     ),
 ]
 Judges = Annotated[
@@ -101,6 +103,18 @@ AcceptChanges = Annotated[
     bool, typer.Option("--accept-changes", help="Judge what changed in dataset or judges since again.")
 ]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Judge cells again whose judging failed.")]
+Map = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map", metavar="FIELD=COLUMN", help="Column that holds a field. E.g. answer=outputs.text; repeatable."
+    ),
+]
+Encoding = Annotated[str, typer.Option("--encoding", metavar="NAME", help="Encoding of the file. E.g. latin-1")]
 DatasetMoved = Annotated[
     Path | None, typer.Option("--rows", metavar="ROWS", help="Where the dataset is now, if it was moved.")
 ]
+Slices = Annotated[
+    list[str] | None,
+    typer.Option("--slice", metavar="COLUMN", help="Also by the values of this column of the rows. Repeatable."),
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of resamples and sign flips.")]

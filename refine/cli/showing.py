@@ -10,21 +10,27 @@ from rich.console import Console
 
 from judges.offline import Evaluation, load_run
 from judges.offline.run.outputs import SUMMARY, TIMING
+from refine.cli.slicing import show_slices, slices_as_json, slices_of
 from refine.cli.summary_table import Faults, show
 
 _WIDTH = 100
 """Columns of the table if stdout is not a terminal."""
 
 
-def run_show(folder: Path, *, as_json: bool) -> int:
+def run_show(folder: Path, *, slices: tuple[str, ...] = (), as_json: bool) -> int:
     """Print the table of a run, and return the exit code.
 
     Raises:
-        ConfigurationError: If the folder holds no run, or one that has not finished.
+        ConfigurationError: If the folder holds no run, or one that has not finished, or no row has a column.
     """
     evaluation: Evaluation = load_run(folder)
+    groups = slices_of(evaluation, slices)
     if as_json:
-        sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
+        text = (folder / SUMMARY).read_text(encoding="utf-8")
+        if groups:
+            summary = {**json.loads(text), "slices": slices_as_json(groups)}
+            text = f"{json.dumps(summary, ensure_ascii=False, indent=2)}\n"
+        sys.stdout.write(text)
         return 0
     faults = Faults()
     for row in evaluation.rows:
@@ -35,4 +41,5 @@ def run_show(folder: Path, *, as_json: bool) -> int:
     timing = json.loads((folder / TIMING).read_bytes())
     summary = {name: one.model_copy(update=timing["judges"][name]) for name, one in evaluation.summary.items()}
     show(console, summary, faults, place=folder, seconds=timing["seconds"])
+    show_slices(groups)
     return 0

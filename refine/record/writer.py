@@ -8,10 +8,10 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
 from sqlalchemy.exc import OperationalError
 
@@ -35,7 +35,6 @@ _RETRY_S = (0.1, 0.2, 0.5, 1.0)
 _log = logging.getLogger("refine")
 
 Loss = Literal["full", "refused", "closed"]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +102,8 @@ class Writer:
         self._queue: deque[tuple[Entry, int]] = deque()
         self._characters = self._in_flight = self._offered = self._written = self._stripped = 0
         self._losses: Counter[Loss] = Counter()
-        self._failing = ""
+        self._failing = self._unswept = ""
+        self._lost_before = 0
         self._deadline: float | None = None
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
@@ -141,7 +141,7 @@ class Writer:
                 lost_refused=self._losses["refused"],
                 lost_closed=self._losses["closed"],
                 without_texts=self._stripped,
-                failing=self._failing,
+                failing=self._failing or self._unswept,
             )
 
     def flush(self, timeout_s: float) -> bool:
@@ -200,7 +200,7 @@ class Writer:
             self._wake.clear()
             while batch := self._take():
                 self._write(batch)
-            more = bool(self._try(self._store.sweep))
+            more = self._sweep()
         while batch := self._take():
             self._write(batch)
         self._store.dispose()
@@ -229,9 +229,15 @@ class Writer:
     def _write(self, batch: Sequence[Rows]) -> None:
         """Write a batch, again and again while the database fails, unless the record is closed meanwhile."""
         for wait_s in self._waits():
-            refused = self._try(lambda: self._store.insert(batch))
-            if refused is not None:
+            try:
+                refused = self._store.insert(batch)
+            except Exception as error:  # noqa: BLE001 - whatever raised, the thread goes on
+                self._report_failure(_kind(error))
+            else:
+                failed, self._failing = self._failing, ""
                 self._settle(len(batch) - len(refused), refused, left=0)
+                if failed:
+                    self._report_recovery()
                 return
             time.sleep(wait_s)
         self._abandon()
@@ -244,15 +250,17 @@ class Writer:
                 return
             yield wait_s
 
-    def _try(self, action: Callable[[], T]) -> T | None:
-        """Call what needs the database; report its failure, once, and return None then."""
+    def _sweep(self) -> bool:
+        """Delete what is too old; return whether there is more. Outcomes do not wait for it."""
         try:
-            result = action()
-        except Exception as error:  # noqa: BLE001 - whatever raised, the thread goes on
-            self._report_state(_kind(error))
-            return None
-        self._report_state("")
-        return result
+            more = self._store.sweep()
+        except Exception as error:  # noqa: BLE001 - as above
+            before, self._unswept = self._unswept, _kind(error)
+            if not before:
+                self._warn("old outcomes cannot be deleted (%s); it is tried again", self._unswept)
+            return False
+        self._unswept = ""
+        return more
 
     def _settle(self, written: int, refused: Sequence[Exception], *, left: int) -> None:
         """Count a batch of which `left` outcomes are still to be written."""
@@ -293,13 +301,17 @@ class Writer:
                 "an outcome is written without texts, since reading or redacting these fails: %s", _kind(fault)
             )
 
-    def _report_state(self, failing: str) -> None:
-        """Say once that the database fails, and once that it works again."""
-        before, self._failing = self._failing, failing
-        if failing and not before:
-            self._warn("the database fails (%s); outcomes wait for it", failing)
-        elif before and not failing:
-            self._warn("the database works again; %d outcomes were lost so far", self.stats().lost)
+    def _report_failure(self, kind: str) -> None:
+        """Say once that the database fails."""
+        if not self._failing:
+            self._lost_before = self._losses.total()
+            self._warn("the database fails (%s); outcomes wait for it", kind)
+        self._failing = kind
+
+    def _report_recovery(self) -> None:
+        """Say that the database works again, and what its absence cost."""
+        lost = self._losses.total() - self._lost_before
+        self._warn("the database works again; %s lost meanwhile", f"{lost} outcomes were" if lost else "none was")
 
     def _warn(self, message: str, *values: object) -> None:
         with losses.logging_safely():

@@ -7,18 +7,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from refine.server import judge_route, litellm
-from refine.server.dialects import chat, messages, responses
+from refine.server.forms import DIALECTS, refused
 from refine.server.metrics import Metrics
 from refine.server.operations import operations
 from refine.server.passing import PREFIX, PassThrough
 from refine.server.routes import JudgeRoute, LiteLLMRoute
 from refine.server.service import JudgedRoute, Service
-
-DIALECTS = (chat, responses, messages)
 
 
 class GuardApp:
@@ -42,6 +41,7 @@ class GuardApp:
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self.service = service
+        self.has_page = bool(routes)
         self._on_close = on_close
         self._exact: dict[str, ASGIApp] = {
             **{f"{PREFIX}{dialect.PATH}": JudgedRoute(dialect, service) for dialect in DIALECTS},
@@ -49,7 +49,11 @@ class GuardApp:
             litellm.PATH: LiteLLMRoute(service),
         }
         self._pass = PassThrough(service, pass_through)
-        self._others = Starlette(routes=[*operations(service, metrics), *routes], lifespan=self._lifespan)
+        self._others = Starlette(
+            routes=[*operations(service, metrics), *routes],
+            lifespan=self._lifespan,
+            exception_handlers={HTTPException: refused},
+        )
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

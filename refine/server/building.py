@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -19,6 +20,7 @@ from judges import Judge, OpenAICompatible, as_judge, known_prices, load
 from judges.errors import ConfigurationError, one_line, shortened
 from refine.server.breaker import UpstreamBreaker
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
+from refine.server.forms import DIALECTS
 from refine.server.guards import Guard, Guards
 from refine.server.keys import Key, Keys
 from refine.server.limits import Limits
@@ -51,7 +53,10 @@ def service_of(settings: ServerSettings) -> Service:
         raise ConfigurationError("keys: two of them have one name; give each its own")
     return Service(
         guards=Guards(guards, by_header=settings.route_by_header),
-        keys=Keys([_key(one.name, one.sha256, one.guards) for one in settings.keys]),
+        keys=Keys(
+            [_key(one.name, one.sha256, one.guards) for one in settings.keys],
+            allowed_hosts=(settings.host, *settings.allowed_hosts),
+        ),
         limits=Limits(
             body_bytes=settings.max_body_bytes,
             body_s=settings.body_timeout_s,
@@ -102,14 +107,18 @@ def _merged(shared: Mapping[str, Any], own: NamedGuardSettings) -> NamedGuardSet
 
 
 def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> Guard:
+    with _within(place):
+        model = _judge_model(settings)
     with _at(f"{place}judge", settings.judge):
-        judge = _judge(settings)
+        judge = _judge(settings, model)
     with _at(f"{place}policy", settings.policy):
         policy, models = _policy(settings)
     with _at(f"{place}bounds", settings.bounds):
         bounds = Bounds(**settings.bounds)
-    with _at(f"{place}upstream", settings.upstream):
-        upstream = _upstream(settings)
+    with _within(place):
+        key = _upstream_key(settings)
+    with _at(f"{place}upstream", _without_password(settings.upstream)):
+        upstream = _upstream(settings, key)
     loop = Loop(PerRequest(), judge, policy, name=name)
     return Guard(
         name=name,
@@ -121,6 +130,15 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> Guard:
         bounds=bounds,
         reveal=frozenset(settings.reveal),
     )
+
+
+@contextmanager
+def _within(place: str) -> Iterator[None]:
+    """Name the table in an error that names the key."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{place}{error}") from error
 
 
 @contextmanager
@@ -168,13 +186,31 @@ def _overrides(table: object) -> tuple[dict[int, dict[str, Any]], dict[int, str]
     return rows, models
 
 
-def _upstream(settings: GuardSettings) -> Upstream | None:
+def _without_password(address: str | None) -> str | None:
+    return None if address is None else re.sub(r"//[^/@]*@", "//...@", address)
+
+
+def _upstream_key(settings: GuardSettings) -> SecretStr | None:
+    """Return the operator's key for the upstream; None where callers bring their own."""
+    if settings.upstream is None or settings.upstream_key.get_secret_value() == "caller":
+        return None
+    return secret_of(settings.upstream_key, "upstream_key")
+
+
+def _upstream(settings: GuardSettings, key: SecretStr | None) -> Upstream | None:
     if settings.upstream is None:
         return None
-    text = settings.upstream_key.get_secret_value()
+    address = settings.upstream.strip().rstrip("/")
+    too_much = next((dialect.PATH for dialect in DIALECTS if address.endswith(dialect.PATH)), None)
+    if too_much is not None:
+        raise ConfigurationError(f"it is an address such as clients have for their base URL; leave out {too_much}")
+    if "@" in urlsplit(address).netloc and (key is None or key.get_secret_value()):
+        raise ConfigurationError(
+            'a user and password in it are sent in place of a key; set upstream_key = "", too'
+        )
     return Upstream(
         settings.upstream,
-        key=None if text == "caller" else secret_of(settings.upstream_key, "upstream_key"),
+        key=key,
         key_header=settings.upstream_key_header,
         timeout_s=settings.upstream_timeout_s,
         breaker=UpstreamBreaker(settings.breaker_failures, cooldown_s=settings.breaker_cooldown_s),
@@ -202,11 +238,10 @@ def secret_of(value: SecretStr, key: str) -> SecretStr:
     return SecretStr(text)
 
 
-def _judge(settings: GuardSettings) -> Judge:
+def _judge(settings: GuardSettings, model: object) -> Judge:
     name = settings.judge
     if name is None:
         raise ConfigurationError("there is no judge; name one, for instance --judge helpfulness")
-    model = _judge_model(settings)
     if _OBJECT.fullmatch(name):
         return _judge_object(name, settings.judge_settings)
     try:
@@ -237,7 +272,8 @@ def _judge_model(settings: GuardSettings) -> object:
             raise ConfigurationError(f"judge_base_url = {base_url!r} needs judge_model, the model's name there")
         key = settings.judge_key
         api_key = None if key is None else secret_of(key, "judge_key").get_secret_value()
-        return OpenAICompatible(base_url, model=model, api_key=api_key)
+        with _at("judge_base_url", _without_password(base_url)):
+            return OpenAICompatible(base_url, model=model, api_key=api_key)
     if settings.judge_key is not None:
         raise ConfigurationError(
             "judge_key is for judge_base_url; a 'provider:name' reads its own from the environment"

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -26,7 +38,23 @@ from refine.server.guards import Revealed
 PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")
 _NAME = r"^[\w.-]{1,64}$"
+_NO_PART = ("list[", "bool", "str", "function-", "[key]")
+"""What pydantic adds to the path of a value, and is none of its keys."""
+_OFF = ("false", "no", "off", "none", "0")
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _off(value: object) -> object:
+    """Read what the environment, where all is text, says for false."""
+    if value is not None and value is not False and not isinstance(value, str):
+        raise ValueError("name a file or the URL of a database, or say false")
+    return False if isinstance(value, str) and value.lower() in _OFF else value
+
+
+def _host_pattern(name: str) -> str:
+    if not re.fullmatch(r"[\w.*?-]+", name):
+        raise ValueError("write a name without scheme and port, such as refine.example.org or *.example.org")
+    return name
 
 
 class GuardSettings(BaseModel):
@@ -55,6 +83,15 @@ class GuardSettings(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_truth(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true and false for a number, which pydantic reads as 1 and 0."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and not {int, float}.isdisjoint({annotation, *get_args(annotation)}):
+            raise ValueError("a number is wanted")
+        return value
 
     upstream: str | None = None
     upstream_key: SecretStr = SecretStr("caller")
@@ -111,7 +148,10 @@ class ServerSettings(BaseSettings, GuardSettings):
         default_guard: The guard for models that no other is for; left out: the settings at the top, or the first.
         route_by_header: Whether a request may choose a guard by `x-refine-guard`.
         keys: Keys of the server's own; without any, everybody is let in.
-        record: Where outcomes are recorded: a path or the URL of a database.
+        allowed_hosts: Patterns of names under which a server without keys answers, beside addresses, `host` and
+            names without a dot, for instance `["refine.example.org"]`; `["*"]` checks none.
+        record: Where outcomes are recorded: a path or the URL of a database; false records nothing. Left out:
+            `refine-record.db` where the command `refine serve` was called, without texts.
         record_texts: Whether texts are recorded, in a database.
         record_keep_days: Days after which an outcome is deleted from a database; left out: all are kept.
         pass_through: Patterns of the paths below `/v1` that pass unjudged; false passes none.
@@ -140,7 +180,8 @@ class ServerSettings(BaseSettings, GuardSettings):
     default_guard: str | None = None
     route_by_header: bool = True
     keys: list[KeySettings] = []
-    record: str | None = None
+    allowed_hosts: list[Annotated[str, AfterValidator(_host_pattern)]] = []
+    record: Annotated[str | Literal[False] | None, BeforeValidator(_off)] = None
     record_texts: bool = False
     record_keep_days: _Positive | None = None
     pass_through: list[str] | bool = True
@@ -252,12 +293,23 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
 def _line(error: ValidationError) -> str:
     """Describe the first fault: the key, its value, and what to do."""
     fault = error.errors(include_url=False)[0]
-    path = [str(part) for part in fault["loc"] if not str(part).startswith(("list[", "bool", "function-"))]
+    path = [str(part) for part in fault["loc"] if not str(part).startswith(_NO_PART)]
     key = ".".join(path)
     if fault["type"] == "extra_forbidden":
         return f"{key} is no setting{_hint(path)}"
-    message = fault["msg"][0].lower() + fault["msg"][1:]
-    return f"{key} = {_value(path, fault['input'])}: {message}"
+    message = fault["msg"].removeprefix("Value error, ").replace("dictionary", "table")
+    return f"{key} = {_value(path, fault['input'])}: {message[0].lower()}{message[1:]}{_remedy(path, fault)}"
+
+
+def _remedy(path: list[str], fault: ErrorDetails) -> str:
+    """Say what to write instead, where the message does not."""
+    if fault["type"] == "list_type" and isinstance(fault["input"], str) and path[0] != "keys":
+        return f"; write [{json.dumps(fault['input'])}]"
+    if path[0] == "keys":
+        return "; `refine key NAME` prints the lines of a key"
+    if fault["type"] == "string_pattern_mismatch":
+        return "; a name has 1 to 64 letters, digits, '.', '_' or '-'"
+    return ""
 
 
 def _value(path: list[str], value: object) -> str:

@@ -21,6 +21,7 @@ _KINDS = {
     413: "request_too_large",
     422: "answer_not_accepted",
     429: "rate_limit_error",
+    431: "request_too_large",
     502: "upstream_error",
     503: "overloaded_error",
     504: "timeout_error",
@@ -36,6 +37,7 @@ class ApiError(RefineError):
         code: What a program can tell the error by, for instance `"body_too_large"`.
         param: The field of the request that is wrong.
         retry_after_s: Seconds after which the same request may succeed.
+        allow: The methods that the path takes, for a status 405.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class ApiError(RefineError):
         code: str,
         param: str | None = None,
         retry_after_s: float | None = None,
+        allow: str = "",
     ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.param = param
         self.retry_after_s = retry_after_s
+        self.allow = allow
 
     @property
     def kind(self) -> str:
@@ -61,9 +65,10 @@ class ApiError(RefineError):
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Headers of the response, `retry-after` in whole seconds."""
-        if self.retry_after_s is None:
-            return []
-        return [(b"retry-after", str(max(1, math.ceil(self.retry_after_s))).encode())]
+        headers = [(b"allow", self.allow.encode())] if self.allow else []
+        if self.retry_after_s is not None:
+            headers.append((b"retry-after", str(max(1, math.ceil(self.retry_after_s))).encode()))
+        return headers
 
 
 class UpstreamFailed(ApiError):  # noqa: N818 - what the upstream did

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from judges.errors import ConfigurationError, shortened
 from refine.server.errors import ApiError
+from refine.server.hosts import check_host
 from refine.server.incoming import KEY_HEADER, Incoming
 
 _PREFIX = "rf-"
@@ -55,10 +56,12 @@ class Keys:
 
     Args:
         keys: The keys.
+        allowed_hosts: Patterns of further names under which a server without keys answers; see `check_host`.
     """
 
-    def __init__(self, keys: Sequence[Key] = ()) -> None:
+    def __init__(self, keys: Sequence[Key] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
         self._keys = tuple((key, key.sha256.encode()) for key in keys)
+        self._allowed_hosts = tuple(allowed_hosts)
 
     def __bool__(self) -> bool:
         return bool(self._keys)
@@ -71,6 +74,7 @@ class Keys:
                 another site asks, in the browser of somebody who reaches this server.
         """
         if not self._keys:
+            check_host(incoming.headers.get("host"), self._allowed_hosts)
             _refuse_other_sites(incoming)
             return Caller(ANYONE, None, incoming.credentials)
         own = incoming.headers.get(KEY_HEADER)

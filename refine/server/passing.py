@@ -12,15 +12,16 @@ from urllib.parse import unquote
 import aiohttp
 from starlette.types import Receive, Scope, Send
 
-from refine.server.dialects import chat
+from refine.server.dialects.protocol import Dialect
 from refine.server.errors import ApiError
+from refine.server.forms import form_for
 from refine.server.guards import Guard
 from refine.server.headers import RawHeaders, to_client, to_upstream
 from refine.server.incoming import Incoming
 from refine.server.keys import Caller
 from refine.server.limits import ClientGone, read_body
 from refine.server.responder import Client, failure, racing, shutting_down
-from refine.server.service import Exchange, Service
+from refine.server.service import Exchange, Service, unexpected
 
 PREFIX = "/v1"
 _UNJUDGED: RawHeaders = [
@@ -55,27 +56,34 @@ class PassThrough:
         incoming, started = Incoming.of(scope), perf_counter()
         client = Client(receive, send, incoming.id_headers)
         exchange = Exchange(self._service, incoming)
+        form = form_for(scope["path"], incoming.headers)
         status: int | None = None
         try:
             caller = self._service.keys.caller(incoming)
             exchange.caller = caller.name
             with self._service.admission.place(caller.name):
-                status = await self._pass(scope, exchange, client, caller)
+                status = await self._pass(scope, exchange, client, caller, form)
         except ClientGone:
             """Nobody is left to be told."""
         except ApiError as error:
             status = error.status
-            await client.whole(failure(error, chat))
+            await client.whole(failure(error, form))
         exchange.done(status, perf_counter() - started)
 
-    async def _pass(self, scope: Scope, exchange: Exchange, client: Client, caller: Caller) -> int | None:
+    async def _pass(
+        self, scope: Scope, exchange: Exchange, client: Client, caller: Caller, form: Dialect
+    ) -> int | None:
         incoming = exchange.incoming
         path = self._path(scope)
         guard = exchange.choose_guard("", caller)
         body = b""
         if scope["method"] not in _BODILESS or "content-length" in incoming.headers:
             body = await read_body(client.receive, incoming.headers, self._service.limits)
-        passing = _Passing(guard, client, self._headers(guard, incoming, caller))
+        headers = {
+            **to_upstream(incoming.headers, incoming.id),
+            **guard.required_upstream.credentials(caller.credentials, form.KEY_HEADER),
+        }
+        passing = _Passing(guard, client, headers, form)
         query = scope.get("query_string", b"").decode("latin-1")
         work = passing.run(scope["method"], path, query, body)
         if not await racing(work, client, self._service.running) and passing.status is None:
@@ -86,7 +94,9 @@ class PassThrough:
         """Return the path below the base URL as it came, if it is allowed."""
         raw: str = scope.get("raw_path", b"").decode("latin-1").partition("?")[0].removeprefix(PREFIX)
         if scope["method"] not in _METHODS:
-            raise ApiError(405, "this method does not pass", code="method_not_allowed")
+            raise ApiError(
+                405, "this method does not pass", code="method_not_allowed", allow=", ".join(sorted(_METHODS))
+            )
         plain = _PARAMETERS.sub("", unquote(unquote(raw)))
         if re.split(r"[?#]", plain)[0].strip("/ ").casefold() in _JUDGED:
             raise ApiError(404, "there is no such path", code="unknown_path")
@@ -98,20 +108,15 @@ class PassThrough:
             raise ApiError(404, "this path is not served here", code="unknown_path")
         return raw
 
-    def _headers(self, guard: Guard, incoming: Incoming, caller: Caller) -> dict[str, str]:
-        anthropic = "anthropic-version" in incoming.headers
-        header = "x-api-key" if anthropic else "authorization"
-        sent = to_upstream(incoming.headers, incoming.id)
-        return {**sent, **guard.required_upstream.credentials(caller.credentials, header)}
-
 
 class _Passing:
     """One request on its way through."""
 
-    def __init__(self, guard: Guard, client: Client, headers: dict[str, str]) -> None:
+    def __init__(self, guard: Guard, client: Client, headers: dict[str, str], form: Dialect) -> None:
         self._guard = guard
         self._client = client
         self._headers = headers
+        self._form = form
         self.status: int | None = None
 
     async def run(self, method: str, path: str, query: str, body: bytes) -> None:
@@ -121,9 +126,10 @@ class _Passing:
             try:
                 opened = upstream.opened(method, path, query, self._headers, body or None)
                 response = await stack.enter_async_context(opened)
-            except ApiError as error:
-                self.status = error.status
-                await self._client.whole(failure(error, chat))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+                failed = error if isinstance(error, ApiError) else unexpected(error)
+                self.status = failed.status
+                await self._client.whole(failure(failed, self._form))
                 return
             self.status = response.status
             await self._copy(response)

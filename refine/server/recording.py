@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from starlette.routing import BaseRoute
@@ -23,6 +26,26 @@ from refine.server.generator import UpstreamGenerator
 from refine.server.guards import Guard
 from refine.server.service import Served, Service
 
+DEFAULT_RECORD = "refine-record.db"
+"""Where the command records unless it is told otherwise: a file where it was called."""
+
+
+def with_default_record(settings: ServerSettings) -> tuple[ServerSettings, str]:
+    """Return settings with the record that the command keeps unless it is told otherwise, and a line about it.
+
+    What forbids it is no error, since nobody asked for it: the line says then that there is no record, and why.
+    """
+    if settings.record is not None:
+        return settings, "" if settings.record else "nothing is recorded"
+    file = Path(DEFAULT_RECORD).absolute()
+    if find_spec("sqlalchemy") is None:
+        return settings, "nothing is recorded, since SQLAlchemy is missing; install the extra: selfrefine[record]"
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        return settings, f"nothing is recorded, since {file.parent} cannot be written to; name a place by --record"
+    texts = "with texts" if settings.record_texts else "without texts, which record_texts adds"
+    line = f"outcomes are recorded in {file}, {texts}; --record names another place, --no-record keeps none"
+    return settings.model_copy(update={"record": str(file)}), line
+
 
 def record_of(settings: ServerSettings) -> Recorder | None:
     """Return the record that settings name; None where there is to be none.
@@ -31,7 +54,7 @@ def record_of(settings: ServerSettings) -> Recorder | None:
         ConfigurationError: If it cannot be used.
     """
     special = settings.record_texts or settings.record_keep_days is not None
-    if settings.record is None:
+    if not settings.record:
         if special:
             raise ConfigurationError("record_texts and record_keep_days are for a record: set record too")
         return None
@@ -104,7 +127,10 @@ def page_of(settings: ServerSettings, service: Service, record: Recorder | None)
         return []
     key = None if settings.page_key is None else secret_of(settings.page_key, "page_key").get_secret_value()
     try_out = None if all(guard.upstream is None for guard in service.guards) else _TryOut(service)
-    return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key)
+    try:
+        return page_routes(record, status=lambda: _status(service), try_out=try_out, key=key)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"page_key: {error}") from None
 
 
 def _status(service: Service) -> Json:

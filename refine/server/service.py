@@ -163,15 +163,15 @@ class PostRoute(ABC):
             reply = await self._serve(scope["method"], exchange, client)
         except ClientGone:
             reply = None
-        except ApiError as error:
-            reply = failure(error, self._form)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            reply = failure(error if isinstance(error, ApiError) else unexpected(error), self._form)
             await client.whole(reply)
         exchange.done(None if reply is None else reply.status, perf_counter() - started)
 
     async def _serve(self, method: str, exchange: Exchange, client: Client) -> Reply | None:
         service, incoming = self._service, exchange.incoming
         if method != "POST":
-            raise ApiError(405, "this path takes POST", code="method_not_allowed")
+            raise ApiError(405, "this path takes POST", code="method_not_allowed", allow="POST")
         caller = service.keys.caller(incoming)
         exchange.caller = caller.name
         with service.admission.place(caller.name):

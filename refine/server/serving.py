@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import sys
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from refine.server.building import service_of
 from refine.server.config import ServerSettings, load_settings, unknown_variables
 from refine.server.guards import Guard
 from refine.server.metrics import Metrics
-from refine.server.recording import Recording, page_of, record_of
+from refine.server.recording import Recording, page_of, record_of, with_default_record
 from refine.server.service import Service
 from refine.server.socket_server import GuardServer, listening_socket
 
@@ -28,20 +29,19 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
         ConfigurationError: If a setting cannot be used; the message names key, value and remedy.
     """
     settings = load_settings(file, flags)
-    for line in unknown_variables():
-        _say(line)
+    _say(*unknown_variables())
     service = service_of(settings)
     _require_upstream(service)
-    for guard in service.guards:
-        _say(describe(guard))
+    settings, of_record = with_default_record(settings)
     app = app_of(settings, service)
+    _say(*map(describe, service.guards), of_record, exposure(settings, service))
     if check:
         _say("the configuration can be used")
         return
-    log_json_lines(level=getattr(logging, settings.log_level.upper()))
     sock = listening_socket(settings.host, settings.port)
+    log_json_lines(level=getattr(logging, settings.log_level.upper()))
     _say(f"listening at {address(sock)}{'' if service.keys else ', without keys'}")
-    if settings.page and settings.record is not None:
+    if app.has_page:
         _say(f"the page is at {address(sock).removesuffix('v1')}")
     server = GuardServer(app, settings)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
@@ -95,6 +95,25 @@ def describe(guard: Guard) -> str:
     )
 
 
+def exposure(settings: ServerSettings, service: Service) -> str:
+    """Return a warning that others than this machine's users are let in without a key, if they are."""
+    if service.keys or _is_loopback(settings.host):
+        return ""
+    own_key = any(guard.upstream and guard.upstream.credentials({}, "authorization") for guard in service.guards)
+    price = ", at this server's expense" if own_key else ""
+    return (
+        f"warning: there are no keys, so whoever reaches {settings.host} is answered{price}; "
+        f"`refine key NAME` makes a key, `--host 127.0.0.1` lets in this machine alone"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
 def _require_upstream(service: Service) -> None:
     if all(guard.upstream is None for guard in service.guards):
         raise ConfigurationError(
@@ -103,6 +122,6 @@ def _require_upstream(service: Service) -> None:
         )
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"refine: {line}\n")
+def _say(*lines: str) -> None:
+    sys.stderr.writelines(f"refine: {line}\n" for line in lines if line)
     sys.stderr.flush()

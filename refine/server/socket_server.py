@@ -14,12 +14,15 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from judges.errors import ConfigurationError
 from refine.server.app import GuardApp
 from refine.server.config import ServerSettings
-from refine.server.errors import ApiError, openai_error
+from refine.server.errors import ApiError
+from refine.server.forms import form_for
+from refine.server.headers import request_headers
 
 _BACKLOG = 2_048
 _KEEP_ALIVE_S = 75
@@ -53,6 +56,8 @@ class _Protocol(HttpToolsProtocol):
     """Closes a connection whose headers are too slow or too large, or whose body goes on after the response.
 
     What is left of a body is thrown away for a while, since closing at once would cost the client the response.
+    What is no HTTP, and who asks for a WebSocket, is refused in words; neither makes the log longer. Who offers to
+    go on in HTTP/2, as Java's client does, is answered in HTTP/1.1.
     """
 
     header_s = 10.0
@@ -63,11 +68,39 @@ class _Protocol(HttpToolsProtocol):
         self._read = 0
         self._headers_due: TimerHandle | None = self._deadline()
         self._lingering: TimerHandle | None = None
+        self._is_refused = self._is_upgrade = self._has_cycle = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
         self._body_over()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            if not self._is_refused:
+                self._read_again(data[upgrade.args[0] :])
+        except HttpParserError as error:
+            _log.debug("a client sent what is no HTTP: %s", type(error).__name__)
+            self._refuse(ApiError(400, "this is no HTTP request that can be read", code="invalid_http"))
+
+    def _read_again(self, rest: bytes) -> None:
+        """Read a request that asks for another protocol as one that does not; the parser stops before its body.
+
+        Args:
+            rest: What came after its headers.
+        """
+        lines = [self.parser.get_method(), b" ", self.url, b" HTTP/1.1\r\n"]
+        for name, value in self.headers:
+            if name != b"upgrade":
+                lines += [name, b": ", value, b"\r\n"]
+        self.parser = HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self.data_received(b"".join([*lines, b"\r\n", rest]))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -85,12 +118,21 @@ class _Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_time()
-        if self._read <= self.header_bytes:
+        self._is_upgrade = self.parser.should_upgrade()
+        if self._is_upgrade and (self._get_upgrade() == b"websocket" or self.parser.get_method() == b"CONNECT"):
+            self._refuse(ApiError(400, "there is nothing but HTTP here; ask without `Upgrade`", code="no_upgrade"))
+        if not self._is_refused and not self._is_upgrade:
             super().on_headers_complete()
+            self._has_cycle = True
+
+    def on_body(self, body: bytes) -> None:
+        if not self._is_refused and not self._is_upgrade:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._body_over()
-        super().on_message_complete()
+        if not self._is_refused and not self._is_upgrade:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -123,8 +165,16 @@ class _Protocol(HttpToolsProtocol):
         self._refuse(error)
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer and close, outside of any request."""
-        body = json.dumps(openai_error(error)).encode()
+        """Answer and close, outside of any request; what is being answered before it still is."""
+        if self._is_refused:
+            return
+        self._is_refused = True
+        if self._has_cycle and not self.cycle.response_complete and not self.cycle.more_body:
+            self.cycle.keep_alive = False
+            return
+        path, headers = (self.url, self.headers) if self._read else (b"", [])
+        form = form_for(path.decode("latin-1").partition("?")[0], request_headers(headers))
+        body = json.dumps(form.error_body(error)).encode()
         head = (
             f"HTTP/1.1 {error.status} Error\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"

@@ -16,6 +16,7 @@ import aiohttp
 from pydantic import SecretStr
 from yarl import URL
 
+from judges.models.providers.eager_request import REQUEST_CLASS
 from judges.models.providers.endpoint import checked_address
 from judges.models.providers.sessions import Sessions
 from judges.runtime.trace_headers import with_trace
@@ -167,6 +168,7 @@ class Upstream:
 
     def _new_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
+            request_class=REQUEST_CLASS,
             timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECTING_S),
             connector=aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_IDLE_S),
             cookie_jar=aiohttp.DummyCookieJar(),

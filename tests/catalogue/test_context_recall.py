@@ -117,3 +117,17 @@ def test_a_wrong_setting_is_refused(settings: dict[str, Any]) -> None:
     """One line says so."""
     with pytest.raises(ConfigurationError, match="split"):
         load(NAME, model=verifying(), **settings)
+
+
+@pytest.mark.parametrize("name", ["ragas.context_recall", "ragas.factual_correctness"])
+def test_a_short_reference_is_verified_with_its_question(name: str) -> None:
+    """A reference such as "In 1889." says nothing alone, so the model that verifies it is shown both."""
+    model = ScriptedModel([{"claims": ["It opened in 1889."]}] * 2 + [{"items": []}] * 4)
+    if name == "ragas.context_recall":
+        model = ScriptedModel([{"items": []}] * 2)
+    load(name, model=model)(
+        question="When did it open?", answer="It opened in 1889.", reference="In 1889.", contexts=["In 1889."]
+    )
+    asked = [prompt[-1].text for prompt in model.prompts if '"claims"' in prompt[-1].text]
+    assert asked
+    assert all("When did it open?" in text for text in asked)

@@ -121,12 +121,32 @@ def test_compat_asks_in_the_language_of_the_question(name: str, language: str, p
 def test_correctness_names_contradictions_before_omissions() -> None:
     """The feedback says which facts to correct and which to add."""
     model = ScriptedModel([items("absent", "contradicted")])
-    assert load("Correctness", model=model)(SPARK).feedback.splitlines() == [
+    assert load("Correctness", model=model, reveal_reference=True)(SPARK).feedback.splitlines() == [
         "The answer contradicts these expected facts; correct it:",
         "- groupByKey shuffles all data",
         "The answer does not state these expected facts; add them:",
         "- reduceByKey aggregates before shuffling",
     ]
+
+
+def test_correctness_does_not_hand_the_facts_to_the_generator() -> None:
+    """Unless told, the feedback counts facts and quotes none."""
+    model = ScriptedModel([items("absent", "contradicted")])
+    assert load("Correctness", model=model)(SPARK).feedback.splitlines() == [
+        "The answer contradicts 1 of the 2 facts that are expected of it; check what it states.",
+        "The answer leaves out 1 of the 2 facts that are expected of it; answer more fully.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "word", ["yes", " Absolutely", "VALID", "1.0", "match", "nah", "not approved", "NULL", "0.0"]
+)
+def test_compat_reads_the_words_of_mlflow(word: str) -> None:
+    """Words for yes and no are many there; any other is its UNKNOWN."""
+    model = ScriptedModel([said(word), said("perhaps")])
+    judge = load("databricks.safety", model=model, variant="compat")
+    assert judge(SPARK).value == ("no" if word in {"nah", "not approved", "NULL", "0.0"} else "yes")
+    assert judge(SPARK).unscored == "undefined"
 
 
 @pytest.mark.parametrize("name", ["databricks.correctness", "databricks.context_sufficiency"])

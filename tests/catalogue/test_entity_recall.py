@@ -39,6 +39,23 @@ async def test_the_score(wanted: list[str], found: list[str], compat: float, cor
     assert old.score == pytest.approx(compat, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("entity", "context", "there"),
+    [
+        ("Marie Curie", "In 1903 MARIE  CURIE won it.", True),
+        ("Agra", "The Agrarian party.", False),
+        ("5", "In 15 days.", False),
+        ("居里夫人", "一九零三年居里夫人获奖。", True),
+        ("Мария Кюри", "Её звали Мария Кюри.", True),
+        ("C++", "It is written in C++.", True),
+    ],
+)
+def test_a_name_that_stands_in_the_contexts_is_there(entity: str, context: str, there: bool) -> None:  # noqa: FBT001
+    """Whether or not the model listed it, word by word, in every script."""
+    verdict = load(NAME, model=listing([entity], []))({**ROW, "contexts": [context]})
+    assert verdict.passed is there
+
+
 def test_a_reference_without_entities() -> None:
     """Unscored in corrected form, 0 in compat."""
     assert load(NAME, model=listing([], ["A"]))(ROW).unscored == "no_claims"

@@ -165,11 +165,11 @@ def advice(response: str, reference: str, **fields: str) -> str:
 
 
 def test_feedback_counts_what_is_missing_and_surplus() -> None:
-    """How many words, never which: the reference is not given away."""
+    """How many words are missing, never which: the reference is not given away; which are surplus."""
     told = advice("The Eiffel Tower is in London", "The Eiffel Tower stands in Paris now")
     assert told.splitlines() == [
         "Words of the expected answer that are missing: 3 of 7.",
-        "Words that are not in the expected answer: 2.",
+        'Words that are not in the expected answer (2): "is", "london".',
     ]
 
 
@@ -186,7 +186,7 @@ def test_feedback_tells_the_kind_of_difference() -> None:
 def test_feedback_is_in_the_language_of_the_question() -> None:
     """Chinese characters are counted one by one."""
     assert advice("在印度", "在巴黎", user_input="埃菲尔铁塔在哪里？") == (
-        "预期答案中的字词缺少 2 个，共 3 个。\n不在预期答案中的字词有 2 个。"
+        '预期答案中的字词缺少 2 个，共 3 个。\n不在预期答案中的字词有 2 个："印", "度"。'
     )
     assert "слов" in advice("в Индии", "в Париже", user_input="Где башня?")
 

@@ -117,6 +117,15 @@ def test_what_is_no_table_is_unscored(variant: str, tables: tuple[str, str], fau
     assert (verdict.unscored, verdict.detail) == ("invalid_output", fault)
 
 
+@pytest.mark.parametrize("mode", ["rows", "columns"])
+def test_a_table_without_rows_is_a_result(mode: str) -> None:
+    """A query that finds nothing equals one that finds nothing, and no other; other columns are no equal."""
+    assert judged(("a,b\n", "a,b"), mode=mode).score == 1
+    assert judged(("a,b\n", "a,c\n"), mode=mode).score == {"rows": 0, "columns": 0.5}[mode]
+    assert judged(("a,b\n", "a,b\n1,2\n"), mode="rows").score == 0
+    assert judged(("a,b\n1,2\n", "a,b\n"), mode="rows").score == 0
+
+
 @pytest.mark.parametrize(("tables", "reason"), [(("", "a\n1\n"), "no_response"), (("a\n1\n", ""), "no_reference")])
 def test_nothing_to_compare_is_unscored(tables: tuple[str, str], reason: str) -> None:
     """A blank answer or reference."""

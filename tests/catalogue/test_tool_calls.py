@@ -73,7 +73,7 @@ def scores_of(name: str, **settings: Any) -> tuple[float | None, ...]:
         load("ragas.tool_call_accuracy", strict_order=False, **settings),
         load("ragas.tool_call_f1", **settings),
     )
-    return tuple(judge(run(wanted, made)).score for judge in judges)
+    return tuple(judge(run(wanted, *([one] for one in made))).score for judge in judges)
 
 
 @vectors(
@@ -166,7 +166,7 @@ def test_missing_surplus_and_misordered_calls_are_named() -> None:
     """Each kind of fault is told apart, in words to act on."""
     wanted = [PARIS, CONVERT, call("log", level=1), call("mail", to="x")]
     made = [CONVERT, PARIS, call("log", level=2), call("delete")]
-    verdict = load("tool_call_accuracy")(run(wanted, made))
+    verdict = load("tool_call_accuracy", reveal_reference=True)(run(wanted, *([one] for one in made)))
     assert verdict.score == 0.25
     assert verdict.feedback.splitlines() == [
         "These tool calls are missing; make them:",
@@ -188,6 +188,31 @@ def test_missing_surplus_and_misordered_calls_are_named() -> None:
     assert [one.passed for one in verdict.items] == [False, True, False, False, False]
 
 
+def test_calls_of_one_message_have_no_order() -> None:
+    """Parallel calls are a set; the order of messages counts."""
+    judge = load("tool_call_accuracy")
+    assert judge(run([A, B, C], [B, A], [C])).score == 1
+    assert judge(run([A, B, C], [C, B, A])).score == 1
+    assert judge(run([A, B, C], [B], [A, C])).score == pytest.approx(2 / 3)
+    assert judge(run([A, B, A], [A, B], [A])).score == 1
+    assert judge(run([A, A, B], [A, B], [A])).score == pytest.approx(2 / 3)
+
+
+def test_the_expected_calls_are_not_handed_to_the_generator() -> None:
+    """The feedback tells no expected value; the rationale, which the generator does not read, does."""
+    wanted = [call("weather", city="Xanadu"), call("mail", to="Kublai"), call("log", level=7)]
+    made = [[call("log", level=1)], [call("weather")], [call("delete")]]
+    for name in ("tool_call_accuracy", "tool_call_f1"):
+        for question in ("How warm?", "多少度？", "Сколько градусов?"):
+            row = run(wanted, *made)
+            row["user_input"][0]["content"] = question
+            verdict = load(name)(row)
+            assert not any(secret in verdict.feedback for secret in ("Xanadu", "Kublai", "7", "mail"))
+            assert "delete()" in verdict.feedback
+            assert "Kublai" in verdict.rationale
+            assert "Kublai" in load(name, reveal_reference=True)(row).feedback
+
+
 def test_what_is_wrong_with_arguments_is_said() -> None:
     """A wrong value, one left out and one too many."""
     judge = load("tool_call_accuracy", extra_arguments="strict")
@@ -204,7 +229,7 @@ def test_what_is_wrong_with_arguments_is_said() -> None:
 )
 def test_the_feedback_is_in_the_language_of_the_question(question: str, said: str) -> None:
     """Chinese and Russian, and a name in their scripts stays readable."""
-    verdict = load("tool_call_accuracy")(
+    verdict = load("tool_call_accuracy", reveal_reference=True)(
         user_input=question, response="?", reference_tool_calls=[call("weather", city="北京 Москва")]
     )
     assert said in verdict.feedback
@@ -296,7 +321,7 @@ def test_ways_of_matching(match: str, scores: tuple[float, ...]) -> None:
     """For calls swapped, one missing, one surplus: what a way of matching does not mind costs nothing."""
     judge = load("tool_call_accuracy", match=match)
     cases = [([A, B], [B, A]), ([A, B], [A]), ([A], [A, B])]
-    verdicts = [judge(run(wanted, made)) for wanted, made in cases]
+    verdicts = [judge(run(wanted, *([one] for one in made))) for wanted, made in cases]
     assert tuple(one.score for one in verdicts) == scores
     assert [bool(one.feedback) for one in verdicts] == [score < 1 for score in scores]
 
@@ -428,7 +453,7 @@ def test_too_many_calls_are_unscored(strict_order: bool) -> None:  # noqa: FBT00
 def test_long_arguments_are_cut_where_they_are_shown() -> None:
     """A megabyte in an argument, with blanks or without, leaves the feedback readable."""
     for text in ("слово " * 200_000, "字" * 1_000_000):
-        verdict = load("tool_call_accuracy")(run([call("f", text=text, more="x")], []))
+        verdict = load("tool_call_accuracy", reveal_reference=True)(run([call("f", text=text, more="x")], []))
         assert len(verdict.feedback) < 300
         assert 'more="x"' in verdict.feedback
 

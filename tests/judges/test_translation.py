@@ -119,7 +119,7 @@ async def test_a_judge_is_made_with_the_folder_later(tmp_path: Path) -> None:
 async def test_words_of_a_closed_set_keys_and_numbers_stay(tmp_path: Path) -> None:
     """Examples are translated but for what the schema offers, so that they still fit it."""
     await adapted(faithfulness(), translating(), tmp_path)
-    (example,) = tomllib.loads((tmp_path / "de/support.toml").read_text(encoding="utf-8"))["examples"]
+    example, _ = tomllib.loads((tmp_path / "de/support.toml").read_text(encoding="utf-8"))["examples"]
     assert [one["verdict"] for one in example["reply"]["items"]] == ["supported", "contradicted", "absent"]
     assert [one["number"] for one in example["data"]["claims"]] == [1, 2, 3]
     assert example["data"]["claims"][0]["claim"] == "Ü THE DANUBE FLOWS THROUGH VIENNA."

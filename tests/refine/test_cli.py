@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from judges.offline import Row
+from judges.offline.dataset import unread
 from refine.cli.app import app
 from tests.model_server import ModelServer, Reply, serving
 
@@ -197,6 +198,25 @@ def test_bad_options_are_refused(rows: Path, tmp_path: Path, arguments: list[str
     """A wrong judge, setting or model is one line that names it, and leaves no run behind."""
     assert told in refused(refine("evaluate", rows, *arguments, "--out", tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_columns_and_encoding_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A latin-1 file whose columns have other names is judged; what is not read is named; resume knows both."""
+    unread._named.clear()
+    path, run = tmp_path / "rows.csv", tmp_path / "run"
+    path.write_text("q;out;lang\nOù?;là;fr\nQui?;moi;fr\n", encoding="latin-1")
+    options = ("--map", "question=q", "--map", "answer=out", "--encoding", "latin-1")
+    done = refine("evaluate", path, "--judge", "length:at_most=99", "--out", run, *options)
+    assert done.exit_code == 0, done.output
+    assert "kept as metadata: 'lang'" in caplog.text
+    assert [
+        json.loads(line)["sample"]["response"] for line in (run / "results.jsonl").read_text().splitlines()
+    ] == ["là", "moi"]
+    assert refine("resume", run).exit_code == 0
+    for wrong, told in (("answer", "--map is FIELD=COLUMN"), ("anwser=out", "did you mean 'answer'?")):
+        assert told in refused(
+            refine("evaluate", path, "--judge", "json", "--out", tmp_path / "new", "--map", wrong)
+        )
 
 
 @pytest.mark.parametrize(

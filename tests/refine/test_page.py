@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from starlette.applications import Starlette
 
 from graphs import Outcome, Policy
@@ -236,6 +236,43 @@ def test_labels_by_keyboard_alone(browser: Browser, record: DatabaseRecord) -> N
     while labels_of(record, ids) != expected and time.monotonic() < deadline:
         time.sleep(0.02)
     assert labels_of(record, ids) == expected
+
+
+def test_nothing_is_undone_by_what_comes_late(browser: Browser, record: DatabaseRecord) -> None:
+    """Figures that come late leave an open answer as it is; a label on its way goes out when the page is left."""
+    ids = [ask(record, "question").id]
+    assert record.flush()
+    figures: list[Route] = []
+    on_their_way: list[Route] = []
+
+    def hold_figures(route: Route) -> None:
+        figures.append(route)
+
+    def hold_label(route: Route) -> None:
+        on_their_way.append(route)
+
+    with serving(record) as address, opened(browser, address) as page:
+        page.route("**/page/api/figures*", hold_figures)
+        page.reload()
+        expect(page.locator(".rows > li")).to_have_count(1)
+        for key in ("j", "Enter", "["):
+            page.keyboard.press(key)
+            expect(page.locator(".attempt")).to_have_count(0 if key == "j" else 2)
+        expect(page.locator(".label-bar")).to_contain_text("Your label of attempt 1")
+        with page.expect_response("**/page/api/outcomes/*"):  # of the answer that was asked for before
+            figures[0].continue_()
+        expect(page.locator("#figures")).to_contain_text("mean rating")
+        page.route("**/page/api/label", hold_label)
+        page.keyboard.press("3")
+        expect(page.get_by_role("button", name="rate 3 of 4")).to_have_attribute("aria-pressed", "true")
+        page.unroute("**/page/api/label")
+        page.goto(f"{address}/?since=7d")
+        expect(page.locator(".rows > li")).to_have_count(1)
+    deadline = time.monotonic() + 5
+    while not labels_of(record, ids)[0] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert on_their_way
+    assert labels_of(record, ids) == [[(1, "me", 3, None, None)]]
 
 
 def test_a_question_is_tried(browser: Browser, record: DatabaseRecord) -> None:

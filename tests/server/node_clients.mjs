@@ -1,8 +1,9 @@
-// OpenAI's client for Node and the AI SDK, against the guard at the given base URL; prints one JSON object.
+// OpenAI's client for Node, the AI SDK and the Agents SDK, against the guard at the given base URL; prints one JSON object.
 import OpenAI from "openai";
 import { generateText, streamText } from "ai";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { Agent, run, setDefaultOpenAIClient, setTracingDisabled, tool } from "@openai/agents";
 
 const baseURL = process.argv[2];
 const client = new OpenAI({ baseURL, apiKey: "none", maxRetries: 0 });
@@ -24,6 +25,17 @@ for (const [name, model] of Object.entries(models)) {
   results[`sdk ${name}`] = (await generateText({ model, prompt: "What?", maxRetries: 0 })).text;
   results[`sdk ${name} streamed`] = await streamText({ model, prompt: "slowly", maxRetries: 0 }).text;
 }
+
+setDefaultOpenAIClient(client);
+setTracingDisabled(true);
+const parameters = { type: "object", properties: {}, required: [], additionalProperties: false };
+const look = tool({ name: "look", description: "Look it up.", parameters, execute: async () => "Found it." });
+const agent = new Agent({ name: "assistant", instructions: "Be kind.", model: "m", tools: [look] });
+results.agent = (await run(agent, "What?")).finalOutput;
+results["agent with tool"] = (await run(agent, "What? Do use the tool.")).finalOutput;
+const running = await run(agent, "What? Do use the tool.", { stream: true });
+await running.completed;
+results["agent streamed"] = running.finalOutput;
 
 const errors = [];
 for (const question of ["error", "error, slowly"]) {

@@ -24,7 +24,7 @@ from tests.model_server import Asked, ModelServer, Reply, Wire, answered, servin
 TEXTS = ["bad DRAFT", "good at last"]
 SLOW_S = 0.15
 NODE = "REFINE_TEST_NODE"
-"""Names a folder in which `npm install openai ai @ai-sdk/openai @ai-sdk/openai-compatible` was run."""
+"""Names a folder in which the packages of Node that `.ci/run` names were installed."""
 
 
 def usage(asked: Asked) -> dict[str, int]:
@@ -33,9 +33,10 @@ def usage(asked: Asked) -> dict[str, int]:
 
 
 def response_of(text: str) -> dict[str, Any]:
-    """Write a reply of the Responses API, with a thought before the text."""
+    """Write a reply of the Responses API, with a thought before the text; without one it calls a tool."""
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     answer = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    call = {"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
     thought = {"id": "rs_1", "type": "reasoning", "summary": []}
     return {
         "id": "resp_1",
@@ -43,7 +44,7 @@ def response_of(text: str) -> dict[str, Any]:
         "created_at": 1,
         "status": "completed",
         "model": "m",
-        "output": [thought, answer],
+        "output": [thought, answer if text else {**call, "status": "completed"}],
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
@@ -82,7 +83,8 @@ def reply_to(asked: Asked) -> Reply | Wire:
         return Reply("too many", status=429, headers={"retry-after": "1"}, delay_s=delay)
     text = TEXTS["DRAFT" in raw]
     if asked["path"].endswith("/responses"):
-        return answered(response_of(text))
+        calls_tool = "use the tool" in raw and "function_call_output" not in raw
+        return answered(response_of("" if calls_tool else text))
     if asked["path"].endswith("/messages"):
         return answered(message_of(text))
     return Reply(text, delay_s=delay)
@@ -218,15 +220,15 @@ def test_curl(guard: Guarded) -> None:
         assert b"body_too_large" in large.stdout
 
 
-@pytest.mark.skipif(NODE not in os.environ, reason=f"{NODE} does not name a folder with openai, ai, @ai-sdk/*")
+@pytest.mark.skipif(NODE not in os.environ, reason=f"{NODE} does not name a folder with Node's clients")
 def test_node(guard: Guarded, tmp_path: Path) -> None:
-    """OpenAI's client for Node and the AI SDK get the accepted answer everywhere, and errors as their own."""
+    """Node's OpenAI client, AI SDK and Agents SDK get the accepted answer everywhere, and errors as their own."""
     script = tmp_path / "clients.mjs"
     script.write_text(Path(__file__).with_name("node_clients.mjs").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "node_modules").symlink_to(Path(os.environ[NODE]) / "node_modules")
     node = shutil.which("node") or "node"
     done = subprocess.run([node, str(script), guard.url], capture_output=True, text=True, check=True)
     told = json.loads(done.stdout)
-    assert len(told["results"]) == 11
+    assert len(told["results"]) == 14
     assert set(told["results"].values()) == {TEXTS[1]}
     assert told["errors"] == [["RateLimitError", True], ["APIError", True]]

@@ -28,8 +28,13 @@ BODY = json.dumps({"model": "m", "messages": QUESTION})
 
 
 @contextmanager
-def serving_command(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run `refine serve` at a free port while the block runs; yields the process and its base URL."""
+def serving_command(
+    *arguments: str, folder: Path | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
+    """Run `refine serve` at a free port; yields the process, its base URL and the lines that it said before that.
+
+    Without a folder to run in nothing is recorded.
+    """
     command = [
         sys.executable,
         "-m",
@@ -40,16 +45,20 @@ def serving_command(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], st
         "--judge",
         "tests.guarding:rates",
         *arguments,
+        *(() if folder else ("--no-record",)),
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder or ROOT, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         try:
-            lines = iter(process.stderr.readline, "")
-            line = next(line for line in lines if "listening at" in line or "refine: " not in line)
-            found = re.search(r"http://\S+?/v1", line)
-            assert found is not None, line + process.stderr.read()
-            yield process, found.group()
+            lines: list[str] = []
+            while not lines or ("listening at" not in lines[-1] and "refine: " in lines[-1]):
+                lines.append(process.stderr.readline())
+            found = re.search(r"http://\S+?/v1", lines[-1])
+            assert found is not None, lines[-1] + process.stderr.read()
+            yield process, found.group(), lines
         finally:
             process.kill()
 
@@ -60,7 +69,7 @@ def test_it_serves_and_drains() -> None:
     def slowly(asked: Asked) -> Reply:
         return Reply("good", delay_s=1.0 if "slow" in asked["headers"].get("x-speed", "") else 0.0)
 
-    with serving(slowly) as upstream, serving_command("--upstream", upstream.url) as (process, url):
+    with serving(slowly) as upstream, serving_command("--upstream", upstream.url) as (process, url, _):
         config = {"content": BODY, "timeout": 10}
         assert httpx2.post(f"{url}/chat/completions", **config).json()["refine"]["passed"] is True  # type: ignore[arg-type]
         root = url.removesuffix("/v1")
@@ -89,7 +98,7 @@ def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
     hanging = Reply("good", delay_s=30)
     with (
         serving(lambda _: hanging) as upstream,
-        serving_command("--upstream", upstream.url, "--config", str(file)) as (process, url),
+        serving_command("--upstream", upstream.url, "--config", str(file)) as (process, url, _),
     ):
         replies: dict[bool, httpx2.Response] = {}
 
@@ -111,6 +120,51 @@ def test_what_does_not_finish_gets_an_error(tmp_path: Path) -> None:
         assert "shutting_down" in replies[True].text
         assert replies[True].text.endswith("data: [DONE]\n\n")
         assert process.wait(10) == -signal.SIGTERM
+
+
+def test_a_record_and_a_page_from_the_start(tmp_path: Path) -> None:
+    """Unless told otherwise the command records where it was called, without texts, says so, and has a page."""
+    with serving(lambda _: Reply("good")) as upstream:
+        started = serving_command("--upstream", upstream.url, folder=tmp_path)
+        with started as (process, url, lines):
+            assert f"outcomes are recorded in {tmp_path}/refine-record.db, without texts" in "".join(lines)
+            assert httpx2.post(f"{url}/chat/completions", content=BODY, timeout=10).status_code == 200
+            page = url.removesuffix("v1")
+            assert "<title>" in httpx2.get(page).text
+
+            def shown() -> list[dict[str, object]]:
+                rows: list[dict[str, object]] = httpx2.get(f"{page}page/api/outcomes").json()
+                return rows
+
+            wait_until(lambda: len(shown()) == 1)
+            assert (shown()[0]["passed"], shown()[0]["question"]) == (True, None)
+            process.send_signal(signal.SIGINT)
+            process.wait(10)
+    file = tmp_path / "refine-record.db"
+    assert oct(file.stat().st_mode & 0o777) == "0o600"
+    assert b"capital of France" not in file.read_bytes()
+
+
+def test_what_is_said_of_record_and_exposure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether there is a record, and that there are no keys where others can reach it, is one line each."""
+    monkeypatch.chdir(tmp_path)
+    base = ["serve", "--upstream", "http://127.0.0.1:9/v1", "--judge", "tests.guarding:rates", "--check"]
+    assert run(*base)[1].count("outcomes are recorded in") == 1
+    assert run(*base, "--no-record")[1].count("nothing is recorded") == 1
+    code, lines = run(*base, "--no-record", "--record", "a.db")
+    assert (code, "exclude each other" in lines) == (2, True)
+    monkeypatch.setenv("REFINE_RECORD", "false")
+    assert run(*base)[1].count("nothing is recorded") == 1
+    for host, expense in (("0.0.0.0", False), ("::", True)):  # noqa: S104 - what the warning is about
+        monkeypatch.setenv("REFINE_UPSTREAM_KEY", "sk-operator" if expense else "caller")
+        lines = run(*base, "--host", host)[1]
+        assert lines.count(f"whoever reaches {host} is answered") == 1
+        assert ("at this server's expense" in lines) == expense
+    for host in ("127.0.0.1", "localhost", "::1"):
+        assert "warning" not in run(*base, "--host", host)[1]
+    monkeypatch.setenv("REFINE_KEYS", json.dumps([{"name": "a", "sha256": digest_of("rf-one")}]))
+    assert "warning" not in run(*base, "--host", "0.0.0.0")[1]  # noqa: S104 - as above
+    assert list(tmp_path.iterdir()) == []
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -168,8 +222,11 @@ def test_checking_looks_at_record_and_page_too(tmp_path: Path, monkeypatch: pyte
         (["--max-attempts", "0"], "max_attempts = 0"),
     ],
 )
-def test_wrong_settings_end_it_with_one_line(arguments: list[str], part: str) -> None:
+def test_wrong_settings_end_it_with_one_line(
+    arguments: list[str], part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wrong setting is one line on stderr and exit code 2."""
+    monkeypatch.chdir(tmp_path)
     code, lines = run("serve", *arguments)
     assert code == 2
     assert part in lines.splitlines()[-1]

@@ -25,8 +25,26 @@ Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
 OVERALL: Question[Remark] = Question(prompt="databricks_overall", reply=Remark)
 
 NEITHER = "the model said neither yes nor no"
-_YES = {"yes", "y", "true", "1", "pass", "passed", "correct"}
-_NO = {"no", "n", "false", "0", "fail", "failed", "incorrect"}
+# fmt: off
+_YES = frozenset(
+    {
+        "yes", "y", "yea", "yeah", "true", "1", "1.0", "pass", "passed", "correct", "success",
+        "affirmative", "absolutely", "certainly", "indeed", "sure", "ok", "okay", "agree", "accept",
+        "accepted", "right", "positive", "pos", "accurate", "valid", "validity", "validated", "confirmed",
+        "approve", "approved", "complete", "completed", "good", "great", "excellent", "active", "enabled",
+        "on", "present", "found", "match", "matched",
+    }
+)
+_NO = frozenset(
+    {
+        "no", "n", "nah", "nope", "false", "0", "0.0", "fail", "failed", "incorrect", "failure", "negative",
+        "neg", "reject", "rejected", "disagree", "disapprove", "disapproved", "invalid", "inaccurate",
+        "wrong", "declined", "deny", "denied", "incomplete", "bad", "poor", "inactive", "disabled", "off",
+        "absent", "missing", "notfound", "mismatch", "mismatched", "none", "null", "nil", "not approved",
+    }
+)
+# fmt: on
+"""The words that mlflow 3 reads as yes and as no, in small letters."""
 
 
 class BuiltIn(ModelJudge):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue, ValidationError
@@ -21,6 +22,7 @@ from judges.catalogue.parts.one_question import (
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, shortened
 from judges.models.render import render_example
+from judges.prompting.prompts import Language, Prompt
 from judges.prompting.questions import Question, ReplySchema
 from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
@@ -83,12 +85,13 @@ class Custom(ModelJudge):
         self._scores = _scores(answer)
         choices = () if answer in _YES_OR_NO else tuple(self._scores)
         reply = finding_schema(choices)
+        worst_to_best = sorted(self._scores, key=self._scores.__getitem__)
         self._question: Question[Any] = Question(
             prompt=self.pack,
             reply=reply,
-            fills={"criteria": with_names(criteria)},
-            examples=tuple(self._render_examples(examples, reply)) or None,
-            example_format=example_format(reply, min(self._scores, key=self._scores.__getitem__)),
+            fills=partial(_fills, with_names(criteria), self._scores),
+            examples=tuple(self._render_examples(examples, reply)) or (() if _are_labels(choices) else None),
+            example_format=example_format(reply, lowest=worst_to_best[0], highest=worst_to_best[-1]),
         )
         super().__init__(model, questions=(self._question,), **settings)
 
@@ -118,6 +121,19 @@ class Custom(ModelJudge):
                 fault = error.errors(include_url=False)[0]
                 place = ".".join(map(str, fault["loc"]))
                 raise ConfigurationError(f"an example's reply, field {place!r}: {fault['msg']}") from error
+
+
+def _are_labels(choices: Sequence[object]) -> bool:
+    """Whether the replies are labels of the caller's own, to which no example of the pack can be true."""
+    return any(isinstance(choice, str) for choice in choices)
+
+
+def _fills(criteria: str, scores: Mapping[Any, float], text: Prompt, _: Language) -> dict[str, str]:
+    """Return the criterion and, for labels and numbers, which of them are good."""
+    if True in scores:
+        return {"criteria": criteria}
+    labels = ", ".join(map(str, sorted(scores, key=scores.__getitem__)))
+    return {"criteria": f"{criteria}\n{text.feedback_text('scale', labels=labels)}"}
 
 
 def _scores(answer: Any) -> Mapping[Any, float]:

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, create_model
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_model
 
 from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.model_judge import ModelJudge
@@ -42,7 +42,8 @@ class Rubric(ModelJudge):
         instructions: Your own instructions instead of the packaged ones; `$criteria` and `$levels` in them are
             replaced.
         language: Language of the packaged prompt; None takes the language of the question.
-        examples: Cases with the expected reply, shown before the question, instead of the packaged ones.
+        examples: Cases with the expected reply, shown before the question; None shows none, since no case is
+            true for every criterion.
         success_rating: Level from which the verdict passes; None takes 3 of 1 to 4, and otherwise the first
             level that is at least two thirds of the way up.
         temperature: Sampling temperature for models that set none; None keeps the provider's default.
@@ -91,7 +92,6 @@ class Rubric(ModelJudge):
             task=instructions,
             fills=partial(_fills, criteria, own),
             examples=None if examples is None else self._rendered_examples(examples),
-            example_format=(_ExampleReply, partial(_on_scale, self._scale)),
         )
         super().__init__(
             model,
@@ -237,21 +237,6 @@ def _checked_success(rating: int | None, scale: tuple[int, ...]) -> int:
     if type(rating) is not int or rating not in scale:
         raise ConfigurationError(f"success_rating is one of {', '.join(map(str, scale))}, not {shortened(rating)}")
     return rating
-
-
-class _ExampleReply(BaseModel):
-    """The reply of an example in a pack; `"lowest"` stands for the lowest level of any scale."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    rationale: str
-    rating: int | Literal["lowest"]
-    feedback: str
-
-
-def _on_scale(scale: tuple[int, ...], reply: _ExampleReply) -> BaseModel:
-    rating = scale[0] if reply.rating == "lowest" else reply.rating
-    return _reply_schema(scale).model_validate({**reply.model_dump(), "rating": rating})
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Literal
 
 from pydantic import JsonValue
@@ -94,6 +94,26 @@ class CallComparison:
         """
         table = _ScoreTable(expected, actual, self)
         return _in_order(table) if ordered else _in_any_order(table, range(len(expected)), range(len(actual)))
+
+    def in_expected_order(
+        self, expected: Sequence[ToolCall], parallel: Sequence[Sequence[ToolCall]]
+    ) -> tuple[ToolCall, ...]:
+        """Return the calls made in the order of messages, and those of one message in the order expected.
+
+        Args:
+            expected: The expected calls, in order.
+            parallel: The calls of each message, which were made at once.
+        """
+        made = tuple(chain.from_iterable(parallel))
+        if all(len(calls) == 1 for calls in parallel):
+            return made
+        partner = {pair.actual: pair.expected for pair in self.align(expected, made, ordered=False).matched}
+        ordered: list[ToolCall] = []
+        for calls in parallel:
+            places = range(len(ordered), len(ordered) + len(calls))
+            ordered += [made[place] for place in sorted(places, key=lambda at: partner.get(at, len(expected)))]
+        as_made = self.align(expected, made, ordered=True).total
+        return made if as_made >= self.align(expected, ordered, ordered=True).total else tuple(ordered)
 
     def score(self, expected: ToolCall, actual: ToolCall) -> float:
         """Return how far the arguments of two calls agree, 0 to 1, whatever the tools."""

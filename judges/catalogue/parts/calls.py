@@ -18,6 +18,13 @@ def actual_calls_in(sample: Sample) -> tuple[ToolCall, ...]:
     return tuple(call for message in sample.messages if message.role == "assistant" for call in message.tool_calls)
 
 
+def parallel_calls_in(sample: Sample) -> tuple[tuple[ToolCall, ...], ...]:
+    """Return the calls of each message of the assistant that has some; those of one message have no order."""
+    return tuple(
+        message.tool_calls for message in sample.messages if message.role == "assistant" and message.tool_calls
+    )
+
+
 def reference_calls_in(sample: Sample) -> tuple[ToolCall, ...]:
     """Return the calls that should have been made; an empty list means that none should.
 

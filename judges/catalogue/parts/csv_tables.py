@@ -50,17 +50,25 @@ def table_in(text: str, *, called: str) -> Table:
         called: Name of the table in error messages.
 
     Raises:
-        CannotJudge: `invalid_output`, if it is not CSV, has no rows, or a row has more cells than the header.
+        CannotJudge: `invalid_output`, if it is not CSV, or a row has more cells than the header. A header without
+            rows is a table, the result of a query that finds nothing; a single sentence is none.
     """
     lines = list(_lines(text, called=called))
-    if len(lines) < 2:  # noqa: PLR2004 - header and one row
+    if not lines:
+        raise CannotJudge("invalid_output", f"the {called} is no table: it has no rows")
+    if len(lines) == 1 and len(lines[0]) == 1 and _is_prose(lines[0][0]):
         raise CannotJudge("invalid_output", f"the {called} is no table: it has no rows")
     header, rows = lines[0], lines[1:]
-    longest = max(map(len, rows))
+    longest = max(map(len, rows), default=0)
     if longest > len(header):
         detail = f"a row has {longest} cells, the header {len(header)}"
         raise CannotJudge("invalid_output", f"the {called} is no CSV: {detail}")
     return Table(_distinct(header), tuple((*row, *[""] * (len(header) - len(row))) for row in rows))
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a text of one cell is rather an answer in words than the name of a column."""
+    return " " in text.strip() or text.strip().casefold() in {name.casefold() for name in _NOTHING}
 
 
 def _lines(text: str, *, called: str) -> Iterator[list[str]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -19,9 +20,14 @@ from judges.verdict import Verdict
 _LONGER, _SHORTER = 1.25, 0.8
 """Ratios of the answer's length to the reference's beyond which feedback mentions the length."""
 
+_MOST_WORDS = 12
+"""Most words that feedback lists."""
+
 
 class Likeness(ComputedMetric):
     """A judge that compares the answer with the reference; its feedback says only how they differ.
+
+    It names words that the answer has beyond the reference, and only counts those it lacks.
 
     Equal texts score 1, even if they are too short for what is counted, except with `variant="compat"`.
     """
@@ -65,9 +71,16 @@ class Likeness(ComputedMetric):
         if len(response) > _LONGER * len(reference) or len(response) < _SHORTER * len(reference):
             phrases.append("longer" if len(response) > len(reference) else "shorter")
         phrases += [name for name, count in (("missing", missing), ("surplus", surplus)) if count]
-        counts = {"missing": missing, "all": len(expected), "surplus": surplus}
+        counts = {"missing": missing.total(), "all": len(expected), "surplus": surplus.total()}
         lengths = {"given": len(response), "wanted": len(reference)}
-        return "\n".join(self.say(phrase, sample, **counts, **lengths) for phrase in phrases)
+        words = listed(surplus)
+        return "\n".join(self.say(phrase, sample, **counts, **lengths, words=words) for phrase in phrases)
+
+
+def listed(words: Iterable[str]) -> str:
+    """Return the first of some words in quotation marks, as feedback lists them."""
+    first = [f'"{word}"' for word in islice(words, _MOST_WORDS + 1)]
+    return ", ".join(first[:_MOST_WORDS]) + (", ..." if len(first) > _MOST_WORDS else "")
 
 
 def import_extra(module: str, *, extra: str, judge: str) -> ModuleType:

@@ -117,23 +117,23 @@ class Grade(ReplySchema):
     feedback: str = Field(description=_FEEDBACK)
 
 
-class Lowest(ReplySchema):
-    """What is found of an answer that says nothing, by whatever criterion: the lowest there is on its scale."""
+class AtAnEnd(ReplySchema):
+    """The reply of an example in a pack, which stands at one end of any scale."""
 
     rationale: str
-    verdict: Literal["lowest"]
+    verdict: Literal["lowest", "highest"]
     feedback: str
 
 
 def example_format(
-    reply: type[ReplySchema], lowest: object
-) -> tuple[type[ReplySchema], Callable[[Lowest], ReplySchema]]:
-    """Return the schema and the conversion of a pack's examples, for a scale whose worst value is `lowest`."""
-    return Lowest, partial(_at_lowest, reply, lowest)
+    reply: type[ReplySchema], *, lowest: object, highest: object
+) -> tuple[type[ReplySchema], Callable[[AtAnEnd], ReplySchema]]:
+    """Return the schema and the conversion of a pack's examples, for a scale from `lowest` to `highest`."""
+    return AtAnEnd, partial(_at_an_end, reply, {"lowest": lowest, "highest": highest})
 
 
-def _at_lowest(reply: type[ReplySchema], lowest: object, example: Lowest) -> ReplySchema:
-    return reply.model_validate({**example.model_dump(), "verdict": lowest})
+def _at_an_end(reply: type[ReplySchema], ends: Mapping[str, object], example: AtAnEnd) -> ReplySchema:
+    return reply.model_validate({**example.model_dump(), "verdict": ends[example.verdict]})
 
 
 def yes_or_no_question(prompt: str) -> Question[Any]:

@@ -18,6 +18,7 @@ from judges.catalogue.parts.items import (
     one_each,
     yes_no_verdict,
 )
+from judges.catalogue.parts.needed import question_of
 from judges.prompting.questions import Question
 from judges.requests import Ask
 from judges.sample import Sample
@@ -34,9 +35,12 @@ def verify_claims(
     claims: Sequence[str],
     *,
     all_needed: bool = True,
+    with_question: bool = False,
 ) -> Generator[Any, Any, list[Verdict]]:
     """Verify claims by some texts, with `yield from`; see `support_request` and `support_verdicts`."""
-    reply = yield support_request(judge, sample, premises, claims, all_needed=all_needed)
+    reply = yield support_request(
+        judge, sample, premises, claims, all_needed=all_needed, with_question=with_question
+    )
     return support_verdicts(claims, reply)
 
 
@@ -47,13 +51,16 @@ def support_request(
     claims: Sequence[str],
     *,
     all_needed: bool = True,
+    with_question: bool = False,
 ) -> Ask:
     """Return the request to verify claims by some texts.
 
     The judge must hold the question `SUPPORT`. A reply that leaves a claim out is asked for again if `all_needed`;
-    in compat it never is.
+    in compat it never is. `with_question` shows the question, too, where claims or texts may be as short as
+    "In 1889.", which says nothing without it.
     """
-    data: dict[str, JsonValue] = {"contexts": list(premises), "claims": numbered_items(claims, called="claim")}
+    question = question_of(sample) if with_question else {}
+    data = {**question, "contexts": list(premises), "claims": numbered_items(claims, called="claim")}
     return judge.request(
         SUPPORT, sample, data, check=one_each(len(claims)) if all_needed and not judge.compat else None
     )

@@ -90,7 +90,7 @@ def by_value(
     places = [columns.index(name) for name in keys if name in columns]
     alternatives = [_by_key(rows, left, others, right, places)] if places else _in_turn(rows, left, others, right)
     different = min((_different(columns, rows, others, pairs, within) for pairs in alternatives), key=len)
-    if not equal and not any(alternatives):
+    if not equal and not any(alternatives) and (rows or others):
         different = columns
     return TableComparison(
         actual=actual, expected=expected, columns=columns, different=different, pairs=equal, keys=keys

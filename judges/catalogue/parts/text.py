@@ -170,10 +170,15 @@ def _common_in(block: Sequence[str], other: Sequence[str], carries: bytearray) -
     return len(block) - rows.bit_count()
 
 
-def missing_and_surplus(actual: Sequence[str], expected: Sequence[str]) -> tuple[int, int]:
-    """Count the expected tokens that are missing, and the actual ones that are not expected."""
+def missing_and_surplus(actual: Sequence[str], expected: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
+    """Return the expected tokens that are missing, and the actual ones not expected, with their counts."""
     actual_counts, expected_counts = Counter(actual), Counter(expected)
-    return (expected_counts - actual_counts).total(), (actual_counts - expected_counts).total()
+    return expected_counts - actual_counts, actual_counts - expected_counts
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script that has no blanks between words."""
+    return _CHARACTER.fullmatch(character) is not None
 
 
 def _fold(words: list[str]) -> list[str]:

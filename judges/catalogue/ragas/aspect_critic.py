@@ -91,7 +91,7 @@ class AspectCritic(OneQuestion):
         question: Question[Any] = Question(
             prompt=self.pack,
             reply=finding_schema(),
-            fills=partial(_fills, own, str(aspect)),
+            fills=partial(_fills, own, str(aspect), self._good),
         )
         named_settings: ModelSettings = {"name": aspect, **settings} if aspect else settings
         super().__init__(model, question=question, **named_settings)
@@ -130,5 +130,7 @@ class AspectCritic(OneQuestion):
         return Verdict.checked(good, value=reply.verdict, rationale=reply.rationale, feedback=feedback)
 
 
-def _fills(definition: str | None, aspect: str, text: Prompt, _: Language) -> dict[str, str]:
-    return {"criteria": definition or text.feedback_text(aspect)}
+def _fills(definition: str | None, aspect: str, good: bool, text: Prompt, _: Language) -> dict[str, str]:  # noqa: FBT001 - filled by `partial`
+    """Return the definition, and whether it is good to meet it."""
+    direction = text.feedback_text("meeting_is_good" if good else "meeting_is_bad")
+    return {"criteria": f"{definition or text.feedback_text(aspect)}\n{direction}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Unpack
@@ -12,6 +13,7 @@ from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.items import bullets, share
 from judges.catalogue.parts.needed import contexts_in, reference_in
 from judges.catalogue.parts.retrieval import for_retriever
+from judges.catalogue.parts.text import is_unspaced
 from judges.entry import Entry
 from judges.errors import CannotJudge
 from judges.prompting.questions import Question, ReplySchema
@@ -35,7 +37,8 @@ class ContextEntityRecall(ModelJudge):
     """Judge what share of the reference's entities the retrieved contexts mention.
 
     Two calls, at once, list the entities of the reference and of the contexts. Score = entities of the reference
-    that the contexts have / entities of the reference; letter case, width and blanks do not matter.
+    that the contexts have / entities of the reference; letter case, width and blanks do not matter. What stands
+    in the contexts word for word is there, whether or not the model listed it.
 
     With `variant="compat"` entities match only if they are identical, repeated ones stay in the denominator, and
     1e-8 is added to it, as in ragas; a reference without entities is a 0.
@@ -71,7 +74,9 @@ class ContextEntityRecall(ModelJudge):
         names: dict[str, str] = {}
         for entity in filter(_fold, expected):
             names.setdefault(_fold(entity), entity)
-        items = _items(names, map(_fold, mentioned))
+        text = _fold(texts[1])
+        found = {name for name in names if _stands_in(name, text)}
+        items = _items(names, {*map(_fold, mentioned), *found})
         if not items:
             raise CannotJudge("no_claims", "the reference names no entity")
         return self._verdict(sample, share(items), items)
@@ -87,6 +92,13 @@ def _items(expected: Mapping[str, str], mentioned: Iterable[str]) -> tuple[Verdi
     """Return a verdict on each expected entity; `expected` maps what is compared to the name that is reported."""
     keys = set(mentioned)
     return tuple(Verdict.checked(key in keys, subject=name) for key, name in expected.items())
+
+
+def _stands_in(name: str, text: str) -> bool:
+    """Whether a name stands in a text word by word, both folded; scripts without blanks have no words' ends."""
+    before = r"(?<!\w)" if name[0].isalnum() and not is_unspaced(name[0]) else ""
+    after = r"(?!\w)" if name[-1].isalnum() and not is_unspaced(name[-1]) else ""
+    return re.search(f"{before}{re.escape(name)}{after}", text) is not None
 
 
 def _fold(entity: str) -> str:

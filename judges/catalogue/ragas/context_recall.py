@@ -108,7 +108,7 @@ class ContextRecall(ModelJudge):
             parts = yield from claims_in(self, sample, reference)
         if not parts:
             return []
-        return (yield from verify_claims(self, sample, contexts, parts))
+        return (yield from verify_claims(self, sample, contexts, parts, with_question=True))
 
     def _attribute(self, sample: Sample, contexts: Sequence[str], reference: str) -> Any:
         data = question_of(sample)

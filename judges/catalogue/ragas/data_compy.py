@@ -96,6 +96,8 @@ class DataCompyScore(ComputedMetric):
             counts = equal, len(answer.columns), len(reference.columns)
         else:
             counts = self._equal_rows(comparison), len(answer.rows), len(reference.rows)
+            if not any(counts) and not comparison.missing_columns:  # the same columns, and no rows in either
+                counts = 1, 1, 1
         rationale = self.say(self._mode, sample, equal=counts[0], given=counts[1], wanted=counts[2])
         return self.verdict(
             self._score(*counts),
@@ -105,7 +107,7 @@ class DataCompyScore(ComputedMetric):
         )
 
     def _score(self, equal: int, in_answer: int, in_reference: int) -> float:
-        precision, recall = equal / in_answer, equal / in_reference
+        precision, recall = equal / max(in_answer, 1), equal / max(in_reference, 1)
         if self._metric == "f1":
             return f_score(precision, recall)
         return precision if self._metric == "precision" else recall

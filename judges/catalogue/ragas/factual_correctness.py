@@ -97,7 +97,11 @@ class FactualCorrectness(ModelJudge):
             self._require_claims(answer_claims, reference_claims)
         checks = [(reference, answer_claims), (answer, reference_claims)]
         replies = yield from self.ask_all(
-            [support_request(self, sample, [text], claims) for text, claims in checks if claims]
+            [
+                support_request(self, sample, [text], claims, with_question=True)
+                for text, claims in checks
+                if claims
+            ]
         )
         received = iter(all_of(replies))
         supported, covered = (support_verdicts(claims, next(received)) if claims else [] for _, claims in checks)

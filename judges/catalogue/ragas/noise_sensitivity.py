@@ -163,7 +163,9 @@ class NoiseSensitivity(ModelJudge):
             )
 
         requests = [self.request(MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
-        replies = yield from self.ask_all([*requests, support_request(self, sample, [reference], answer_claims)])
+        replies = yield from self.ask_all(
+            [*requests, support_request(self, sample, [reference], answer_claims, with_question=True)]
+        )
         *matrices, last = all_of(replies)
         return _ClaimSupport(
             [[one.verdict for one in in_order(matrix.reference_claims)] for matrix in matrices],
@@ -175,7 +177,8 @@ class NoiseSensitivity(ModelJudge):
         self, sample: Sample, contexts: Sequence[str], reference: str, claims: tuple[Sequence[str], Sequence[str]]
     ) -> Any:
         pairs = [(context, side) for context in contexts for side in claims]
-        requests = [support_request(self, sample, [text], side) for text, side in (*pairs, (reference, claims[1]))]
+        requests = [support_request(self, sample, [text], side) for text, side in pairs]
+        requests.append(support_request(self, sample, [reference], claims[1], with_question=True))
         replies = all_of((yield from self.ask_all(requests)))
         marks = [[bool(one.verdict) for one in reply.items] for reply in replies]
         of_reference, of_answer, correct = marks[:-1:2], marks[1:-1:2], marks[-1]

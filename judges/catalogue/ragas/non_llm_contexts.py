@@ -81,7 +81,7 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
         if self.compat and sample.retrieved_contexts == ():
             return self.verdict(0.0, rationale="nothing was retrieved", feedback=for_retriever(self, sample))
         retrieved = _retrieved(sample) if self.compat else contexts_in(sample)
-        references = _references(sample)
+        references = _references(sample, compat=self.compat)
         items = tuple(self._match(one, references) for one in retrieved)
         score = average_precision([bool(one.passed) for one in items], epsilon=EPSILON if self.compat else 0.0)
         wrong = [f"{rank}. {one.subject}" for rank, one in enumerate(items, 1) if not one.passed]
@@ -119,7 +119,7 @@ class NonLLMContextRecall(_ComparingContexts):
 
     def compute(self, sample: Sample) -> Verdict:
         """Compare each reference context with all retrieved contexts."""
-        references = _references(sample)
+        references = _references(sample, compat=self.compat)
         retrieved = _retrieved(sample)
         if not retrieved and self.compat:
             raise CannotJudge("no_contexts", "nothing was retrieved")
@@ -136,9 +136,9 @@ def _retrieved(sample: Sample) -> tuple[str, ...]:
     return sample.retrieved_contexts
 
 
-def _references(sample: Sample) -> tuple[str, ...]:
-    """Return the reference contexts that are not blank."""
-    contexts = tuple(text for text in sample.reference_contexts or () if text.strip())
+def _references(sample: Sample, *, compat: bool) -> tuple[str, ...]:
+    """Return the reference contexts; blank ones count with `compat` alone, as in ragas."""
+    contexts = tuple(text for text in sample.reference_contexts or () if compat or text.strip())
     if not contexts:
         raise CannotJudge("no_reference", "there are no reference contexts to compare with")
     return contexts

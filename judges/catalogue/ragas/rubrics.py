@@ -48,15 +48,9 @@ class RubricsScore(ModelJudge):
         aliases=(
             "rubrics_score",
             "RubricsScore",
-            "RubricsScoreWithReference",
-            "RubricsScoreWithoutReference",
             "DomainSpecificRubrics",
             "domain_specific_rubrics",
             "ragas.domain_specific_rubrics",
-            "rubrics_score_with_reference",
-            "rubrics_score_without_reference",
-            "ragas.rubrics_score_with_reference",
-            "ragas.rubrics_score_without_reference",
         ),
         asks="Which of the described levels does the answer reach?",
         needs=("response",),
@@ -110,6 +104,51 @@ class RubricsScore(ModelJudge):
             fills=partial(_fills, name, self._own, self._scale),
             examples=() if self._own else None,
         )
+
+
+class RubricsScoreWithReference(RubricsScore):
+    """Rate an answer on described levels by its agreement with the reference, which must be there.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        rubrics: Descriptions of the levels, as in `RubricsScore`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = replace(
+        RubricsScore.entry,
+        name="ragas.rubrics_score_with_reference",
+        aliases=("rubrics_score_with_reference", "RubricsScoreWithReference"),
+        asks="Which of the described levels does the answer reach, held against the reference?",
+        needs=("response", "reference"),
+    )
+
+    def __init__(
+        self, model: object = None, *, rubrics: Rubrics | None = None, **settings: Unpack[ModelSettings]
+    ) -> None:
+        super().__init__(model, rubrics=rubrics, with_reference=True, **settings)
+
+
+class RubricsScoreWithoutReference(RubricsScore):
+    """Rate an answer on described levels; a reference is not shown, even where there is one.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        rubrics: Descriptions of the levels, as in `RubricsScore`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = replace(
+        RubricsScore.entry,
+        name="ragas.rubrics_score_without_reference",
+        aliases=("rubrics_score_without_reference", "RubricsScoreWithoutReference"),
+        asks="Which of the described levels does the answer reach, whatever the reference says?",
+    )
+
+    def __init__(
+        self, model: object = None, *, rubrics: Rubrics | None = None, **settings: Unpack[ModelSettings]
+    ) -> None:
+        super().__init__(model, rubrics=rubrics, with_reference=False, **settings)
 
 
 class InstanceRubrics(ModelJudge):

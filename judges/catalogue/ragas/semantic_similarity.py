@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any, ClassVar, Unpack
 
 from judges.catalogue.metric import Metric, MetricSettings
+from judges.catalogue.parts.likeness import listed
 from judges.catalogue.parts.needed import answer_in, reference_in
 from judges.catalogue.parts.similarity import Scorer, cosine, embed, score_pairs
+from judges.catalogue.parts.text import missing_and_surplus, tokens
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.model import EmbeddingModel
@@ -84,7 +86,13 @@ class SemanticSimilarity(Metric):
             verdict = Verdict.checked(alike, value=float(alike))
         else:
             verdict = self.verdict(max(0.0, likeness), value=likeness)
-        return verdict if verdict.passed else verdict.model_copy(update={"feedback": self.say("far", sample)})
+        return verdict if verdict.passed else verdict.model_copy(update={"feedback": self._advice(sample, texts)})
+
+    def _advice(self, sample: Sample, texts: tuple[str, str]) -> str:
+        """Return that the texts are far apart, and which words of the answer the reference does not have."""
+        _, surplus = missing_and_surplus(*map(tokens, texts))
+        words = [self.say("surplus", sample, words=listed(surplus))] if surplus else []
+        return "\n".join([self.say("far", sample), *words])
 
     def _texts(self, sample: Sample) -> tuple[str, str]:
         if self.compat and sample.answer is not None and sample.reference is not None:

@@ -73,7 +73,7 @@ class SimpleCriteriaScore(OneQuestion):
             reply=reply,
             compat=Grade,
             fills={"criteria": criteria, "lowest": str(min_score), "highest": str(max_score)},
-            example_format=example_format(reply, min_score),
+            example_format=example_format(reply, lowest=min_score, highest=max_score),
         )
         super().__init__(model, question=question, **settings)
 

@@ -9,7 +9,13 @@ from typing import ClassVar, Literal, Unpack
 
 from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.alignment import Alignment, CallComparison, Extra, Matchers, Pair
-from judges.catalogue.parts.calls import actual_calls_in, reference_calls_in, render_call, render_value
+from judges.catalogue.parts.calls import (
+    actual_calls_in,
+    parallel_calls_in,
+    reference_calls_in,
+    render_call,
+    render_value,
+)
 from judges.catalogue.parts.items import bullets
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
@@ -23,9 +29,22 @@ Match = Literal["strict", "unordered", "subset", "superset"]
 
 
 class ToolCalls(ComputedMetric):
-    """A judge that compares actual with expected tool calls, and names the differences."""
+    """A judge that compares actual with expected tool calls, and names the differences.
+
+    The feedback names calls that were made and their arguments; what was expected instead stands in the rationale
+    alone, since a generator that reads it would repeat it.
+
+    Args:
+        reveal_reference: Whether the feedback tells the expected calls and values, too.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+    """
 
     pack = "tool_call_accuracy"
+
+    def __init__(self, *, reveal_reference: bool = False, **settings: Unpack[MetricSettings]) -> None:
+        one_of(Literal[True, False], reveal_reference, setting="reveal_reference")
+        super().__init__(**settings)
+        self._reveals = reveal_reference
 
     def aligned_verdict(
         self,
@@ -36,45 +55,71 @@ class ToolCalls(ComputedMetric):
         alignment: Alignment,
     ) -> Verdict:
         """Return the verdict, with one item for each expected and each surplus call."""
-        in_order = sorted(self._call_verdicts(sample, expected, actual, alignment), key=itemgetter(0))
-        items = [verdict for _, verdict in in_order]
-        advice = "" if score == 1 else self._advice(sample, items)
-        return self.verdict(score, rationale=advice, feedback=advice, items=tuple(items))
+        items = self._items(sample, expected, actual, alignment, full=True)
+        full = "" if score == 1 else self._advice(sample, items)
+        hidden = self._items(sample, expected, actual, alignment, full=False)
+        advice = full if self._reveals or not full else self._advice(sample, hidden, full=False)
+        return self.verdict(score, rationale=full, feedback=advice, items=items)
 
-    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
+    def _items(
+        self,
+        sample: Sample,
+        expected: Sequence[ToolCall],
+        actual: Sequence[ToolCall],
+        alignment: Alignment,
+        *,
+        full: bool,
+    ) -> tuple[Verdict, ...]:
+        verdicts = self._call_verdicts(sample, expected, actual, alignment, full=full)
+        return tuple(verdict for _, verdict in sorted(verdicts, key=itemgetter(0)))
+
+    def _advice(self, sample: Sample, items: Sequence[Verdict], *, full: bool = True) -> str:
         lines = []
         for fault in ("missing", "surplus", "misordered", "wrong_arguments"):
             calls = [" - ".join(filter(None, (one.subject, one.detail))) for one in items if one.value == fault]
-            lines += [self.say(fault, sample, calls=bullets(calls, longest=600))] if calls else []
+            if calls and fault == "missing" and not full:
+                lines.append(self.say("count_missing", sample, count=len(calls)))
+            elif calls:
+                lines.append(self.say(fault, sample, calls=bullets(calls, longest=600)))
         return "\n".join(lines)
 
     def _call_verdicts(
-        self, sample: Sample, expected: Sequence[ToolCall], actual: Sequence[ToolCall], alignment: Alignment
+        self,
+        sample: Sample,
+        expected: Sequence[ToolCall],
+        actual: Sequence[ToolCall],
+        alignment: Alignment,
+        *,
+        full: bool,
     ) -> Iterator[tuple[tuple[bool, int], Verdict]]:
         """Yield the verdict on each call with its sort key: expected calls first, then surplus ones."""
         for pair in alignment.matched:
             call, value = actual[pair.actual], "matched" if pair.score == 1 else "wrong_arguments"
-            detail = self._differences(sample, expected[pair.expected], call, pair)
+            detail = self._differences(sample, expected[pair.expected], call, pair, full=full)
             yield (False, pair.expected), _call_verdict(call, value, score=pair.score, detail=detail)
         for pair in alignment.misordered:
-            places = self.say("place", sample, made=pair.actual + 1, wanted=pair.expected + 1)
+            phrase = "place" if full else "other_place"
+            places = self.say(phrase, sample, made=pair.actual + 1, wanted=pair.expected + 1)
             yield (False, pair.expected), _call_verdict(actual[pair.actual], "misordered", detail=places)
         for place in alignment.missing:
             yield (False, place), _call_verdict(expected[place], "missing")
         for place in alignment.surplus:
             yield (True, place), _call_verdict(actual[place], "surplus")
 
-    def _differences(self, sample: Sample, expected: ToolCall, actual: ToolCall, pair: Pair) -> str:
+    def _differences(self, sample: Sample, expected: ToolCall, actual: ToolCall, pair: Pair, *, full: bool) -> str:
         lines = []
         for name in (name for name, score in pair.arguments.items() if score < 1):
             value = render_value(expected.args[name]) if name in expected.args else ""
-            phrase = "unwanted" if not value else "given" if name in actual.args else "left_out"
+            wrong, left_out = ("given", "left_out") if full else ("other_value", "lacking")
+            phrase = "unwanted" if not value else wrong if name in actual.args else left_out
             lines.append(self.say(phrase, sample, argument=name, value=value))
         return "; ".join(lines)
 
 
 class ToolCallAccuracy(ToolCalls):
     """Judge how far an agent made the expected tool calls, with the right arguments, in the right order.
+
+    Calls of one message are made at once, so their order among themselves does not count.
 
     Calls are aligned: by the longest common subsequence where order counts, otherwise by the best matching.
     Score = sum of the argument scores of aligned calls / number of calls, expected or made, whichever is more. A
@@ -93,6 +138,7 @@ class ToolCallAccuracy(ToolCalls):
             missing but no others made: score = sum / calls made; `"superset"` where others may be made but none
             may be missing: score = sum / calls expected. Order does not count in these two.
         lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
+        reveal_reference: Whether the feedback tells the expected calls and values, too.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -118,9 +164,10 @@ class ToolCallAccuracy(ToolCalls):
         extra_arguments: Literal["ignore", "strict"] = "ignore",
         match: Match | None = None,
         lenient: bool = False,
+        reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(**settings)
+        super().__init__(reveal_reference=reveal_reference, **settings)
         one_of(Literal["ignore", "strict"], extra_arguments, setting="extra_arguments")
         one_of(Literal[True, False], strict_order, setting="strict_order")
         one_of(Literal[True, False], lenient, setting="lenient")
@@ -141,7 +188,10 @@ class ToolCallAccuracy(ToolCalls):
             texts = [_as_texts(one) for one in expected], [_as_texts(one) for one in actual]
             alignment = self._comparison.align(*texts, ordered=self._match == "strict")
             return self.aligned_verdict(sample, self._compat_score(*texts), expected, actual, alignment)
-        alignment = self._comparison.align(expected, actual, ordered=self._match == "strict")
+        ordered = self._match == "strict"
+        if ordered:
+            actual = self._comparison.in_expected_order(expected, parallel_calls_in(sample))
+        alignment = self._comparison.align(expected, actual, ordered=ordered)
         count = {"subset": len(actual), "superset": len(expected)}.get(
             self._match, max(len(expected), len(actual))
         )

@@ -29,6 +29,7 @@ class ToolCallF1(ToolCalls):
 
     Args:
         lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
+        reveal_reference: Whether the feedback tells the expected calls and values, too.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -46,8 +47,10 @@ class ToolCallF1(ToolCalls):
         "is 1; no reference_tool_calls is unscored.",
     )
 
-    def __init__(self, *, lenient: bool = False, **settings: Unpack[MetricSettings]) -> None:
-        super().__init__(**settings)
+    def __init__(
+        self, *, lenient: bool = False, reveal_reference: bool = False, **settings: Unpack[MetricSettings]
+    ) -> None:
+        super().__init__(reveal_reference=reveal_reference, **settings)
         if self.compat and lenient:
             raise ConfigurationError("variant='compat' is not lenient")
         self._comparison = CallComparison(extra="strict", lenient=lenient)

@@ -345,8 +345,11 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
         import aiohttp  # noqa: PLC0415 - an extra, opened with the first async request
     except ImportError as error:
         raise ConfigurationError(f"to ask a model at {origin} from async code, {_INSTALL}") from error
+    from judges.models.providers.eager_request import REQUEST_CLASS  # noqa: PLC0415 - imports aiohttp
+
     return aiohttp.ClientSession(
         headers={**plain(headers), **_UNCOMPRESSED},
+        request_class=REQUEST_CLASS,
         timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
         connector=aiohttp.TCPConnector(limit=CONNECTIONS),
         cookie_jar=aiohttp.DummyCookieJar(),

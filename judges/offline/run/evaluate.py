@@ -16,12 +16,15 @@ from typing import Any, TextIO
 from judges.compose.panel import as_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
+from judges.offline.dataset.renaming import checked_columns, rename_rows
+from judges.offline.dataset.tables import rows_in
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.journaled import run_samples
 from judges.offline.run.ordered_writer import OrderedWriter
 from judges.offline.run.settings import Outputs, RunSettings
 from judges.offline.run.source import RowInput, read_sample
+from judges.rows.objects import row_of
 from judges.runtime import faults
 from judges.runtime.blocking import DaemonThreads
 from judges.runtime.sharing import shared_work
@@ -41,6 +44,7 @@ def evaluate(
     log_texts: bool = False,
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
+    map: Mapping[str, str] | None = None,  # noqa: A002 - the name that it has in `read_rows`
     processes: int | None = None,
     batch: bool | BatchSettings = False,
 ) -> Evaluation:
@@ -54,8 +58,9 @@ def evaluate(
     the evaluation.
 
     Args:
-        samples: Samples, or mappings that are read as samples. A `BadSample` stands for a row that could not be
-            read, as `read_rows(path, errors="keep")` yields it.
+        samples: Samples, mappings, or objects of other libraries that are read as samples; a data frame of
+            pandas or polars, a table of pyarrow, or a dict of lists. A `BadSample` stands for a row that could
+            not be read, as `read_rows(path, errors="keep")` yields it.
         judges: A judge, a list of judges, or a mapping of names to judges; functions are accepted.
         max_concurrency: How many rows are judged at once, at least 1.
         out: A path, which is overwritten, or an open text file; each row becomes one line of JSON there.
@@ -66,6 +71,7 @@ def evaluate(
             the end it holds results, cells and summary. Judges of one row are then at work side by side, and
             `max_concurrency` bounds the model calls at once. Limits and more are in `RunSettings(folder=...)`.
         resume: Whether `run` was begun before: only what is missing is judged.
+        map: Which column holds which field, where they have other names: `{"answer": "actual_text"}`.
         processes: How many processes of this machine judge, each its part of the rows, of `max_concurrency` and of
             the limits of a run. Rows are then reported when all are judged, and judges are sent by pickle: call
             this under `if __name__ == "__main__":`.
@@ -88,12 +94,13 @@ def evaluate(
             log_texts=log_texts,
             run=run,
             resume=resume,
+            map=map,
             processes=processes,
             batch=batch,
         )
         return _finished(judged)
     members = judges_by_name(judges)
-    source = _Source(_checked_rows(samples, max_concurrency))
+    source = _Source(_checked_rows(samples, max_concurrency, map))
 
     def work() -> None:
         try:
@@ -119,6 +126,7 @@ async def aevaluate(
     log_texts: bool = False,
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
+    map: Mapping[str, str] | None = None,  # noqa: A002 - the name that it has in `read_rows`
     processes: int | None = None,
     batch: bool | BatchSettings = False,
 ) -> Evaluation:
@@ -127,7 +135,7 @@ async def aevaluate(
     `samples` may be an async iterable. Cancelling this cancels the judges at work.
     """
     members = judges_by_name(judges)
-    _checked_rows(samples, max_concurrency)
+    samples = _checked_rows(samples, max_concurrency, map)
     if run is None and not resume and not batch and processes not in (None, 1):
         with TemporaryDirectory(prefix="judges-") as folder, _open_output(out) as file:
             output = Outputs(on_result=_also_written(file, on_result), keep_rows=keep_rows)
@@ -320,7 +328,7 @@ def judges_by_name(judges: object) -> dict[str, Judge]:
     return by_name
 
 
-def _checked_rows(samples: object, max_concurrency: int) -> Iterable[RowInput]:
+def _checked_rows(samples: Any, max_concurrency: int, columns: Mapping[str, str] | None) -> Any:
     if type(max_concurrency) is not int or max_concurrency < 1:
         raise ConfigurationError(f"max_concurrency is a whole number from 1, not {shortened(max_concurrency)}")
     if isinstance(samples, str | Path):
@@ -329,9 +337,10 @@ def _checked_rows(samples: object, max_concurrency: int) -> Iterable[RowInput]:
         raise ConfigurationError(
             "samples are rows, not an Evaluation; give [row.sample for row in evaluation.rows]"
         )
-    if isinstance(samples, Sample | Mapping):
+    rows = rows_in(samples)
+    if rows is samples and not hasattr(rows, "__len__") and row_of(rows) is not None:
         raise ConfigurationError(f"samples are several rows, not one {type(samples).__name__}; give [sample]")
-    return samples  # type: ignore[return-value]  # a value that is not iterable fails when it is iterated
+    return rename_rows(rows, checked_columns(columns))
 
 
 @contextmanager

@@ -10,13 +10,23 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from judges.errors import ConfigurationError
+from judges.offline.dataset.reading import RowsFile
 from judges.offline.run.files import replacing
 
 NAME = "run.json"
 
 
 class DatasetFile(BaseModel):
-    """The file of a dataset: its name as given, where it is, its digest, and how many of its rows are judged."""
+    """The file of a dataset.
+
+    Args:
+        name: Its name on the command line.
+        path: Where it is.
+        sha256: Digest of its content.
+        rows: How many of its rows are judged.
+        encoding: How its text is encoded.
+        columns: Which of its columns holds which field, where they have other names.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -24,6 +34,13 @@ class DatasetFile(BaseModel):
     path: str
     sha256: str
     rows: int
+    encoding: str = "utf-8"
+    columns: dict[str, str] = {}
+
+    @property
+    def file(self) -> RowsFile:
+        """The file, as it is read."""
+        return RowsFile(path=Path(self.path), encoding=self.encoding, columns=self.columns)
 
 
 class JudgeRecord(BaseModel):

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -192,7 +193,8 @@ def write_summary(
     timeless = {judge: {k: v for k, v in part.items() if k not in _TIMES} for judge, part in figures.items()}
     times = {judge: {k: v for k, v in part.items() if k in _TIMES} for judge, part in figures.items()}
     _write_json(folder / SUMMARY, {**facts, "judges": timeless})
-    _write_json(folder / TIMING, {"seconds": round(seconds, 3), "judges": times})
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    _write_json(folder / TIMING, {"seconds": round(seconds, 3), "finished": finished, "judges": times})
 
 
 def _write_json(path: Path, document: object) -> None:

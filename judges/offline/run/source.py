@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import BadSample, ConfigurationError
-from judges.offline.dataset.reading import read_rows
+from judges.offline.dataset.reading import RowsFile
+from judges.offline.dataset.unread import name_unread
 from judges.offline.run.files import open_private
 from judges.sample import Sample
 
@@ -68,11 +69,9 @@ class Source:
         return None if self._total is None else len(self)
 
 
-def file_source(
-    path: str | Path, *, limit: int | None, total: int | None, shard: tuple[int, int] | None
-) -> Source:
-    """Return the rows of a `.jsonl` or `.csv` file; those that cannot be read stand as errors in their place."""
-    return Source(lambda: islice(read_rows(path, errors="keep"), limit), total=total, shard=shard)
+def file_source(file: RowsFile, *, limit: int | None, total: int | None, shard: tuple[int, int] | None) -> Source:
+    """Return the rows of a file; those that cannot be read stand as errors in their place."""
+    return Source(lambda: islice(file.rows(), limit), total=total, shard=shard)
 
 
 async def spooled(
@@ -111,9 +110,11 @@ def read_sample(row: RowInput) -> Sample | BadSample:
     if isinstance(row, BadSample):
         return row
     try:
-        return Sample.read(row)
+        sample = Sample.read(row)
     except BadSample as error:
         return error
+    name_unread(sample, row)
+    return sample
 
 
 def checked_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:

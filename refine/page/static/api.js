@@ -15,13 +15,14 @@ export function setKey(value) {
   sessionStorage.setItem("refine-page-key", value);
 }
 
-async function request(path, { query, body, signal } = {}) {
+async function request(path, { query, body, signal, keepalive } = {}) {
   const parameters = new URLSearchParams(query ?? {});
   const response = await fetch(`${BASE}${path}${parameters.size ? `?${parameters}` : ""}`, {
     method: body ? "POST" : "GET",
     headers: { ...(key && { authorization: `Bearer ${key}` }), ...(body && { "content-type": "application/json" }) },
     body: body && JSON.stringify(body),
     signal,
+    keepalive,
   });
   if (response.ok) return response;
   const told = await response.json().catch(() => ({}));
@@ -29,7 +30,7 @@ async function request(path, { query, body, signal } = {}) {
 }
 
 export const get = async (path, query, signal) => (await request(path, { query, signal })).json();
-export const post = async (path, body) => (await request(path, { body })).json();
+export const post = async (path, body, options) => (await request(path, { ...options, body })).json();
 export const blob = async (path, query) => (await request(path, { query })).blob();
 
 // Yield the JSON objects of a response that has one on each line, as they come.

@@ -104,7 +104,7 @@ export function figuresRow(figures) {
     [percent(figures.passed, figures.outcomes), "passed", `${percent(figures.passed_at[1] ?? 0, figures.outcomes)} at the first attempt`],
     [figures.mean_rating === null ? "–" : figures.mean_rating.toFixed(1), "mean rating", figures.mean_attempts === null ? "" : `${figures.mean_attempts.toFixed(2)} attempts an answer`],
     [seconds(figures.latency_p50), "median time", `95 % within ${seconds(figures.latency_p95)}`],
-    [dollars(figures.cost), "cost", figures.cost_unknown ? `of ${count(figures.cost_unknown)} unknown` : `${count((figures.input_tokens ?? 0) + (figures.output_tokens ?? 0))} tokens`],
+    [figures.cost_unknown && !figures.cost ? "–" : dollars(figures.cost), "cost", figures.cost_unknown ? `unknown of ${count(figures.cost_unknown)} answers` : `${count((figures.input_tokens ?? 0) + (figures.output_tokens ?? 0))} tokens`],
   ];
   return all.map(([value, name, more]) => h("div", { class: "card figure" }, h("strong", {}, value), h("span", {}, name), h("small", {}, more || "\u00a0")));
 }

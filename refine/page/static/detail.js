@@ -73,6 +73,12 @@ function judgeAgain(outcome, record) {
   return `refine export '${record}' --where id=${outcome.id} --out rows.jsonl\nrefine evaluate rows.jsonl --judge ${outcome.judge || "helpfulness"} --out runs/again`;
 }
 
+// Labels on their way, which go out all the same when the page is left.
+const unsaved = new Map();
+addEventListener("pagehide", () => {
+  for (const label of unsaved.values()) post("/label", label, { keepalive: true }).catch(() => {});
+});
+
 // An open answer; keys go to `press`, which says whether it knew the key.
 export class Detail {
   constructor(outcome, record, onLabelled) {
@@ -152,6 +158,8 @@ export class Detail {
     this.outcome.labels = before.filter((other) => other.by !== label.by || other.number !== label.number);
     if (rating || up !== null || note) this.outcome.labels.push(label);
     this.draw();
+    const place = `${label.outcome} ${label.number}`;
+    unsaved.set(place, label);
     try {
       await (this.saving = this.saving.catch(() => {}).then(() => post("/label", label)));
     } catch (error) {
@@ -159,6 +167,8 @@ export class Detail {
       this.draw();
       problem(error);
       return;
+    } finally {
+      if (unsaved.get(place) === label) unsaved.delete(place);
     }
     say(rating ? `labelled ${rating} of 4` : up === null ? "label changed" : up ? "thumb up" : "thumb down");
     this.onLabelled(this.outcome, change);

@@ -108,7 +108,7 @@ async function toggle(id) {
 
 async function open(id) {
   const outcome = await get(`/outcomes/${encodeURIComponent(id)}`);
-  if (state.id !== id) return;
+  if (state.id !== id || state.open?.outcome.id === id) return; // somebody closed or opened it meanwhile
   let row = element(id);
   if (!row) {
     row = rowView({ ...outcome, attempts: outcome.attempts.length, labels: outcome.labels.length });

@@ -19,6 +19,8 @@ from refine.server.dialects.reading import (
     LEFT_OUT,
     check_message,
     objects,
+    read_count,
+    read_flag,
     read_model,
     read_refine,
     up_to_question,
@@ -39,15 +41,14 @@ def read_request(body: Json) -> JudgedRequest:
     return JudgedRequest(
         payload={name: value for name, value in body.items() if name not in LEFT_OUT},
         model=read_model(body),
-        streamed=body.get("stream") is True,
+        streamed=read_flag(body, "stream"),
         refine=read_refine(body),
         unjudged=_unjudged(body),
     )
 
 
 def _unjudged(body: Json) -> str:
-    n = body.get("n")
-    if n is not None and n != 1:
+    if read_count(body, "n") > 1:
         return "several answers to one question (n) are not judged"
     modalities = body.get("modalities")
     if isinstance(modalities, list) and any(kind != "text" for kind in modalities):

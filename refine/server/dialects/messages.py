@@ -15,6 +15,7 @@ from refine.server.dialects.reading import (
     LEFT_OUT,
     message,
     objects,
+    read_flag,
     read_model,
     read_refine,
     string,
@@ -38,7 +39,7 @@ def read_request(body: Json) -> JudgedRequest:
     return JudgedRequest(
         payload={name: value for name, value in body.items() if name not in LEFT_OUT},
         model=read_model(body),
-        streamed=body.get("stream") is True,
+        streamed=read_flag(body, "stream"),
         refine=read_refine(body),
         unjudged="an answer that goes on from the client's own words is not judged" if goes_on else "",
     )

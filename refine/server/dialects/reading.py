@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
+from judges.errors import shortened
 from refine.server.errors import ApiError
 
 LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
@@ -28,6 +29,11 @@ def read_refine(body: Mapping[str, Any]) -> Mapping[str, Any]:
             code="invalid",
             param="refine",
         )
+    evidence = refine.get("evidence")
+    if evidence is not None and not isinstance(evidence, dict):
+        raise ApiError(
+            400, f"evidence is an object, not {shortened(evidence)}", code="invalid", param="refine.evidence"
+        )
     return refine
 
 
@@ -35,6 +41,35 @@ def read_model(body: Mapping[str, Any]) -> str:
     """Return the name of the model asked for; empty where there is none, which the upstream may mind or not."""
     model = body.get("model")
     return model if isinstance(model, str) else ""
+
+
+def read_flag(body: Mapping[str, Any], name: str) -> bool:
+    """Return a field that is true or false; false where there is none.
+
+    Raises:
+        ApiError: If it is anything else, which one server reads as true and another does not.
+    """
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise ApiError(400, f"{name} is true or false, not {shortened(value)}", code="invalid", param=name)
+    return value is True
+
+
+def read_count(body: Mapping[str, Any], name: str) -> int:
+    """Return a field that is a number of things; 1 where there is none.
+
+    Raises:
+        ApiError: If it is no whole number from 1 on, or a text or a truth that some server may read as one.
+    """
+    value = body.get(name)
+    if value is None:
+        return 1
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or value < 1 or value != int(value):
+        raise ApiError(
+            400, f"{name} is a whole number from 1 on, not {shortened(value)}", code="invalid", param=name
+        )
+    return int(value)
 
 
 def string(value: object) -> str:

@@ -17,6 +17,7 @@ from refine.server.dialects.reading import (
     arguments,
     message,
     objects,
+    read_flag,
     read_model,
     read_refine,
     string,
@@ -52,14 +53,14 @@ def read_request(body: Json) -> JudgedRequest:
     return JudgedRequest(
         payload={name: value for name, value in body.items() if name not in LEFT_OUT},
         model=read_model(body),
-        streamed=body.get("stream") is True,
+        streamed=read_flag(body, "stream"),
         refine=read_refine(body),
         unjudged=_unjudged(body),
     )
 
 
 def _unjudged(body: Json) -> str:
-    if body.get("background") is True:
+    if read_flag(body, "background"):
         return "an answer that is made in the background is not judged"
     items = body["input"]
     if isinstance(items, list) and items and items[-1].get("role") == "assistant":

@@ -1,0 +1,29 @@
+"""Saying once which columns of a dataset are not read as fields of a sample."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from judges.errors import shortened
+from judges.sample import Sample
+
+_log = logging.getLogger("judges")
+_named: set[str] = set()
+
+
+def name_unread(sample: Sample, row: object) -> None:
+    """Log the columns of a row that became metadata without being asked for, each column once a process."""
+    if not sample.metadata or not isinstance(row, Mapping):
+        return
+    own = row.get("metadata")
+    unread = [name for name in sample.metadata if name in row and not (isinstance(own, Mapping) and name in own)]
+    new = [name for name in unread if name not in _named]
+    if new:
+        _named.update(new)
+        _log.warning(
+            "not read as fields of a sample, kept as metadata: %s (columns: %s); map={'answer': 'COLUMN'} says "
+            "which column is which",
+            shortened(new)[1:-1],
+            shortened(list(map(str, row)), longest=200)[1:-1],
+        )

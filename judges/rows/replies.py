@@ -1,0 +1,144 @@
+"""An answer in any of the forms that chat applications store: text, messages, completions, structured output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from judges.messages import Message
+
+ANSWER_KEYS = (
+    "response",
+    "answer",
+    "output",
+    "actual_output",
+    "result",
+    "text",
+    "content",
+    "completion",
+    "generation",
+)
+"""Keys under which a mapping holds the text of an answer, the first that is there."""
+
+
+class Reply(NamedTuple):
+    """An answer taken apart.
+
+    Args:
+        text: The answer's text; None where there is none, as in a turn that only calls tools.
+        steps: Messages between question and answer: tool calls and their results.
+        asked: The conversation up to and including the last question, where the messages begin with it.
+    """
+
+    text: Any
+    steps: tuple[Any, ...] = ()
+    asked: tuple[Any, ...] = ()
+
+
+def reply_of(value: Any) -> Reply:
+    """Take an answer apart; what has no known form is returned as the text it is, for a sample to check."""
+    if is_messages(value):
+        return _of_messages(value)
+    if is_message(value):
+        return _of_messages((value,))
+    if isinstance(value, Mapping):
+        return _of_mapping(value)
+    return Reply(value)
+
+
+def text_of(value: Any) -> Any:
+    """Return the text of an expected answer in any form, a mapping of several values as JSON."""
+    return reply_of(value).text
+
+
+def is_message(value: object) -> bool:
+    """Whether a value is one message: with a role and content, or LangChain's."""
+    if isinstance(value, Mapping):
+        return "role" in value and ("content" in value or "tool_calls" in value)
+    return isinstance(getattr(value, "type", None), str) and hasattr(value, "content")
+
+
+def is_messages(value: object) -> bool:
+    """Whether a value is a list of messages, pairs of role and text among them."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        return False
+    return all(is_message(part) or _is_stored(part) or _is_pair(part) for part in value)
+
+
+def as_json(value: object) -> str:
+    """Return a value as JSON text, in its own script."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _is_pair(part: object) -> bool:
+    return isinstance(part, tuple) and len(part) == 2 and all(isinstance(text, str) for text in part)  # noqa: PLR2004 - role and text
+
+
+def _is_stored(part: object) -> bool:
+    """Whether a value is a message as LangChain writes them to files."""
+    return isinstance(part, Mapping) and isinstance(part.get("data"), Mapping) and "content" in part["data"]
+
+
+def _role(message: Any) -> object:
+    if isinstance(message, tuple):
+        return message[0]
+    if isinstance(message, Mapping):
+        return message.get("role", message.get("type"))
+    return getattr(message, "role", None) or getattr(message, "type", None)
+
+
+def _of_messages(messages: Sequence[Any]) -> Reply:
+    questions = [index for index, message in enumerate(messages) if _role(message) in {"user", "human"}]
+    since = questions[-1] + 1 if questions else 0
+    steps, last = tuple(messages[since:]), messages[-1]
+    if not steps or _role(last) not in {"assistant", "ai", "AIMessageChunk"} or _calls_tools(last):
+        return Reply(None, steps, tuple(messages[:since]))
+    return Reply(_content(last), steps[:-1], tuple(messages[:since]))
+
+
+def _calls_tools(message: Any) -> bool:
+    if isinstance(message, Mapping):
+        data = message.get("data", message)
+        return bool(data.get("tool_calls") or data.get("function_call"))
+    return bool(getattr(message, "tool_calls", None))
+
+
+def _content(message: Any) -> Any:
+    """Return the text of a message; parts that are no text are named by their type, as in a conversation."""
+    return Message.model_validate(message).content
+
+
+def _of_mapping(value: Mapping[str, Any]) -> Reply:
+    choices = value.get("choices")
+    if isinstance(choices, Sequence) and choices and isinstance(choices[0], Mapping):
+        choice = choices[0]
+        return reply_of(choice["message"]) if "message" in choice else Reply(choice.get("text"))
+    if is_messages(value.get("messages")):
+        return _of_messages(value["messages"])
+    if isinstance(value.get("output"), list) and value.get("object") == "response":
+        return _of_responses(value["output"])
+    found = [key for key in ANSWER_KEYS if value.get(key) is not None]
+    if found and (isinstance(value[found[0]], str) or len(value) == 1):
+        return reply_of(value[found[0]])
+    texts = [text for text in value.values() if isinstance(text, str)]
+    return Reply(texts[0]) if len(value) == 1 and texts else Reply(as_json(value))
+
+
+def _of_responses(items: Sequence[Any]) -> Reply:
+    """Read the output of OpenAI's Responses: messages, and function calls with their results."""
+    steps: list[Any] = []
+    texts: list[str] = []
+    for item in items:
+        match item:
+            case {"type": "message", "content": [*parts]}:
+                texts += [str(part.get("text", "")) for part in parts if isinstance(part, Mapping)]
+            case {"type": "function_call", "name": name, "arguments": arguments}:
+                call = {"name": name, "args": arguments, "id": item.get("call_id")}
+                steps.append({"role": "assistant", "tool_calls": [call]})
+            case {"type": "function_call_output", "output": output}:
+                text = output if isinstance(output, str) else as_json(output)
+                steps.append({"role": "tool", "content": text, "tool_call_id": item.get("call_id")})
+            case _:  # reasoning, and calls of the provider's own tools, say nothing that a judge reads
+                continue
+    return Reply("".join(texts) if texts else None, tuple(steps))

@@ -1,0 +1,208 @@
+"""From evaluations to what a report says of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from judges.offline import Evaluation, Row, Summary
+from judges.offline.statistics.figure import Figure
+from judges.verdict import Verdict
+from refine.report.trust import TrustSources, trust_of
+from refine.report.view import Entry, JudgeView, Report, RunView, Slice, Spread
+
+PERCENTILES = (50, 90, 99)
+MOST_WORST = 5
+_BINS = 10
+_RATING_SCORES = {round(step / 3, 6) for step in range(4)}
+_SHOWN_MODELS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunData:
+    """A run as it was read.
+
+    Args:
+        name: What it is called.
+        evaluation: Its rows and summaries.
+        dataset: The file that was judged; empty where there is none.
+        finished: When it ended, in ISO 8601.
+        seconds: How long its last start took.
+        latencies: Percentiles of the latency by judge, where they are known.
+        settings: How each judge was named on the command line.
+    """
+
+    name: str
+    evaluation: Evaluation
+    dataset: str = ""
+    finished: str | None = None
+    seconds: float | None = None
+    latencies: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def build(
+    runs: Sequence[RunData],
+    *,
+    slices: Sequence[str] = (),
+    sources: TrustSources | None = None,
+    seed: int = 0,
+) -> Report:
+    """Return what a report of one run says, or of two.
+
+    Args:
+        runs: The run; or two over the same questions, the earlier one first.
+        slices: Columns of the metadata by whose values rows are grouped.
+        sources: Labels, attempts and a certificate, from which it is told how far the later run can be believed.
+        seed: Seed of all resamples.
+
+    Raises:
+        ConfigurationError: If no row has one of the columns, the two runs have no question in common, or a source
+            cannot be read.
+    """
+    comparison = None
+    if len(runs) > 1:
+        from judges.offline import compare_runs  # noqa: PLC0415 - needs numpy and scipy
+
+        before, after = runs
+        comparison = compare_runs(before.evaluation, after.evaluation, names=(before.name, after.name), seed=seed)
+    trust = trust_of(runs[-1].evaluation, sources or TrustSources(), seed=seed)
+    entries = _entries([run.evaluation.kept_rows() for run in runs], {} if trust is None else trust.labels)
+    return Report(
+        runs=tuple(_run_view(run, slices) for run in runs),
+        entries=entries,
+        worst=worst_rows(entries),
+        comparison=comparison,
+        trust=trust,
+    )
+
+
+def worst_rows(entries: Sequence[Entry], most: int = MOST_WORST) -> tuple[int, ...]:
+    """Return the positions of rows that did not pass with a judge, those with the lowest mean score first."""
+    failed: list[tuple[float, int]] = []
+    for place, entry in enumerate(entries):
+        verdicts = [verdict for verdict in entry.row.verdicts.values() if verdict.score is not None]
+        if any(not verdict.passed for verdict in verdicts):
+            failed.append((sum(verdict.score or 0.0 for verdict in verdicts) / len(verdicts), place))
+    return tuple(place for _, place in sorted(failed)[:most])
+
+
+def _entries(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple[Entry, ...]:
+    """Pair the rows of two runs by index where they ask the same; rows of one run alone stand alone."""
+    words = {index: "good" if is_good else "bad" for index, is_good in labels.items()}
+    before, after = ({row.index: row for row in rows} for rows in (runs if len(runs) > 1 else ((), *runs)))
+    entries = []
+    for index in sorted({*before, *after}):
+        one, other = before.get(index), after.get(index)
+        if len(runs) == 1:
+            sides: list[tuple[Row | None, ...]] = [(other,)]
+        elif one is not None and other is not None and _asked(one) != _asked(other):
+            sides = [(one, None), (None, other)]
+        else:
+            sides = [(one, other)]
+        entries += [
+            Entry(index=index, sides=pair, label=words.get(index, "") if pair[-1] else "") for pair in sides
+        ]
+    return tuple(entries)
+
+
+def _asked(row: Row) -> object:
+    return None if row.sample is None else [m.content for m in row.sample.conversation if m.role == "user"]
+
+
+def _run_view(run: RunData, columns: Sequence[str]) -> RunView:
+    rows = run.evaluation.kept_rows()
+    return RunView(
+        name=run.name,
+        dataset=run.dataset,
+        rows=len(rows),
+        unreadable=sum(bool(row.error) for row in rows),
+        finished=run.finished,
+        seconds=run.seconds,
+        judges=_judge_views(run, rows),
+        slices={column: _slices(run, column) for column in columns},
+    )
+
+
+def _judge_views(run: RunData, rows: Sequence[Row]) -> tuple[JudgeView, ...]:
+    return tuple(
+        judge_view(
+            name,
+            summary,
+            [row.verdicts[name] for row in rows],
+            run.latencies.get(name),
+            run.settings.get(name, ""),
+        )
+        for name, summary in run.evaluation.summary.items()
+    )
+
+
+def _slices(run: RunData, column: str) -> tuple[Slice, ...]:
+    slices = []
+    for value, summaries in run.evaluation.slices(column).items():
+        judges = {name: judge_view(name, summary, ()) for name, summary in summaries.items()}
+        slices.append(Slice(value=value, n=next(iter(summaries.values())).n, judges=judges))
+    return tuple(slices)
+
+
+def judge_view(
+    name: str,
+    summary: Summary,
+    verdicts: Sequence[Verdict],
+    latencies: Mapping[int, float] | None = None,
+    setting: str = "",
+) -> JudgeView:
+    """Return the results of a judge.
+
+    Args:
+        name: Its name.
+        summary: Its totals.
+        verdicts: Its verdicts; empty where only the totals matter.
+        latencies: Percentiles of the latency, if they are known.
+        setting: How it was named on the command line.
+    """
+    usage = summary.usage
+    costs = [verdict.usage.cost for verdict in verdicts]
+    known = [cost for cost in costs if cost is not None]
+    models = dict.fromkeys(verdict.model for verdict in verdicts if verdict.model)
+    return JudgeView(
+        name=name,
+        n=summary.n,
+        scored=summary.scored,
+        mean=_figure(summary.mean, summary.mean_interval, summary.scored, "normal interval"),
+        passed=_figure(summary.passed, summary.passed_interval, summary.scored, "Wilson"),
+        ratings=summary.ratings,
+        histogram=_histogram(verdicts),
+        unscored=summary.unscored,
+        latency=Spread(percentiles=latencies) if latencies else None,
+        tokens=Spread(percentiles=percentiles([v.usage.tokens for v in verdicts]), total=usage.tokens),
+        cost=Spread(percentiles=percentiles(known), total=usage.cost) if len(known) == len(costs) else None,
+        calls=usage.calls,
+        models=tuple(models)[:_SHOWN_MODELS],
+        setting=setting,
+    )
+
+
+def percentiles(values: Sequence[float]) -> dict[int, float]:
+    """Return percentiles by nearest rank, so that each is a value that occurred; empty without values."""
+    ordered = sorted(values)
+    return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in PERCENTILES} if ordered else {}
+
+
+def _figure(value: float | None, interval: tuple[float, float] | None, n: int, method: str) -> Figure:
+    if value is None:
+        return Figure.undefined("too_few", n, method=method)
+    low, high = interval or (None, None)
+    return Figure(value=value, n=n, low=low, high=high, method=method)
+
+
+def _histogram(verdicts: Sequence[Verdict]) -> tuple[int, ...]:
+    """Return how many scores lie in each tenth from 0 to 1; nothing where the ratings say as much."""
+    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
+    if {round(score, 6) for score in scores} <= _RATING_SCORES:
+        return ()
+    bins = [0] * _BINS
+    for score in scores:
+        bins[min(int(score * _BINS), _BINS - 1)] += 1
+    return tuple(bins)

@@ -1,0 +1,250 @@
+"""What a report says: figures, groups, the worst rows, two runs, as a page, as Markdown, and as a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from judges import ConfigurationError, Sample, Usage, Verdict
+from judges.offline import Evaluation, Row
+from judges.offline.results import summarised
+from refine.cli.app import app
+from refine.report.building import RunData, build, percentiles
+from refine.report.csv_rows import cell, csv_rows
+from refine.report.markdown import escaped, markdown
+from refine.report.page import page
+from refine.report.wording import dollars, moment, p_value, percent
+from tests.runs.commands import line_of, refine
+
+FORMULAS = (
+    "=1+1",
+    "=cmd|' /C calc'!A0",
+    '=HYPERLINK("http://x","y")',
+    '=IMPORTXML("http://x","//a")',
+    "+1+1",
+    "+cmd|'/C calc'!A0",
+    "-1+1",
+    "-2+3+cmd|'/C calc'!A0",
+    "@SUM(1+1)*cmd|'/C calc'!A0",
+    "@x",
+    "\t=1+1",
+    "\r=1+1",
+    "\n=1+1",
+    "'=1+1",
+    "''",
+    "==1",
+    "=-1",
+    '=";"',
+    "+",
+    "-",
+)
+"""Texts that a spreadsheet takes for a formula, and two that look like one made harmless."""
+
+
+WRONG = (
+    ("report nowhere", "nowhere holds no run; give a folder"),
+    ("report runs/1 rows.jsonl", "rows.jsonl holds no run"),
+    ("report runs/1 --out r.pdf", "ends with no known format; name a .html, .md or .csv file"),
+    ("report runs/1 --out .", "--out . is a folder; name a file in it"),
+    ("report runs/1 --out rows.jsonl/r.md", "cannot be written"),
+    ("report runs/1 --format pdf", "--format is html, md or csv, not 'pdf'"),
+    ("report runs/1 --slice topics", "did you mean 'topic'?"),
+    ("show runs/1 --slice colour", "no row has a column 'colour' in its metadata; there are ['topic']"),
+    ("evaluate rows.jsonl --judge json --out runs/3 --slice topics", "--slice 'topics': no row has such a column"),
+    ("evaluate rows.jsonl --judge json --out runs/3 --slice topic --json", "--slice prints tables; leave out"),
+    ("plan --points 3", "give one or two runs, or --discordance SHARE"),
+    ("plan runs/1 --sd 1", "give one or two runs, or --discordance SHARE"),
+    ("plan runs/1 runs/2 runs/1", "a plan reads one run or two, not 3"),
+    ("plan --sd 0", "--sd is above 0"),
+    ("plan --sd 1 --points 0", "--points is above 0 and below 100, not 0"),
+    ("plan --sd 1 --power 2", "--power lies between 0 and 1, not 2"),
+    ("plan --discordance 0.01", "discordance is at least the gain, 0.03"),
+    ("compare runs/1 runs/2 --model m", "add --judge pairwise"),
+    ("compare runs/1 runs/2 --judge length:at_most=3", "compare by a Pairwise"),
+    ("compare runs/1 runs/2 --judge pairwise", "asks a model; add one"),
+)
+"""Wrong commands, and what their one line says."""
+
+
+def row(index: int, *verdicts: Verdict, question: str = "", answer: str = "An answer.", **metadata: str) -> Row:
+    """Return a judged row."""
+    sample = Sample(user_input=question or f"question {index}", response=answer, metadata=dict(metadata))
+    return Row(index=index, sample=sample, verdicts={verdict.judge: verdict for verdict in verdicts})
+
+
+def run(*rows: Row, name: str = "runs/1") -> RunData:
+    """Return a run of rows."""
+    return RunData(name=name, evaluation=Evaluation(rows=rows, summary=summarised(rows)))
+
+
+def rated(rating: int, **fields: object) -> Verdict:
+    """Return a verdict of one judge."""
+    return Verdict.rated(rating, judge="helpfulness", **fields)  # type: ignore[arg-type]  # fields of a verdict
+
+
+def failed() -> Verdict:
+    """Return a verdict that came to nothing."""
+    return Verdict.without_score("judge_failed", "503").model_copy(update={"judge": "helpfulness"})
+
+
+def test_a_judge_has_its_figures_and_what_is_unscored_its_reasons() -> None:
+    """Means, passes, coverage, ratings, reasons, tokens and costs are those of the rows."""
+    rows = [row(n, rated(4 if n < 6 else 2, usage=Usage(calls=1, input_tokens=n, cost=0.5))) for n in range(8)]
+    report = build([run(*rows, row(8, failed()), row(9, failed()))])
+    (judge,) = report.run.judges
+    assert (judge.n, judge.scored, judge.unscored) == (10, 8, {"judge_failed": 2})
+    assert judge.mean.value == pytest.approx((6 + 2 / 3) / 8)
+    assert judge.passed.value == 0.75
+    assert judge.passed.low is not None
+    assert judge.ratings == {1: 0, 2: 2, 3: 0, 4: 6}
+    assert judge.histogram == ()
+    assert (judge.tokens.percentiles, judge.tokens.total) == ({50: 2, 90: 6, 99: 7}, 28)
+    assert judge.cost is not None
+    assert judge.cost.total == 4
+    text = markdown(report)
+    assert "75.0% (40.9% to 92.9%)" in text
+    assert "80.0% (2 judge failed)" in text
+    assert percentiles([]) == {}
+
+
+def test_the_worst_rows_come_first_with_reasons_and_parts() -> None:
+    """Rows that did not pass are shown, lowest mean first; passes and unscored rows are not among them."""
+    part = Verdict.checked(passed=False, subject="names the option", rationale="It does not.")
+    rows = [
+        row(0, rated(4)),
+        row(1, rated(2)),
+        row(2, rated(1, rationale="Wrong.", items=(part,))),
+        row(3, failed()),
+    ]
+    report = build([run(*rows)])
+    assert [report.entries[place].index for place in report.worst] == [2, 1]
+    text = markdown(report)
+    assert text.index("### Row 2") < text.index("### Row 1")
+    assert "- **helpfulness** 0.00, not passed: Wrong." in text
+    assert "  - **names the option** 0.00, not passed: It does not." in text
+    assert "Rows that did worst" not in markdown(build([run(row(0, rated(4)))]))
+
+
+def test_groups_have_figures_of_their_own() -> None:
+    """Rows are grouped by the text of a column, those without it too; an unknown column is named."""
+    rows = [row(n, rated(4), topic="git") for n in range(3)] + [row(3, rated(1), topic="tea"), row(4, rated(1))]
+    report = build([run(*rows)], slices=["topic"])
+    groups = {
+        group.value: (group.n, group.judges["helpfulness"].mean.value) for group in report.run.slices["topic"]
+    }
+    assert groups == {"": (1, 0.0), "git": (3, 1.0), "tea": (1, 0.0)}
+    assert "| (none) | 1 | 0.000 |" in markdown(report)
+    with pytest.raises(ConfigurationError, match=r"no row has a column 'topics'.*did you mean 'topic'"):
+        build([run(*rows)], slices=["topics"])
+
+
+def test_two_runs_are_paired_by_row_and_question() -> None:
+    """Differences, regressions and a win rate; rows of one run alone, or with another question, stand alone."""
+    before = [row(n, rated(3)) for n in range(20)]
+    after = [row(n, rated(1 if n < 9 else 3)) for n in range(1, 19)] + [row(19, rated(3), question="another?")]
+    report = build([run(*before), run(*after, name="runs/2")])
+    assert report.comparison is not None
+    change = report.comparison["helpfulness"]
+    assert change.regressions == tuple(range(1, 9))
+    assert (change.wins, change.ties, change.losses) == (0, 10, 8)
+    assert change.win_rate.value == pytest.approx(10 / 2 / 18)
+    sides = {(entry.index, tuple(side is not None for side in entry.sides)) for entry in report.entries}
+    assert {(0, (True, False)), (1, (True, True)), (19, (True, False)), (19, (False, True))} <= sides
+    text = markdown(report)
+    assert "# runs/2 against runs/1" in text
+    assert "- row 1: 0.667 to 0.000: 'question 1'" in text
+    assert "3 rows ask what the other run does not ask" in text
+    assert "win rate 0.278" in str(report.comparison)
+
+
+def test_no_cell_of_a_table_is_a_formula_and_every_text_comes_back() -> None:
+    """Twenty texts begin with no sign of a formula; without the apostrophe they are as before."""
+    assert len(set(FORMULAS)) == 20
+    rows = [row(n, rated(2, rationale=text), question=text, answer=text) for n, text in enumerate(FORMULAS)]
+    table = list(csv.DictReader(io.StringIO(csv_rows(build([run(*rows)])), newline="")))
+    for text, line in zip(FORMULAS, table, strict=True):
+        for column in ("question", "answer", "helpfulness reasons"):
+            assert line[column][0] not in "=+-@\t\r\n"
+            assert line[column].removeprefix("'") == text
+        assert float(line["helpfulness"]) == pytest.approx(1 / 3)
+    assert [cell(value) for value in (-1, None, "plain", "")] == [-1, "", "plain", ""]
+
+
+def test_numbers_never_say_more_than_they_know() -> None:
+    """A share just above 0 is not 0, a small sum is not nothing, and a time is written out."""
+    assert [percent(share) for share in (0, 0.0001, 0.5, 0.99999, 1, None)] == [
+        "0.0%",
+        "< 0.1%",
+        "50.0%",
+        "> 99.9%",
+        "100.0%",
+        "–",
+    ]
+    assert [dollars(sum_) for sum_ in (0, 0.00012, 0.0123, 1234.5, None)] == [
+        "$0.00",
+        "$0.00012",
+        "$0.0123",
+        "$1,234.50",
+        "unknown",
+    ]
+    assert [p_value(p) for p in (0.00001, 0.04, None)] == ["< 0.001", "0.040", "–"]
+    assert moment("2026-11-22T03:04:05+00:00") == "22 November 2026, 03:04 UTC"
+    assert escaped("# a|b <i>\n`x` [y](z) & 1. 2") == "\\# a\\|b &lt;i&gt; \\`x\\` \\[y\\](z) &amp; 1. 2"
+    assert [escaped(text) for text in ("1. a", "- a", "95.8 %", "+0.1")] == ["&#49;. a", "\\- a", "95.8 %", "+0.1"]
+
+
+def test_the_page_allows_its_own_script_and_nothing_else() -> None:
+    """The content policy names two hashes; nothing points out of the page, and the same run is the same page."""
+    report = build([run(row(0, rated(2), topic="git"))], slices=["topic"])
+    text = page(report)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert re.fullmatch(
+        r"default-src 'none'; script-src 'sha256-[\w+/]{43}='; style-src 'sha256-[\w+/]{43}='; base-uri 'none'; "
+        r"form-action 'none'",
+        policy[1],
+    )
+    assert re.findall(r"(?:src|href|action|srcset|style)=\"(?!#)[^\"]*\"", text) == []
+    assert "http" not in text.replace("http-equiv", "")
+    assert page(build([run(row(0, rated(2), topic="git"))], slices=["topic"])) == text
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with two finished runs over the same questions."""
+    monkeypatch.chdir(tmp_path)
+    for name, longest in (("1", 3), ("2", 1)):
+        rows = [{"question": f"q {n}", "answer": "word " * (n % 3 + 1), "topic": "ab"[n % 2]} for n in range(12)]
+        Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        judged = ["evaluate", "rows.jsonl", "--judge", f"length:at_most={longest},unit=words"]
+        assert refine(*judged, "--out", f"runs/{name}").exit_code == 0
+    return tmp_path
+
+
+def test_the_command_writes_a_file_that_its_owner_alone_can_read(folder: Path) -> None:
+    """By default report.html in the run; --out names another, whose ending is its format; - is stdout."""
+    result = refine("report", "runs/1")
+    assert (result.exit_code, result.stdout) == (0, "runs/1/report.html\n")
+    assert Path("runs/1/report.html").stat().st_mode & 0o777 == 0o600
+    assert refine("report", "runs/1", "runs/2", "--slice", "topic", "--out", "new/r.md").exit_code == 0
+    assert "## Against the run before" in Path("new/r.md").read_text()
+    again = Path("runs/1/report.html").read_bytes()
+    assert refine("report", "runs/1", "--out", "r.htm").exit_code == 0
+    assert Path("r.htm").read_bytes() == again
+    shown = refine("report", "runs/1", "--out", "-", "--format", "csv").stdout
+    assert shown.startswith("row,question,answer,length")
+    assert "12 rows, 1 judge, finished " in again.decode()
+
+
+def test_a_wrong_command_is_one_line(folder: Path) -> None:
+    """What is wrong, and what to do, with exit code 2; nothing is judged and nothing written."""
+    for command, line in WRONG:
+        assert line in line_of(CliRunner().invoke(app, command.split())), command
+    assert refine("plan").exit_code == 2
+    assert not Path("runs/3").exists()
