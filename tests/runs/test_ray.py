@@ -94,6 +94,10 @@ def test_two_workers_give_the_rows_of_one_process(server: ModelServer, tmp_path:
     assert without_times(again.rows) == without_times(one.rows)
     for name in FILES:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+    with serving(lambda _: Reply(status=401, text="bad key")) as refusing:
+        closed = Helpfulness(OpenAICompatible(refusing.url, model="m", api_key=""))
+        with pytest.raises(ConfigurationError, match=r"^the endpoint of 'm' refuses all calls \(status 401\)"):
+            evaluate_ray(tmp_path / "rows.parquet", closed)
     with pytest.raises(ConfigurationError, match="the judge 'helpful' \\(missing now\\)"):
         evaluate_ray(tmp_path / "rows.parquet", judges["polite"], run=tmp_path / "run", resume=True)
 

@@ -202,7 +202,9 @@ class _Pool:
         """Return a dataset that is judged when it is read."""
         from ray.data import ActorPoolStrategy  # noqa: PLC0415 - checked by `_dataset`
 
-        rows.dataset.context.execution_options.preserve_order = True
+        context = rows.dataset.context
+        context.execution_options.preserve_order = True
+        context.raise_original_map_exception = True  # else what a worker's error says is lost on the way
         return rows.dataset.map_batches(
             BlockJudge,
             fn_constructor_args=(work, keys),
@@ -237,6 +239,7 @@ def _judge_run(rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, 
                         results.add(row, outputs.verdict_json(verdict), verdict)
         finally:
             journal.close()
+            journal.path.unlink()  # the blocks are the journal
         evaluation = summed_up(results, folder, output, seconds=time.monotonic() - started)
     return RayEvaluation.of(evaluation, finished)
 
@@ -318,11 +321,10 @@ def _errors_of_workers() -> Iterator[None]:
     """Raise what one of our own errors on a worker says, without the wrappings of Ray."""
     try:
         yield
-    except JudgesError:
-        raise
     except Exception as error:
-        inner = next((cause for cause in _causes(error) if isinstance(cause, JudgesError)), None)
-        if inner is None:
+        own = (one for one in _causes(error) if isinstance(one, JudgesError) and not hasattr(one, "cause"))
+        inner = next(own, None)  # without what Ray derives from its class
+        if inner is None or inner is error:
             raise
         raise inner from None
 
