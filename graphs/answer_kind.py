@@ -2,7 +2,8 @@
 
 A refusal, an answer that the provider filtered, and one without text (audio, an image) are handed on unjudged: no
 judge of texts can rate them, and asking again would press a model out of its refusal. An answer that was cut off
-at its length limit, and an empty one, are rejected without a judge, each with feedback of its own.
+at its length limit, an empty one, and a call of a tool that cannot be read are rejected without a judge, each with
+feedback of its own.
 """
 
 from __future__ import annotations
@@ -17,11 +18,23 @@ from judges.models.endings import ending_of, finish_reason_of, reason_in
 from judges.prompting.prompts import Language
 from judges.verdict import Verdict
 
-AnswerKind = Literal["text", "empty", "tool_call", "refusal", "filtered", "cut", "audio", "image", "video", "file"]
-"""Text to judge; nothing at all; a call of a tool; a refusal; stopped by the provider's filter; cut off at its
-length limit; or no text, but audio, an image, a video or a file."""
+AnswerKind = Literal[
+    "text",
+    "empty",
+    "tool_call",
+    "invalid_tool_call",
+    "refusal",
+    "filtered",
+    "cut",
+    "audio",
+    "image",
+    "video",
+    "file",
+]
+"""Text to judge; nothing at all; a call of a tool; calls of which none can be read; a refusal; stopped by the
+provider's filter; cut off at its length limit; or no text, but audio, an image, a video or a file."""
 
-Fault = Literal["empty", "cut"]
+Fault = Literal["empty", "cut", "invalid_tool_call"]
 
 _MEDIA: tuple[Literal["audio", "image", "video"], ...] = ("audio", "image", "video")
 _FILES = ("file", "input_file", "media", "document", "text-plain")
@@ -29,8 +42,11 @@ _WRAPPED = "non_standard"
 _CODE = re.compile(r"[A-Za-z][\w.-]{0,39}")
 """A provider's word for why an answer ended, as it may stand in a log."""
 
-CUT_NOTE = "the answer was cut off at its length limit"
-"""The detail of an outcome whose answer was cut off and is released all the same."""
+NOTES: Mapping[str, str] = {
+    "cut": "the answer was cut off at its length limit",
+    "invalid_tool_call": "the answer calls a tool in a way that cannot be read",
+}
+"""The detail of an outcome whose answer has such a fault and is released all the same, by the answer's kind."""
 
 _REJECTIONS: dict[Language, dict[Fault, tuple[str, str]]] = {
     "en": {
@@ -39,16 +55,28 @@ _REJECTIONS: dict[Language, dict[Fault, tuple[str, str]]] = {
             "The answer was cut off.",
             "The answer was cut off at the length limit. Write a complete answer that is short enough.",
         ),
+        "invalid_tool_call": (
+            "The call of a tool could not be read.",
+            "The call of a tool could not be read: its arguments are no JSON object. Call it again, or answer.",
+        ),
     },
     "zh": {
         "empty": ("没有文本。", "回答是空的。请写出完整的回答。"),
         "cut": ("回答被截断了。", "回答因达到长度上限而被截断。请写出完整且足够简短的回答。"),
+        "invalid_tool_call": (
+            "无法读取工具调用。",
+            "无法读取工具调用：参数不是 JSON 对象。请重新调用工具，或直接回答。",
+        ),
     },
     "ru": {
         "empty": ("Текста нет.", "Ответ был пустым. Напиши полный ответ."),
         "cut": (
             "Ответ оборван.",
             "Ответ был оборван на пределе длины. Напиши полный, но достаточно короткий ответ.",
+        ),
+        "invalid_tool_call": (
+            "Вызов инструмента не читается.",
+            "Вызов инструмента не читается: аргументы не объект JSON. Вызови его снова или ответь.",
         ),
     },
 }
@@ -70,6 +98,8 @@ def kind_of_answer(answer: AIMessage) -> AnswerKind:
         return media
     if ending == "cut":
         return "cut"
+    if answer.invalid_tool_calls:
+        return "invalid_tool_call"
     if has_text:
         return "text"
     return "filtered" if _blocked_prompt(answer) else "empty"
@@ -90,7 +120,7 @@ def reason_to_skip(kind: AnswerKind, answer: AIMessage, *, judge_refusals: bool 
         judge_refusals: Whether a refusal is judged like any other text; one without a text cannot be.
     """
     match kind:
-        case "text" | "empty" | "cut":
+        case "text" | "empty" | "cut" | "invalid_tool_call":
             return None
         case "tool_call":
             return "tool_call: the turn calls a tool"
@@ -109,19 +139,27 @@ def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> Fault | N
     Args:
         kind: Its kind.
         answer: The answer.
-        is_last: Whether there is no further attempt. An answer that was cut off is judged then, as what there is.
+        is_last: Whether there is no further attempt. An answer that was cut off is judged then, as what there is;
+            so is the text beside a call that cannot be read.
     """
-    if kind == "cut" and not is_last:
-        return "cut"
-    return None if kind == "text" or text_of_answer(answer).strip() else "empty"
+    if kind in ("cut", "invalid_tool_call") and not is_last:
+        return kind
+    if kind == "text" or text_of_answer(answer).strip():
+        return None
+    return "invalid_tool_call" if kind == "invalid_tool_call" else "empty"
 
 
 def rejection_for(fault: Fault, language: Language) -> Verdict:
     """Return the verdict on a faulty answer, with feedback in a language."""
     if fault == "empty":
         return empty_answer(language)
-    rationale, feedback = _REJECTIONS[language]["cut"]
+    rationale, feedback = _REJECTIONS[language][fault]
     return Verdict.checked(passed=False, judge="refine", rationale=rationale, feedback=feedback)
+
+
+def unread_call(language: Language = "en") -> str:
+    """Return the feedback on a call of a tool that cannot be read."""
+    return _REJECTIONS[language]["invalid_tool_call"][1]
 
 
 def empty_answer(language: Language = "en") -> Verdict:

@@ -6,6 +6,7 @@ length, never as bare instructions, and never with the reference in it, or other
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
@@ -67,7 +68,7 @@ def added_messages(refinement: Refinement) -> list[AnyMessage]:
 def last_draft(refinement: Refinement) -> list[AnyMessage]:
     """Show the last draft and its feedback: the default."""
     last = refinement.attempts[-1]
-    return [_draft(last), _note(refinement, last)]
+    return [*_draft(last), _note(refinement, last)]
 
 
 def feedback_only(refinement: Refinement) -> list[AnyMessage]:
@@ -95,7 +96,7 @@ def last_drafts(k: int) -> Augmenter:
 def _last_drafts(k: int, refinement: Refinement) -> list[AnyMessage]:
     attempts = refinement.attempts[-k:]
     return [
-        message for attempt in attempts for message in (_draft(attempt), _note(refinement, attempt, rated=True))
+        message for attempt in attempts for message in (*_draft(attempt), _note(refinement, attempt, rated=True))
     ]
 
 
@@ -106,8 +107,11 @@ _AUGMENTERS: dict[AugmenterName, Augmenter] = {
 }
 
 
-def _draft(attempt: Attempt) -> AnyMessage:
-    return draft_message(attempt.answer, {MARK: "draft"})
+def _draft(attempt: Attempt) -> Iterator[AnyMessage]:
+    """Yield a draft to look back on; not an empty one, since some providers refuse a message without content."""
+    message = draft_message(attempt.answer, {MARK: "draft"})
+    if str(message.text).strip() or not isinstance(message.content, str) or "audio" in message.additional_kwargs:
+        yield message
 
 
 def _note(refinement: Refinement, attempt: Attempt, *, rated: bool = False) -> AnyMessage:

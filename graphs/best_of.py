@@ -42,6 +42,10 @@ from judges.verdict import Usage, Verdict
 _Events = Callable[[], tuple[Event, ...]]
 
 
+_HANDED_ON = frozenset({"tool_call", "invalid_tool_call", "text", "cut", "empty"})
+"""Kinds of answer that are no worse for having been handed on unjudged."""
+
+
 class Standing(IntEnum):
     """How far a candidate came; of two, the higher one goes on.
 
@@ -64,9 +68,9 @@ def standing_of(candidate: Refinement) -> Standing:
     """
     attempt = candidate.attempts[-1]
     if candidate.stop_reason == "skipped":
-        return Standing.HANDED_ON if attempt.kind in ("tool_call", "text", "cut", "empty") else Standing.UNFIT
+        return Standing.HANDED_ON if attempt.kind in _HANDED_ON else Standing.UNFIT
     verdict = attempt.verdict
-    if attempt.fault or attempt.kind == "empty":
+    if attempt.fault or attempt.kind in ("empty", "invalid_tool_call"):
         return Standing.UNFIT
     if verdict is None or verdict.rating is None:
         return Standing.UNJUDGED

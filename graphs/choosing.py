@@ -35,8 +35,8 @@ def score_of(attempt: Attempt) -> float:
 
 
 def wholeness_of(attempt: Attempt) -> int:
-    """Return how much of an answer an attempt has: 0 for nothing, 1 for a part that was cut off, else 2."""
-    return {"empty": 0, "cut": 1}.get(attempt.kind, 2)
+    """Return how much of an answer an attempt has: 0 for nothing of use, 1 for a part that was cut off, else 2."""
+    return {"empty": 0, "invalid_tool_call": 0, "cut": 1}.get(attempt.kind, 2)
 
 
 def chosen_of(

@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
+from langgraph.types import Command, Interrupt, StateSnapshot
 
 from graphs import carried, langgraph_private
 from graphs.admission import OnNewQuestion, admitted, with_status
@@ -24,6 +25,9 @@ from judges.runtime import flow
 from judges.runtime.pickling import SharedByCopies
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+Checkpointer = BaseCheckpointSaver[Any] | bool | None
+"""LangGraph's type of the same name, with the parameter that it leaves open."""
 
 LoopCheckpointer = Checkpointer | Literal["inherit"]
 """Where a loop's state is saved; `"inherit"` says that the graph around, or the server, has a checkpointer."""
@@ -126,7 +130,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = flow.run(self._open_interrupts(input, config, thread), self.get_state)
-        config = config if thread is None else carried.with_records(config)
+        config = carried.with_records(config) if self._is_saved(config) else config
         with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = flow.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
             yield from super().stream(input, config, **settings)
@@ -143,7 +147,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         seen = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
-        config = config if thread is None else carried.with_records(config)
+        config = carried.with_records(config) if self._is_saved(config) else config
         async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             input, config, decision = await flow.arun(self._begin(input, config, thread, seen), self.aget_state)  # noqa: A001
             chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
@@ -202,6 +206,9 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
 
     def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
         return merge_configs(self.config, config) if self.config else config or {}
+
+    def _is_saved(self, config: RunnableConfig) -> bool:
+        return langgraph_private.is_saved(self._merged(config), self.checkpointer)
 
     def _thread(self, config: RunnableConfig) -> Hashable:
         return langgraph_private.thread_of(self._merged(config), self.checkpointer)

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from graphs.errors import DraftError
 from graphs.isolation import copy_message, copy_messages
-from graphs.structured_answer import with_answer_last
+from graphs.tool_answer import RETURN_DIRECT, fault_in, tool_result_in, with_answer_last
 from judges.errors import BadSample, ConfigurationError
 from judges.models.providers.langchain import usage_of
 from judges.sample import Sample
@@ -33,6 +33,7 @@ class Draft:
         calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
         fault: What makes the answer unfit to be released, as feedback to the generator: it is rejected, and no
             judge is asked.
+        unjudged: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
         pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
     """
 
@@ -42,6 +43,7 @@ class Draft:
     raw: dict[str, JsonValue] | None = None
     calls: tuple[tuple[str | None, Usage], ...] = ()
     fault: str = ""
+    unjudged: str = ""
     pending: bool = False
 
 
@@ -78,7 +80,7 @@ def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
             answer = next((output[key] for key in _ANSWER_KEYS if output.get(key) is not None), None)
             if isinstance(answer, str | AIMessage):
                 draft = draft_of(answer, prompt)
-                return Draft(answer=draft.answer, steps=draft.steps, evidence=_contexts(output), calls=draft.calls)
+                return replace(draft, evidence=_contexts(output))
     raise DraftError(
         f"the generator returned {_shape_of(output)}, which is no answer; return a text, an AIMessage, a mapping "
         f"with 'messages', or one with 'answer' and, if there are any, 'context'"
@@ -93,15 +95,19 @@ def _shape_of(output: object) -> str:
 
 
 def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = None) -> Draft:
-    if not messages or not isinstance(messages[-1], AIMessage):
+    replies = [message for message in messages if isinstance(message, AIMessage)]
+    calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
+    if replies and messages[-1] is replies[-1]:
+        return Draft(answer=replies[-1], steps=tuple(messages[:-1]), evidence=evidence or {}, calls=calls)
+    result = tool_result_in(messages)
+    if result is None:
         raise DraftError(
             "the generator's messages do not end with an answer; the last one must be an AIMessage that follows "
             "the question"
         )
-    *steps, answer = messages
-    replies = [message for message in messages if isinstance(message, AIMessage)]
-    calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
-    return Draft(answer=answer, steps=tuple(steps), evidence=evidence or {}, calls=calls)
+    draft = Draft(answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls)
+    fault = fault_in(messages)
+    return replace(draft, fault=fault) if fault else replace(draft, unjudged=RETURN_DIRECT)
 
 
 def _whole_message(chunk: AIMessageChunk) -> AIMessage:

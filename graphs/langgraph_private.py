@@ -117,19 +117,17 @@ def stores_steps(config: RunnableConfig) -> bool:
 
 
 def lacks_durability(settings: Mapping[str, Any], config: RunnableConfig, checkpointer: object) -> bool:
-    """Check whether a run has a checkpointer, and nobody said how soon it is to save.
+    """Check whether a run is saved, and nobody said how soon: neither its own settings nor a graph around.
 
-    What a run of the graph around was told holds for the graphs inside it, too.
-
-    Args:
-        settings: What the run was given beside its input and config.
-        config: The config of the run, merged with the graph's own.
-        checkpointer: The graph's own checkpointer.
+    The config is merged with that of the graph, to which the checkpointer belongs.
     """
-    configurable = _configurable_of(config)
-    if checkpointer is False or not configurable.get(_CHECKPOINTER, checkpointer):
-        return False
-    return _DURABILITY not in configurable and all(settings.get(name) is None for name in _DURABILITY_SETTINGS)
+    is_unsaid = all(settings.get(name) is None for name in _DURABILITY_SETTINGS)
+    return is_unsaid and is_saved(config, checkpointer) and _DURABILITY not in _configurable_of(config)
+
+
+def is_saved(config: RunnableConfig, checkpointer: object) -> bool:
+    """Check whether a run is saved, by the graph's own checkpointer or by that of a graph around."""
+    return checkpointer is not False and bool(_configurable_of(config).get(_CHECKPOINTER, checkpointer))
 
 
 def names_a_checkpoint(config: RunnableConfig) -> bool:

@@ -121,7 +121,11 @@ class Loop:
         self.bounds.check(overrides, self.policy)
         unread = sorted(overrides.criteria.keys() - self._fields_read) if overrides.criteria else ()
         if unread:
-            raise InputError(f"the judge {self.judge_name!r} reads no {' and no '.join(unread)} of a request")
+            remedy = "; Rubric(..., own_guidelines=True) is one that does" if "guidelines" in unread else ""
+            raise InputError(
+                f"the judge {self.judge_name!r} reads no {' and no '.join(unread)} of a request{remedy}"
+            )
+        self._evidence(overrides.evidence)
 
     def overridden(self, refinement: Refinement, config: RunnableConfig) -> Refinement:
         """Return a record with what the request of this run overrides, from here on.
@@ -130,10 +134,13 @@ class Loop:
             InputError: If the request goes too far.
         """
         overrides = self.overrides_in(config)
-        if overrides is None or overrides.settings == refinement.overrides:
+        if overrides is None:
+            return refinement
+        evidence, known = self._evidence(overrides.evidence), refinement.evidence
+        if overrides.settings == refinement.overrides and evidence.items() <= known.items():
             return refinement
         self.check_overrides(overrides)
-        policy, evidence = overrides.applied_to(self.policy), overrides.added_to(refinement.evidence)
+        policy, evidence = overrides.applied_to(self.policy), overrides.added_to({**known, **evidence})
         return refinement.overridden(overrides.settings, policy, evidence)
 
     def read(self, state: Refinement | Mapping[str, Any]) -> Refinement:
@@ -209,6 +216,7 @@ class Loop:
             evidence=draft.evidence,
             raw=draft.raw,
             fault=draft.fault,
+            unjudged=draft.unjudged,
             usage=usage,
             latency_s=time.perf_counter() - started,
             now=clock(),
@@ -314,9 +322,10 @@ class Loop:
 
     @cached_property
     def _fields_read(self) -> frozenset[str]:
-        """The fields of a sample that the judge, or one inside it, needs besides question and answer."""
-        needs = (need for _, fields in needs_of(self._judge.explain()) for need in fields)
-        return frozenset(name for need in needs for name in need.split(" or "))
+        """The fields of a sample that the judge, or one inside it, reads."""
+        explanation = self._judge.explain()
+        needs = (name for _, fields in needs_of(explanation) for need in fields for name in need.split(" or "))
+        return frozenset((*needs, *explanation.reads))
 
     def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)

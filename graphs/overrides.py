@@ -8,6 +8,7 @@ unknown or goes too far is an error, and nothing is generated.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Self
 
 from pydantic import Field, JsonValue
@@ -15,10 +16,18 @@ from pydantic import Field, JsonValue
 from graphs.errors import InputError
 from graphs.policy import FrozenSettings, Policy
 from judges.errors import ConfigurationError, shortened
-from judges.sample import Guidelines, Rubrics
+from judges.sample import Guidelines, Rubrics, canonical_field
 from judges.verdict import Rating
 
-_CRITERIA = frozenset({"guidelines", "rubrics"})
+CRITERIA = frozenset({"guidelines", "rubrics"})
+"""Settings that are for the judge to judge by; fields of a sample."""
+
+_NO_EVIDENCE = CRITERIA | {"user_input", "response"}
+"""Fields of a sample that a request has beside its evidence."""
+
+_ALIKE = 0.8
+"""How alike a misspelt name is to that of a setting, from 0 to 1."""
+
 _LIMITS = ("max_attempts", "max_calls", "max_tokens", "max_cost", "max_retries", "deadline_s", "patience")
 
 
@@ -47,10 +56,13 @@ class Overrides(_RequestSettings):
         max_retries: Maximum number of repeats of requests whose transport failed, in judging one draft.
         deadline_s: Seconds from the question after which the loop stops waiting for anything.
         patience: Stop after this many consecutive attempts that were no better than the best before them.
-        guidelines: Rules that the answer must follow, added to those of the evidence. The judge must be one that
-            reads a sample's `guidelines`.
+        guidelines: Rules that the answer must follow, a text or a list of texts, added to those of the evidence;
+            `criteria` is another name. The judge must be one that reads a sample's `guidelines`, such as
+            `Rubric(..., own_guidelines=True)`, an agent, or a function with a parameter of that name.
         rubrics: Descriptions of the levels of the rating, in place of those of the evidence. The judge must be one
             that reads a sample's `rubrics`.
+        evidence: Evidence for the judge, fields of a `Sample` such as `retrieved_contexts` and `reference`, in
+            place of those that came with the question. No reference reaches the generator.
 
     Raises:
         InputError: If a setting is unknown or out of range; the message names it and the remedy.
@@ -58,13 +70,24 @@ class Overrides(_RequestSettings):
 
     guidelines: Guidelines = None
     rubrics: Rubrics = None
+    evidence: dict[str, Any] | None = None
 
     def __init__(self, **settings: Any) -> None:
         """Validate the settings; see the class."""
+        if "criteria" in settings:
+            if settings.get("guidelines") is not None:
+                raise InputError("criteria is another name of guidelines; give one of them")
+            settings["guidelines"] = settings.pop("criteria")
         try:
             super().__init__(**settings)
         except ConfigurationError as error:
             raise InputError(str(error)) from None
+        misplaced = [name for name in self.evidence or () if canonical_field(name) in _NO_EVIDENCE]
+        if misplaced:
+            raise InputError(
+                f"the evidence of a request holds no {', '.join(misplaced)}: question and answer are there, "
+                f"and guidelines or rubrics are given beside it"
+            )
 
     @classmethod
     def read(cls, context: object) -> Self:
@@ -84,17 +107,17 @@ class Overrides(_RequestSettings):
 
     @property
     def settings(self) -> dict[str, JsonValue]:
-        """The settings that are set, as plain data that `Overrides(**settings)` reads."""
-        return self.model_dump(mode="json", exclude_none=True)
+        """The settings that are set, without evidence, as plain data that `Overrides(**settings)` reads."""
+        return self.model_dump(mode="json", exclude_none=True, exclude={"evidence"})
 
     @property
     def criteria(self) -> dict[str, JsonValue]:
         """What is for the judge, as fields of a sample."""
-        return self.model_dump(mode="json", exclude_none=True, include=set(_CRITERIA))
+        return self.model_dump(mode="json", exclude_none=True, include=set(CRITERIA))
 
     def applied_to(self, policy: Policy) -> Policy:
         """Return a policy with these settings."""
-        changed = self.model_dump(exclude_none=True, exclude=set(_CRITERIA))
+        changed = self.model_dump(exclude_none=True, exclude={*CRITERIA, "evidence"})
         return policy.model_copy(update=changed) if changed else policy
 
     def added_to(self, evidence: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -106,20 +129,44 @@ class Overrides(_RequestSettings):
         return added
 
 
+_NAMES = frozenset({*Overrides.model_fields, "criteria"})
+
+
 def overrides_in(context: object) -> Overrides | None:
     """Return the overrides in the runtime context of a graph, which may hold other things; None if there are none.
 
-    They are the context itself, or what it has under `refine`, as a key or an attribute that is no method.
+    They are what the context has under `refine`, as a key or an attribute that is no method; or the context
+    itself, if it is an `Overrides`, or a mapping of nothing but settings, as without a `context_schema`.
 
     Raises:
-        InputError: If they cannot be read, or the context is a text, a number or a list, which holds no settings.
+        InputError: If they cannot be read; if the context is a text, a number or a list, which holds no settings;
+            or a mapping that has settings beside other things, so that nobody knows whose they are.
     """
     if context is None:
         return None
     if isinstance(context, Overrides | str | bytes | int | float | list | tuple | set | frozenset):
         return Overrides.read(context)
-    own = context.get("refine") if isinstance(context, Mapping) else getattr(context, "refine", None)
+    if isinstance(context, Mapping):
+        return _in_mapping(context)
+    own = getattr(context, "refine", None)
     return None if own is None or callable(own) else Overrides.read(own)
+
+
+def _in_mapping(context: Mapping[Any, Any]) -> Overrides | None:
+    if "refine" in context:
+        own = context["refine"]
+        return None if own is None else Overrides.read(own)
+    settings = sorted(name for name in context if name in _NAMES)
+    if settings and len(settings) < len(context):
+        raise InputError(
+            f"the context has {', '.join(settings)} beside other things: give settings under 'refine', for "
+            f"instance {{'refine': {{'max_attempts': 2}}}}, or 'refine': None if these are not for the refinement"
+        )
+    return Overrides.read(context) if context and all(map(_is_like_a_setting, context)) else None
+
+
+def _is_like_a_setting(name: object) -> bool:
+    return isinstance(name, str) and bool(get_close_matches(name, _NAMES, n=1, cutoff=_ALIKE))
 
 
 class Bounds(_RequestSettings):
@@ -137,12 +184,14 @@ class Bounds(_RequestSettings):
         patience: As above.
         max_criteria_chars: Most characters of the `guidelines` and `rubrics` of a request together; 0 refuses
             them, since they may weaken what is judged by.
+        max_evidence_chars: Most characters of the `evidence` of a request; 0 refuses it, None takes any.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range.
     """
 
     max_criteria_chars: int = Field(default=0, ge=0, strict=True)
+    max_evidence_chars: int | None = Field(default=None, ge=0, strict=True)
 
     def check(self, overrides: Overrides, policy: Policy) -> None:
         """Check that a request's settings are within these bounds.
@@ -158,21 +207,28 @@ class Bounds(_RequestSettings):
                 raise InputError(f"a request may set {name} to {highest} at most, not to {value}")
         if overrides.max_cost is not None and not policy.prices:
             raise InputError(f"a request cannot set max_cost={overrides.max_cost} here: no prices are known")
-        self._check_criteria(overrides)
+        _check_length(overrides.criteria, self.max_criteria_chars, " and ".join(sorted(overrides.criteria)))
+        self.check_evidence(overrides.model_dump(mode="json", include={"evidence"}, fallback=str)["evidence"])
+
+    def check_evidence(self, evidence: JsonValue) -> None:
+        """Check that the evidence of a request, fields of a sample, is within these bounds.
+
+        Raises:
+            InputError: If it is too long.
+        """
+        _check_length(evidence, self.max_evidence_chars, "evidence")
 
     def _check_rating(self, rating: int | None, policy: Policy) -> None:
         lowest = policy.success_rating if self.success_rating is None else self.success_rating
         if rating is not None and rating < lowest:
             raise InputError(f"a request may set success_rating to {lowest} at least, not to {rating}")
 
-    def _check_criteria(self, overrides: Overrides) -> None:
-        criteria = overrides.criteria
-        length = sum(map(_length, criteria.values()))
-        if length > self.max_criteria_chars:
-            rule = f"at most {self.max_criteria_chars} characters of" if self.max_criteria_chars else "no"
-            raise InputError(
-                f"a request may bring {rule} {' and '.join(sorted(criteria))} (given {length} characters)"
-            )
+
+def _check_length(value: JsonValue, limit: int | None, name: str) -> None:
+    length = _length(value) - sum(map(len, value)) if isinstance(value, dict) else 0
+    if limit is not None and length > limit:
+        rule = f"at most {limit} characters of" if limit else "no"
+        raise InputError(f"a request may bring {rule} {name} (given {length} characters)")
 
 
 def _length(value: JsonValue) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import JsonValue
 
-from graphs.answer_kind import CUT_NOTE, fault_of, reason_to_skip, rejection_for, unfit_answer
+from graphs.answer_kind import NOTES, fault_of, reason_to_skip, rejection_for, unfit_answer
 from graphs.attempt import Attempt, usages_of
 from graphs.choosing import Ending, best_of, chosen_of, ending_of
 from graphs.policy import Policy
@@ -97,6 +97,7 @@ class Refinement:
         evidence: Mapping[str, JsonValue] | None = None,
         raw: dict[str, JsonValue] | None = None,
         fault: str = "",
+        unjudged: str = "",
         usage: Usage | None = None,
         latency_s: float = 0.0,
         now: float | None = None,
@@ -117,8 +118,8 @@ class Refinement:
         )
         updated_at = self.updated_at if now is None else now
         extended = self._with(attempts=(*self.attempts, attempt), updated_at=updated_at)
-        reason = self._reason_to_skip(attempt)
-        return extended if reason is None else extended.stopped("skipped", reason, now=now)
+        reason = unjudged or self._reason_to_skip(attempt)
+        return extended.stopped("skipped", reason, now=now) if reason else extended
 
     def paused(self, usage: Usage, *, now: float) -> Self:
         """Record a call of the generator that came to no answer yet; the attempt goes on with the next call."""
@@ -165,8 +166,8 @@ class Refinement:
 
     def answered(self, released: int | None, *, detail: str | None = None) -> Self:
         """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
-        was_cut = any(attempt.number == released and attempt.kind == "cut" for attempt in self.attempts)
-        notes = (self.detail if detail is None else detail, CUT_NOTE if was_cut else "")
+        answers = (attempt for attempt in self.attempts if attempt.number == released)
+        notes = (self.detail if detail is None else detail, *(NOTES.get(answer.kind) for answer in answers))
         return self._with(released=released, detail="; ".join(filter(None, notes)))
 
     def _with(self, **changes: Any) -> Self:

@@ -20,6 +20,7 @@ class Entry:
         asks: The question it answers, in one sentence.
         needs: Required fields of a sample.
         calls: Model calls for one sample, as a formula: n contexts, t topics, k repeats.
+        reads: Criteria that it reads where a sample has them: `guidelines`, `rubrics`.
         aliases: Other names to load it by.
         scale: What `Verdict.value` ranges over.
         better: Whether a high or a low value is good; `Verdict.score` is always high when things are good.
@@ -33,6 +34,7 @@ class Entry:
     asks: str
     needs: tuple[str, ...]
     calls: str = "0"
+    reads: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     scale: str = "0 to 1"
     better: Better = "high"
@@ -50,6 +52,7 @@ class Explanation:
         judge: The judge's name.
         asks: The question it answers.
         needs: Required fields of a sample.
+        reads: Further fields that it reads where a sample has them.
         calls: Model calls for one sample, as a formula; see `Entry`.
         scale: What `Verdict.value` ranges over.
         better: Whether a high or a low value is good.
@@ -62,6 +65,7 @@ class Explanation:
     judge: str
     asks: str = ""
     needs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     calls: str = "0"
     scale: str = "0 to 1"
     better: Better = "high"
@@ -75,8 +79,9 @@ class Explanation:
         """Explain a judge made of judges: it has the needs and the calls of all its parts."""
         calls = [part.calls for part in parts if part.calls != "0"]
         needs = tuple(dict.fromkeys(need for part in parts for need in part.needs))
+        reads = tuple(dict.fromkeys(field for part in parts for field in part.reads))
         models = tuple(dict.fromkeys(model for part in parts for model in part.models))
-        fields = {"needs": needs, "calls": " + ".join(calls) or "0", "models": models, **overrides}
+        fields = {"needs": needs, "reads": reads, "calls": " + ".join(calls) or "0", "models": models, **overrides}
         return cls(judge=judge, parts=tuple(parts), **fields)
 
     def __str__(self) -> str:

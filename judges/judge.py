@@ -47,12 +47,14 @@ class Judge(ABC):
         model_names = tuple(model.name for model in self.models)
         entry = getattr(self, "entry", None)
         if not isinstance(entry, Entry):
-            return Explanation(judge=self.name, models=model_names, calls="not told" if model_names else "0")
+            calls = "not told" if model_names else "0"
+            return Explanation(judge=self.name, models=model_names, calls=calls, reads=tuple(Sample.model_fields))
         return Explanation(
             judge=self.name,
             models=model_names,
             asks=entry.asks,
             needs=entry.needs,
+            reads=entry.reads,
             calls="not told" if model_names and entry.calls == "0" else entry.calls,
             scale=entry.scale,
             better=entry.better,

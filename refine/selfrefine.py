@@ -13,7 +13,7 @@ from typing import Any, Self
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.store.base import BaseStore
-from langgraph.types import Checkpointer, Command, Durability
+from langgraph.types import Command, Durability
 
 from graphs import (
     Bounds,
@@ -26,7 +26,7 @@ from graphs import (
     langgraph_private,
 )
 from graphs.admission import OnNewQuestion
-from graphs.compiled import LoopCheckpointer
+from graphs.compiled import Checkpointer, LoopCheckpointer
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop, written_as
 from graphs.policy import policy_of

@@ -59,7 +59,7 @@ class FunctionJudge(SharedByCopies, Judge):
 
     def explain(self) -> Explanation:
         """Describe what the function needs: the fields that its parameters without a default are named after."""
-        return replace(super().explain(), needs=_needs_of(self._function))
+        return replace(super().explain(), needs=_needs_of(self._function), reads=_reads_of(self._function))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Call the function, and convert its result to a verdict."""
@@ -120,6 +120,16 @@ def _needs_of(function: Callable[..., object]) -> tuple[str, ...]:
         return ()
     required = [param.name for param in parameters if param.default is param.empty and param.kind not in _UNNAMED]
     return tuple(field for field in map(canonical_field, required) if field is not None)
+
+
+def _reads_of(function: Callable[..., object]) -> tuple[str, ...]:
+    """Return the fields that a function may read: those its parameters name, or all where it takes a sample."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # as above
+        return tuple(Sample.model_fields)
+    fields = tuple(field for field in map(canonical_field, parameters) if field is not None)
+    return fields or tuple(Sample.model_fields)
 
 
 def _accepts_one_argument(signature: inspect.Signature) -> bool:

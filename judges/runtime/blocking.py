@@ -26,6 +26,11 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """
     if not budget.may_be_left():
         return await asyncio.to_thread(_call, function, *arguments)
+    return await in_daemon_thread(function, *arguments)
+
+
+async def in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a blocking function in a daemon thread of its own, and await its result."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()

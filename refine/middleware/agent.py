@@ -34,7 +34,7 @@ from judges.errors import shortened
 from judges.runtime import flow, losses
 from judges.runtime.blocking import in_thread
 from refine.middleware.model_call import ModelCall
-from refine.middleware.replies import handed_on, outcome_id_in, released, unjudged_outcome
+from refine.middleware.replies import handed_on, outcome_ids_in, released, unjudged_outcome
 from refine.middleware.settings import at_least_one, function_or_none, loop_of, models_of, policy_of
 from refine.middleware.structured import is_structured
 from refine.middleware.turn import Turn, Turns
@@ -132,6 +132,9 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
     def outcome(self, result: Mapping[str, Any] | GraphOutput[Any]) -> Outcome:
         """Return the record of the turn that led to an agent's result.
 
+        Where an agent has several of this middleware, each returns its own; that of an inner one is the record of
+        the answer that the outer one released.
+
         Of a result that was not judged, since a tool or another middleware gave it, the outcome says so: its
         `stop_reason` is `"skipped"`.
 
@@ -147,8 +150,9 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             raise InputError(
                 f"outcome takes what the agent returned, a mapping with messages, not {shortened(state)}"
             )
-        outcome_id = outcome_id_in(state)
-        outcome = unjudged_outcome(state) if outcome_id is None else self._turns.outcome(outcome_id)
+        outcome_ids = outcome_ids_in(state)
+        held = filter(None, map(self._turns.outcome, outcome_ids))
+        outcome = next(held, None) if outcome_ids else unjudged_outcome(state)
         if outcome is None:
             raise InputError(
                 f"the record of this result is not held: {self._name} holds the last max_outcomes of its own in "

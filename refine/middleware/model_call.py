@@ -17,7 +17,7 @@ from graphs.drafts import Draft
 from graphs.errors import DraftError
 from graphs.isolation import copy_messages
 from judges.models.providers.langchain import usage_of
-from refine.middleware.structured import is_structured, misfit, structured_draft
+from refine.middleware.structured import fault_of_reply, is_structured, misfit, structured_draft
 from refine.middleware.turn import Response, Turn
 
 _ERROR_TEXT = re.compile(r"Model call failed after \d+ attempts? with \w+: ")
@@ -103,7 +103,7 @@ class ModelCall:
             pending=bool(message.tool_calls),
         )
         if isinstance(response, StructuredOutputError):
-            return misfit(draft, str(response))
+            return misfit(draft, fault_of_reply(message, str(response)))
         return structured_draft(draft, response) if is_structured(self._request) else draft
 
 

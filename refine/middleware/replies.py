@@ -8,17 +8,17 @@ from uuid import uuid4
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.structured_output import StructuredOutputError
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 from graphs import Outcome, langgraph_private
 from graphs.errors import InputError
 from graphs.reasoning import without_reasoning
+from graphs.tool_answer import RETURN_DIRECT
 from refine.middleware.model_call import answer_in
 from refine.middleware.turn import Response, Turn
 
 TOOL_CALL = "tool_call: the agent calls a tool, and is judged when it answers"
-RETURN_DIRECT = "return_direct: the result of a tool is the answer"
 NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
 
 
@@ -55,19 +55,32 @@ def released(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
     if response is None:
         return ModelResponse([final])
     original = answer_in(response)
+    metadata = _with_inner_summary(final.response_metadata, original)
     if original.tool_calls:
-        fields = {"id": final.id, "response_metadata": final.response_metadata}
-        final = original.model_copy(update=fields)
+        final = original.model_copy(update={"id": final.id, "response_metadata": metadata})
+    elif metadata is not final.response_metadata:
+        final = final.model_copy(update={"response_metadata": metadata})
     result = [final if reply is original else reply for reply in response.result]
     return ModelResponse(result, structured_response=response.structured_response)
 
 
-def outcome_id_in(state: Mapping[str, Any]) -> str | None:
-    """Return the id of the outcome that the released answer in an agent's state bears; None without one."""
+def _with_inner_summary(metadata: dict[str, Any], answer: AIMessage) -> dict[str, Any]:
+    """Return the metadata of a released answer, with the summary of a middleware inside that had released it."""
+    inner = answer.response_metadata.get(langgraph_private.SUMMARY)
+    if not inner:
+        return metadata
+    return {**metadata, langgraph_private.SUMMARY: {**metadata[langgraph_private.SUMMARY], "inner": inner}}
+
+
+def outcome_ids_in(state: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the outcomes that the released answer in an agent's state bears, the outermost first."""
     answer = _last_reply(state["messages"])
-    summary = {} if answer is None else answer.response_metadata.get(langgraph_private.SUMMARY) or {}
-    outcome_id: str | None = summary.get("outcome_id") if "attempts" in summary else None
-    return outcome_id
+    summary = {} if answer is None else answer.response_metadata.get(langgraph_private.SUMMARY)
+    ids = []
+    while summary:
+        ids += [summary["outcome_id"]] if "attempts" in summary else []
+        summary = summary.get("inner")
+    return ids
 
 
 def unjudged_outcome(state: Mapping[str, Any]) -> Outcome:
@@ -82,6 +95,8 @@ def unjudged_outcome(state: Mapping[str, Any]) -> Outcome:
         raise InputError("the agent's turn has not ended, so there is no outcome yet; go on with it first")
     answer = last if isinstance(last, AIMessage) else None
     detail = NOT_THE_MODEL if answer is not None else RETURN_DIRECT
+    if isinstance(last, ToolMessage) and last.status == "error":
+        detail += ", and the tool failed"
     return Outcome(
         answer=answer, passed=False, stop_reason="skipped", detail=detail, conversation=tuple(conversation)
     )

@@ -10,6 +10,7 @@ from typing import Any
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
+from graphs.answer_kind import unread_call
 from graphs.drafts import Draft
 
 _PLAIN_TEXT = "The answer was plain text. Answer with the structured output that is asked for."
@@ -36,7 +37,14 @@ def structured_draft(draft: Draft, response: ModelResponse[Any]) -> Draft:
     if answers:
         faults = dict.fromkeys(str(results[call["id"] or ""].text) for call in answers)
         return misfit(replace(draft, answer=_as_json(message, answers)), "\n".join(faults))
-    return draft if message.tool_calls else misfit(draft, _PLAIN_TEXT)
+    if message.tool_calls:
+        return draft
+    return misfit(draft, fault_of_reply(message, _PLAIN_TEXT))
+
+
+def fault_of_reply(message: AIMessage, fault: str) -> str:
+    """Return what is wrong with a reply that is no structured answer: an unreadable call, or else `fault`."""
+    return unread_call() if message.invalid_tool_calls and not message.tool_calls else fault
 
 
 def misfit(draft: Draft, fault: str) -> Draft:

@@ -103,6 +103,7 @@ def _begun(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRe
         BadSample: If the evidence cannot be read.
     """
     evidence = request.refine.get("evidence")
+    bounds.check_evidence(evidence)
     settings = {name: value for name, value in request.refine.items() if name != "evidence"}
     if not settings:
         begun = loop.begin({"messages": conversation, "evidence": evidence})

@@ -300,6 +300,7 @@ def test_functions_that_yield_are_added_up() -> None:
         (Reply(refusal="I cannot help."), "refusal", 1),
         (Reply("Half of", finish_reason="content_filter"), "filtered", 1),
         (Reply("Half of", finish_reason="length"), "cut", 2),
+        (Reply(calls=(("lookup", "subject: it"),)), "invalid_tool_call", 2),
     ],
 )
 def test_real_clients_are_read_alike(reply: Reply, kind: str, requests: int) -> None:
@@ -315,4 +316,4 @@ def test_real_clients_are_read_alike(reply: Reply, kind: str, requests: int) -> 
             outcome = SelfRefine(generator, ScriptedJudge([2]), max_attempts=2).refine("what?")
             assert ([attempt.kind for attempt in outcome.attempts]) == [kind] * requests
             assert len(server.requests) - before == requests
-            assert outcome.attempts[0].text == (reply.refusal or reply.text)
+            assert outcome.attempts[0].text == (reply.refusal or reply.text or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,12 +17,14 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
 from graphs import DraftError, Policy, self_refine
 from judges import ConfigurationError, Sample
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from refine.middleware import SelfRefineMiddleware
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -568,3 +571,83 @@ def test_a_judge_sees_only_the_original_question() -> None:
 
     SelfRefine(ScriptedModel(["one", "two"]), judge).invoke("what?")
     assert [one.content for one in seen[1].messages] == ["what?", "two"]
+
+
+@tool(return_direct=True)
+def hand_over(subject: str) -> str:
+    """Hand a subject over."""
+    return f"handed over: {subject}"
+
+
+class Report(BaseModel):
+    """A report."""
+
+    text: str
+
+
+def handing_over(*subjects: str) -> AIMessage:
+    """Return calls of a tool whose result is the answer."""
+    calls: list[Any] = [
+        {"name": "hand_over", "args": {"subject": subject}, "id": subject, "type": "tool_call"}
+        for subject in subjects
+    ]
+    return AIMessage("", tool_calls=calls)
+
+
+@pytest.mark.parametrize("candidates", [1, 2])
+def test_what_a_tool_gave_as_the_answer_is_handed_on(candidates: int) -> None:
+    """It is not judged, and says so; the call stands in the steps, and results of several calls are joined."""
+    for subjects, text in ((("a",), "handed over: a"), (("a", "b"), "handed over: a\n\nhanded over: b")):
+        agent = create_agent(ScriptedModel([handing_over(*subjects)], cycle=True), [hand_over])
+        refiner = SelfRefine(agent, ScriptedJudge([]), candidates=candidates)
+        for outcome in (refiner.refine("what?"), asyncio.run(refiner.arefine("what?"))):
+            assert outcome.answer is not None
+            assert (outcome.answer.text, outcome.stop_reason) == (text, "skipped")
+            assert outcome.detail.startswith("return_direct: ")
+            assert outcome.attempts[0].tools[0] == {
+                "name": "hand_over",
+                "args": {"subject": "a"},
+                "result": "handed over: a",
+            }
+            assert outcome.usage.calls == candidates
+    after_a_draft = create_agent(ScriptedModel(["wrong", handing_over("a")]), [hand_over])
+    outcome = SelfRefine(after_a_draft, ScriptedJudge([1])).refine("what?")
+    assert (outcome.stop_reason, [attempt.text for attempt in outcome.attempts]) == (
+        "skipped",
+        ["wrong", "handed over: a"],
+    )
+
+
+def test_a_tool_that_failed_gives_no_answer() -> None:
+    """Its error is feedback for the next attempt, and never released."""
+    wrong: list[Any] = [{"name": "hand_over", "args": {}, "id": "1", "type": "tool_call"}]
+    model = ScriptedModel([AIMessage("", tool_calls=wrong), handing_over("a")])
+    outcome = SelfRefine(create_agent(model, [hand_over]), ScriptedJudge([])).refine("what?")
+    assert outcome.answer is not None
+    assert (outcome.answer.text, len(outcome.attempts)) == ("handed over: a", 2)
+    assert "subject" in str(model.prompts[1][-1].text)
+    model = ScriptedModel([AIMessage("", tool_calls=wrong)], cycle=True)
+    assert SelfRefine(create_agent(model, [hand_over]), ScriptedJudge([])).refine("what?").answer is None
+    refining = SelfRefineMiddleware(ScriptedJudge([]))
+    result = create_agent(model, [hand_over], middleware=[refining]).invoke({"messages": [HumanMessage("what?")]})
+    assert refining.outcome(result).detail.endswith("the tool failed")
+
+
+def test_a_structured_answer_of_an_earlier_turn_is_not_taken_for_this_one() -> None:
+    """A state that still holds one beside the result of a tool; one that the tool's call stands for is taken."""
+    call = handing_over("a")
+    result = ToolMessage("handed over: a", tool_call_id="a", name="hand_over")
+    for stale in (Report(text="old"), {"text": "old"}):
+        state = {"messages": [HumanMessage("what?"), call, result], "structured_response": stale}
+        outcome = SelfRefine(lambda _, state=state: state, ScriptedJudge([])).refine("what?")
+        assert outcome.answer is not None
+        assert (outcome.answer.text, outcome.stop_reason) == ("handed over: a", "skipped")
+    for fresh in (Report(text="new"), {"text": "new"}):
+        calls: Any = [{"name": "Report", "args": {"text": "new"}, "id": "a", "type": "tool_call"}]
+        state = {
+            "messages": [HumanMessage("what?"), AIMessage("", tool_calls=calls), result],
+            "structured_response": fresh,
+        }
+        judge = ScriptedJudge([4])
+        SelfRefine(lambda _, state=state: state, judge).refine("what?")
+        assert judge.samples[0].response == '{"text":"new"}'

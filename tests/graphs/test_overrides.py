@@ -215,9 +215,18 @@ def test_a_graph_around_hands_them_on(node: str) -> None:
     assert asked(Context, Context("1", {"max_attempts": 2})) == 2
     if node == "graph":  # any other generator of a refiner is called outside of the graph around
         assert [context.user_id for context in users] == ["1", "1"]
-    assert asked(None, {"user_id": "1"}) == 3
-    for context in ({"refine": {"max_attempts": 9}}, {"refine": {"max_atempts": 1}}):
-        with pytest.raises(InputError):
+    for context in ({"user_id": "1"}, {}, {"user_id": "1", "max_attempts": 1, "refine": None}):
+        assert asked(None, context) == 3
+    assert asked(None, {"max_attempts": 1, "success_rating": 4}) == 1
+    wrong: list[tuple[Any, str]] = [
+        ({"refine": {"max_attempts": 9}}, "at most"),
+        ({"refine": {"max_atempts": 1}}, "did you mean"),
+        ({"max_attempts": 9}, "at most"),
+        ({"max_atempts": 1}, "did you mean 'max_attempts'"),
+        ({"user_id": "1", "max_attempts": 1}, "max_attempts beside other things: give settings under 'refine'"),
+    ]
+    for context, message in wrong:
+        with pytest.raises(InputError, match=message):
             asked(None, context)
 
 

@@ -223,3 +223,22 @@ def test_it_may_be_called_twice_in_one_node() -> None:
     seen = list(made.stream(ASKED, THREAD, stream_mode=list(MODES), subgraphs=True))
     assert [one.text for one in made.get_state(THREAD).values["messages"][1:]] == ["one", "two"]
     assert MARK not in repr(seen)
+
+
+async def test_the_conversation_is_read_once_for_all_attempts() -> None:
+    """Wherever it is stored: in no graph, in one, and in one inside another, with several candidates too."""
+    question: Any = {"messages": [("user", "Hello"), ("ai", "Hi"), ("user", "what?")]}
+    model = ScriptedModel(["draft"], cycle=True)
+    for checkpointer in (None, InMemorySaver()):
+        for candidates in (1, 2):
+            judge, policy = ScriptedJudge([1], cycle=True), Policy(candidates=candidates)
+            doors: tuple[Any, ...] = (
+                self_refine(model, judge, policy=policy, checkpointer=checkpointer),
+                parent(self_refine(model, judge, policy=policy), checkpointer=checkpointer),
+                SelfRefine(model, judge, policy=policy, checkpointer=checkpointer),
+            )
+            for number, door in enumerate(doors):
+                door.invoke(question, {"configurable": {"thread_id": f"{number} {candidates}"}})
+                await door.ainvoke(question, {"configurable": {"thread_id": f"a{number} {candidates}"}})
+            assert len(judge.samples) == 2 * 3 * 3 * candidates
+            assert len({id(sample.user_input) for sample in judge.samples}) == 2 * 3

@@ -396,3 +396,23 @@ def test_a_sample_reaches_the_prompt_unharmed() -> None:
     model = asking()
     Helpfulness(model)(Sample(user_input="Why?", response=nasty))
     assert shown(model)["answer"] == nasty
+
+
+def test_rules_of_the_sample_are_part_of_the_criterion_where_it_is_so_set_up() -> None:
+    """The model is shown them as data, and told to judge by them; by default they are left aside."""
+    levels, reply = {1: "no", 2: "yes"}, {"rationale": "r", "rating": 1, "feedback": "f"}
+    fields: dict[str, Any] = {
+        "user_input": "How do I boil an egg?",
+        "response": "Ten minutes.",
+        "guidelines": "Be kind.",
+    }
+    for own in (True, False):
+        model = ScriptedModel([reply, reply])
+        judge = Rubric(model, criteria="Is it right?", levels=levels, own_guidelines=own)
+        judge(**fields)
+        task, data = model.prompts[0][0].text, model.prompts[0][-1].text
+        assert ("`guidelines`" in task, "Be kind." in data) == (own, own)
+        assert "Be kind." not in task
+        assert judge.explain().reads == (("guidelines",) if own else ())
+        judge(user_input="How?", response="So.")
+        assert "guidelines" not in model.prompts[1][-1].text

@@ -420,7 +420,9 @@ class Context:
     refine: Overrides | dict[str, Any] | None = None
 
 
-CONTEXTS: dict[str, tuple[type, Callable[..., Any]]] = {
+CONTEXTS: dict[str, tuple[type | None, Callable[..., Any]]] = {
+    "without a schema": (None, dict),
+    "under refine without a schema": (None, lambda **settings: {"user": "me", "refine": settings}),
     "overrides": (Overrides, Overrides),
     "settings": (Overrides, dict),
     "part of a context": (Context, lambda **settings: Context("me", Overrides(**settings))),
@@ -456,6 +458,8 @@ def test_a_call_may_change_its_policy_within_bounds(ask: Callable[..., Any], kin
     for settings in beyond:
         with pytest.raises(InputError, match="a request may"):
             asked(**settings)
+    with pytest.raises(InputError, match="did you mean 'max_attempts'"):
+        asked(max_atempts=1)
 
 
 class WithContext:
@@ -482,6 +486,31 @@ def test_two_of_them_wrap_each_other() -> None:
     result = agent.invoke(QUESTION)
     assert [message.text for message in result["messages"]] == ["what is it?", "ba!"]
     assert [attempt.text for attempt in outer.outcome(result).attempts] == ["ab", "ba!"]
+    assert [attempt.text for attempt in inner.outcome(result).attempts] == ["b", "ba!"]
+    summary = result["messages"][-1].response_metadata["refine"]
+    ids = [refining.outcome(result).id for refining in (outer, inner)]
+    assert [summary["outcome_id"], summary["inner"]["outcome_id"]] == ids
+
+
+@both
+def test_each_of_several_finds_its_own_outcome(ask: Callable[..., Any]) -> None:
+    """Three of them, tools between attempts, and the outer one releasing an earlier answer than the last."""
+    call, script = calling(1), ["first", "second"]
+    middleware = [
+        SelfRefineMiddleware(ScriptedJudge([3, 1]), name="outer", success_rating=4, max_attempts=2),
+        SelfRefineMiddleware(ScriptedJudge([4], cycle=True), name="middle"),
+        SelfRefineMiddleware(ScriptedJudge([4], cycle=True), name="inner"),
+    ]
+    result = ask(create_agent(ScriptedModel([call, *script]), [lookup], middleware=middleware))
+    outcomes = [refining.outcome(result) for refining in middleware]
+    assert [[attempt.text for attempt in outcome.attempts] for outcome in outcomes] == [
+        script,
+        ["first"],
+        ["first"],
+    ]
+    assert len({outcome.id for outcome in outcomes}) == 3
+    with pytest.raises(InputError, match="not held"):
+        SelfRefineMiddleware(ScriptedJudge([]), name="other").outcome(result)
 
 
 @both

@@ -303,6 +303,17 @@ def test_evidence_and_settings_of_a_request(upstream: ModelServer, guard: Guarde
     assert len(requests) == 1
 
 
+def test_evidence_of_a_request_has_the_bound_that_it_is_given(upstream: ModelServer) -> None:
+    """What is longer is an error, and asks none."""
+    requests = script(upstream, Reply("good"), Reply("good"))
+    with guarding(upstream.url, bounds={"max_evidence_chars": 5}) as bounded:
+        assert bounded.chat(refine={"evidence": {"reference": "short"}}).status_code == 200
+        response = bounded.chat(refine={"evidence": {"reference": "longer"}})
+        assert response.status_code == 400
+        assert "at most 5 characters of evidence" in response.json()["error"]["message"]
+    assert len(requests) == 1
+
+
 @pytest.mark.parametrize(
     "body",
     [

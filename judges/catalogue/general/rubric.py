@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -13,7 +14,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_
 from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
 from judges.catalogue.model_judge import ModelJudge
 from judges.catalogue.parts.evidence import evidence
-from judges.entry import Entry
+from judges.entry import Entry, Explanation
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.models.render import render_example
 from judges.prompting.prompts import Language, Prompt, prompt
@@ -51,6 +52,8 @@ class Rubric(ModelJudge):
             (`zh/rubric.toml`); read once, here.
         gate: Whether an answer without content (nothing but symbols, opening words or the question; see
             `judges.catalogue.general.gate.classify_non_answer`) gets the lowest level without asking the model.
+        own_guidelines: Whether the `guidelines` of the sample itself, such as those that a request brings, are
+            judged by beside `criteria`.
 
     Raises:
         ConfigurationError: If a setting is out of its range; the message says which.
@@ -80,8 +83,10 @@ class Rubric(ModelJudge):
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
         gate: bool = True,
+        own_guidelines: bool = False,
     ) -> None:
         self.name = name
+        self._own_guidelines = own_guidelines
         own = _checked_levels(levels)
         self._scale = tuple(sorted(own))
         self._success = _checked_success(success_rating, self._scale)
@@ -90,7 +95,7 @@ class Rubric(ModelJudge):
             prompt=self._prompt_name,
             reply=_reply_schema(self._scale),
             task=instructions,
-            fills=partial(_fills, criteria, own),
+            fills=partial(_fills_with_guidelines if own_guidelines else _fills, criteria, own),
             examples=None if examples is None else self._rendered_examples(examples),
         )
         super().__init__(
@@ -101,6 +106,10 @@ class Rubric(ModelJudge):
             language=language,
             prompts=prompts,
         )
+
+    def explain(self) -> Explanation:
+        """Describe what the judge needs, reads, asks and costs."""
+        return replace(super().explain(), reads=("guidelines",) if self._own_guidelines else ())
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask once for rationale, rating and feedback, unless the gate rejects the answer."""
@@ -114,8 +123,13 @@ class Rubric(ModelJudge):
             return self._verdict(
                 self._scale[0], rationale=rationale, feedback=feedback, detail=f"gate: {non_answer}"
             )
-        reply = yield from self.ask(self._question, sample, evidence(sample))
+        reply = yield from self.ask(self._question, sample, self._data(sample))
         return self._verdict(reply.rating, rationale=reply.rationale, feedback=reply.feedback)
+
+    def _data(self, sample: Sample) -> dict[str, JsonValue]:
+        """Return what the model is shown of a sample."""
+        guidelines = sample.model_dump(mode="json", include={"guidelines"}) if self._own_guidelines else {}
+        return {name: value for name, value in {**guidelines, **evidence(sample)}.items() if value}
 
     def _rendered_examples(self, examples: Iterable[GradedExample]) -> tuple[WorkedExample, ...]:
         try:
@@ -210,6 +224,13 @@ def _fills(criteria: str, levels: Mapping[int, str], text: Prompt, _: Language) 
     described = {**levels, **text.levels}
     lines = (f"{level}: {described[level]}" for level in sorted(described))
     return {"criteria": criteria, "levels": "\n".join(lines)}
+
+
+def _fills_with_guidelines(
+    criteria: str, levels: Mapping[int, str], text: Prompt, language: Language
+) -> dict[str, str]:
+    """Return the same, where the sample's own guidelines are part of the criterion."""
+    return _fills(f"{criteria}\n{text.feedback['guidelines']}", levels, text, language)
 
 
 def _checked_levels(levels: object) -> dict[int, str]:

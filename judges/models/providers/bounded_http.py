@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Iterable
 from http.client import HTTPResponse
-from socket import socket
+from socket import gaierror, socket
 from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
+from judges.models.providers.name_lookup import addresses_of
 from judges.runtime.exchange import exchange_end
 
 _AT_ONCE = 65_536
@@ -86,6 +89,39 @@ class BoundedHTTP(HTTPConnection):
 
     _ends_headers = False
     _headers_held: bytes = b""
+
+    def _new_conn(self) -> socket:
+        """Connect to one of the host's addresses; looking them up and trying all of them share the time left."""
+        end = exchange_end.get()
+        if end is None:
+            return super()._new_conn()
+        name, longest = self._dns_host, self.timeout
+        try:
+            return self._connect_to_any(self._addresses(name, end), end)
+        finally:
+            self.host, self.timeout = name, longest
+
+    def _addresses(self, name: str, end: float) -> list[str]:
+        try:
+            return addresses_of(name, self.port, end)
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, f"{name} was not looked up in time") from error
+        except (OSError, UnicodeError) as error:
+            raise NameResolutionError(name, self, gaierror(*error.args[:2])) from error
+
+    def _connect_to_any(self, addresses: Iterable[str], end: float) -> socket:
+        failure: Exception = NewConnectionError(self, "the host has no address")
+        longest = self.timeout
+        for address in addresses:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise ConnectTimeoutError(self, "no address answered in time")
+            self.host, self.timeout = address, left if longest is None else min(longest, left)
+            try:
+                return super()._new_conn()
+            except (ConnectTimeoutError, NewConnectionError) as error:
+                failure = error
+        raise failure
 
     def putrequest(self, *target: Any, **options: Any) -> None:
         """Begin a request."""

@@ -33,6 +33,7 @@ from judges.models.providers.endpoint_errors import (
     mask_words,
 )
 from judges.models.providers.http_log import hidden_target, hide_targets
+from judges.models.providers.name_lookup import resolver
 from judges.models.providers.sessions import Sessions
 from judges.runtime import budget
 from judges.runtime.exchange import exchange_end
@@ -351,7 +352,7 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
         headers={**plain(headers), **_UNCOMPRESSED},
         request_class=REQUEST_CLASS,
         timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS),
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, resolver=resolver()),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
     )
