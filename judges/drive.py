@@ -25,7 +25,7 @@ from judges.models.identity import handle_of
 from judges.models.metering import ledger, metered
 from judges.models.render import render_data
 from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
-from judges.runtime import budget, faults, flow
+from judges.runtime import budget, calls, faults, flow
 from judges.runtime.blocking import DaemonThreads, in_thread
 from judges.runtime.sharing import scope, shared_work
 from judges.sample import Sample, copy_sample
@@ -251,7 +251,7 @@ def _complete(request: Request) -> Completion:
                 return structured.complete(request)
             case Embed(model=model, texts=texts):
                 budget.take(as_call=False)
-                return _embedded(model.embed(texts), model.name)
+                return _embedded(calls.embedder(model)(texts), model.name)
             case Consult(judge=judge, sample=sample):
                 with _numbered(request):
                     return _judged(run(judge, sample))
@@ -270,7 +270,7 @@ async def _acomplete(request: Request) -> Completion:
                 return await structured.acomplete(request)
             case Embed(model=model, texts=texts):
                 budget.take(as_call=False)
-                return _embedded(await model.aembed(texts), model.name)
+                return _embedded(await calls.aembedder(model)(texts), model.name)
             case Consult(judge=judge, sample=sample):
                 with _numbered(request):
                     return _judged(await arun(judge, sample))

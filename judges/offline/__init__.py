@@ -8,25 +8,35 @@ from judges.offline.dataset.pairing import paired
 from judges.offline.dataset.reading import read_rows
 from judges.offline.rank import RankedSystem, Ranking, rank
 from judges.offline.results import Evaluation, Row, Summary
+from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.evaluate import aevaluate, evaluate
-from judges.offline.run.journaled import RunSettings
 from judges.offline.run.loading import load_run
 from judges.offline.run.meter import RunStopped
 from judges.offline.run.progress import Progress
+from judges.offline.run.settings import RunSettings
 
 if TYPE_CHECKING:
+    from judges.offline.run.ray import RayEvaluation, evaluate_ray
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
 
-_HOMES = {"Change": "run_comparison", "RunComparison": "run_comparison", "compare_runs": "run_comparison"}
-"""What needs numpy and scipy, and is loaded when it is used."""
+_HOMES = {
+    "Change": "run_comparison",
+    "RayEvaluation": "run.ray",
+    "RunComparison": "run_comparison",
+    "compare_runs": "run_comparison",
+    "evaluate_ray": "run.ray",
+}
+"""What needs numpy and scipy, or Ray, and is loaded when it is used."""
 
 __all__ = [
+    "BatchSettings",
     "Change",
     "Comparison",
     "Evaluation",
     "Progress",
     "RankedSystem",
     "Ranking",
+    "RayEvaluation",
     "Row",
     "RunComparison",
     "RunSettings",
@@ -37,6 +47,7 @@ __all__ = [
     "compare",
     "compare_runs",
     "evaluate",
+    "evaluate_ray",
     "load_run",
     "paired",
     "rank",

@@ -42,6 +42,11 @@ def no_model_requests() -> Iterator[None]:
             _Guard.depth -= 1
 
 
+def is_guarded() -> bool:
+    """Whether requests to real models are forbidden now."""
+    return _Guard.depth > 0
+
+
 def check_allowed(name: str, model: object) -> None:
     """Raise an error for a request to `model`, called `name`, where requests are forbidden.
 

@@ -15,10 +15,12 @@ from rich.text import Text
 
 from judges import ConfigurationError, known_prices
 from judges.offline.dataset.reading import RowsFile
+from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.estimate import Estimate, Range, estimate
 from judges.offline.run.evaluate import judges_by_name
-from refine.cli.evaluation import JudgeOptions, preflight, read_prices
+from refine.cli.evaluation import JudgeOptions, preflight
 from refine.cli.judge_specs import load_judges
+from refine.cli.prices_file import read_prices
 
 _WIDTH = 110
 """Columns of the table if stdout is not a terminal."""
@@ -32,6 +34,7 @@ class EstimateOptions:
     judges: JudgeOptions
     limit: int | None = None
     prices: Path | None = None
+    batch: bool = False
     keep_unreadable: bool = False
     as_json: bool = False
 
@@ -53,7 +56,7 @@ def run_estimate(options: EstimateOptions) -> int:
     except ConfigurationError:  # the list of public prices is not installed
         prices = {}
     rows = islice(options.rows.rows(), options.limit)
-    result = estimate(rows, judges, prices)
+    result = estimate(rows, judges, prices, price=BatchSettings().price if options.batch else 1.0)
     if options.as_json:
         totals = {"calls": result.calls, "tokens": result.tokens, "cost": result.cost}
         sys.stdout.write(f"{json.dumps({**asdict(result), **totals}, ensure_ascii=False, indent=2)}\n")

@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
-from judges import BadSample, ConfigurationError, Judge, Price, known_prices
+from judges import BadSample, ConfigurationError, Judge
 from judges.errors import shortened
 from judges.offline import Evaluation
 from judges.offline.dataset.reading import RowsFile
 from judges.offline.dataset.renaming import checked_columns
+from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.evaluate import judges_by_name
-from judges.offline.run.journaled import Outputs, RunSettings, check_free, run_source
+from judges.offline.run.journaled import check_free, run_source
 from judges.offline.run.manifest import DatasetFile, JudgeRecord, Manifest, file_digest
 from judges.offline.run.merge import check_shards, merge
 from judges.offline.run.outputs import SUMMARY, TIMING
+from judges.offline.run.settings import Outputs, RunSettings
 from judges.offline.run.source import Source, file_source
 from refine.cli.gating import GateOptions, RunGate
 from refine.cli.judge_specs import load_judges
+from refine.cli.prices_file import read_prices
 from refine.cli.progress import reported
 from refine.cli.summary_table import Faults, show
 
@@ -49,6 +51,9 @@ class LimitOptions:
     """How fast a run may be, and where it stops."""
 
     max_concurrency: int = 8
+    processes: int = 1
+    batch: bool = False
+    poll_s: float = 60.0
     rate: int | None = None
     tokens_per_minute: int | None = None
     max_calls: int | None = None
@@ -59,6 +64,8 @@ class LimitOptions:
         """Return the settings of a run with these limits."""
         return RunSettings(
             folder=folder,
+            processes=self.processes,
+            batch=BatchSettings(poll_s=self.poll_s) if self.batch else None,
             rate=self.rate,
             tokens_per_minute=self.tokens_per_minute,
             max_calls=self.max_calls,
@@ -114,9 +121,16 @@ def run_evaluate(options: EvaluateOptions) -> int:
         limit=options.limit,
         shard=shard,
         keep_unreadable=options.keep_unreadable,
+        batch=options.limits.batch,
     )
     return _judge(
-        judges, manifest, options.limits.settings(options.out), options.limits, gate, as_json=options.as_json
+        judges,
+        manifest,
+        options.limits.settings(options.out),
+        options.limits,
+        gate,
+        base_url=options.judges.base_url,
+        as_json=options.as_json,
     )
 
 
@@ -215,29 +229,6 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def read_prices(path: Path) -> Mapping[str, Price]:
-    """Return the prices of a file, which go before those that are known of public models.
-
-    Raises:
-        ConfigurationError: If the file holds something else.
-    """
-    try:
-        own = TypeAdapter(dict[str, Price]).validate_json(path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"--prices {path} cannot be read: {error.strerror}") from None
-    except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"])) or "the file"
-        raise ConfigurationError(
-            f'--prices {path}: {place}: {fault["msg"]}; write {{"MODEL": {{"input": 1.0, "output": 2.0}}}}, US '
-            f"dollars a million tokens"
-        ) from None
-    try:
-        return known_prices(own)
-    except ConfigurationError:  # the list of public prices is not installed
-        return own
-
-
 def _loaded(options: JudgeOptions) -> dict[str, Judge]:
     judges = load_judges(options.judges, model=options.model, base_url=options.base_url, language=options.language)
     return judges_by_name(judges)
@@ -314,7 +305,8 @@ def _go_on(
     gate = RunGate(options.gate, list(judges))
     dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes)
     manifest = before.model_copy(update={"dataset": dataset, "judges": records})
-    settings = options.limits.settings(options.run)
+    limits = replace(options.limits, batch=before.batch)
+    settings = limits.settings(options.run)
     return _judge(
         judges,
         manifest,
@@ -327,8 +319,9 @@ def _go_on(
                 "rescored": rescored,
             }
         ),
-        options.limits,
+        limits,
         gate,
+        base_url=options.base_url,
         as_json=options.as_json,
     )
 
@@ -351,6 +344,7 @@ def _judge(
     limits: LimitOptions,
     gate: RunGate,
     *,
+    base_url: str | None,
     as_json: bool,
 ) -> int:
     faults = Faults()
@@ -364,6 +358,7 @@ def _judge(
                 settings.watched(on_progress),
                 max_concurrency=limits.max_concurrency,
                 output=output,
+                load=partial(_loaded_again, manifest.judges, base_url),
             )
         )
     folder = Path(settings.folder)

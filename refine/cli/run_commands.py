@@ -19,6 +19,8 @@ def resume(
     rows: options.DatasetMoved = None,
     base_url: options.BaseUrl = None,
     max_concurrency: options.MaxConcurrency = 8,
+    processes: options.Processes = 1,
+    poll: options.Poll = 60.0,
     rate: options.Rate = None,
     tokens_per_minute: options.TokensPerMinute = None,
     max_calls: options.MaxCalls = None,
@@ -48,6 +50,8 @@ def resume(
             run=run,
             limits=evaluation.LimitOptions(
                 max_concurrency=max_concurrency,
+                processes=processes,
+                poll_s=poll,
                 rate=rate,
                 tokens_per_minute=tokens_per_minute,
                 max_calls=max_calls,
@@ -144,6 +148,7 @@ def estimate(
     language: options.Language = None,
     limit: options.Limit = None,
     prices: options.Prices = None,
+    batch: options.Batch = False,
     keep_unreadable: options.KeepUnreadable = False,
     column_map: options.Map = None,
     encoding: options.Encoding = "utf-8",
@@ -166,6 +171,7 @@ def estimate(
             judges=JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
             limit=limit,
             prices=prices,
+            batch=batch,
             keep_unreadable=keep_unreadable,
             as_json=as_json,
         )

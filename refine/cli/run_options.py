@@ -48,6 +48,19 @@ KeepUnreadable = Annotated[
     bool, typer.Option("--keep-unreadable", help="Keep rows that cannot be read, unscored, instead of stopping.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")]
+Batch = Annotated[
+    bool,
+    typer.Option("--batch", help="Send calls by the provider's batch endpoint: half the price, within a day."),
+]
+Poll = Annotated[
+    float, typer.Option("--poll", min=0.01, metavar="SECONDS", help="Seconds between two looks at a batch.")
+]
+Processes = Annotated[
+    int,
+    typer.Option(
+        "--processes", min=1, metavar="N", help="Judge in N processes, which divide rows and limits between them."
+    ),
+]
 Rate = Annotated[int | None, typer.Option("--rate", min=1, metavar="N", help="Most model calls a minute.")]
 TokensPerMinute = Annotated[
     int | None, typer.Option("--tokens-per-minute", min=1, metavar="N", help="Most tokens a minute.")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from pydantic import BaseModel
 
-from judges import load
-from judges.model import ModelRequest, ModelResponse
+from judges import Sample, Verdict, load
+from judges.judge import Judge
+from judges.model import EmbeddingResponse, ModelRequest, ModelResponse
 from judges.offline import Evaluation, RunSettings, RunStopped, evaluate, load_run
+from judges.requests import Deliberation, Embed, ask
 from judges.verdict import Usage
 
 FILES = ("results.jsonl", "cells.jsonl", "summary.json")
@@ -81,3 +86,61 @@ def test_no_stop_repeats_a_call_or_changes_a_byte(tmp_path: Path) -> None:
         for name in FILES:
             assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert load_run(tmp_path / "whole").scores == evaluation.scores
+
+
+class Counted:
+    """Embeddings that count their texts."""
+
+    name = "counted"
+    texts: ClassVar[list[str]] = []  # of the class, as what an object holds is part of its judge's fingerprint
+
+    def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
+        """Return a vector for each text."""
+        self.texts.extend(texts)
+        return EmbeddingResponse([[len(text) / 3, 0.1] for text in texts], Usage.of_call(7, 0), "e")
+
+    async def aembed(self, texts: Sequence[str]) -> EmbeddingResponse:
+        """Return vectors after the others had their turn."""
+        await asyncio.sleep(0.001)
+        return self.embed(texts)
+
+
+class Embedding(Judge):
+    """Embeds an answer, and then asks a model."""
+
+    def __init__(self, name: str, embeddings: Counted, model: CountingModel) -> None:
+        self.name, self._embeddings, self._model = name, embeddings, model
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Score the first number of the vector, if the model replies."""
+        ((first, _),) = yield Embed(self._embeddings, (sample.answer or "",))
+        yield from ask(Rated, model=self._model, task=self.name, data={}, reminder="Rate.")
+        return Verdict.checked(passed=first > 0, rationale=repr(first))
+
+
+class Rated(BaseModel):
+    """A reply."""
+
+    rationale: str
+    rating: int
+    feedback: str
+
+
+@pytest.mark.parametrize("names", [("one",), ("one", "other")])
+def test_texts_are_not_embedded_again(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """What was embedded before a stop is in the journal: exact, paid once, also for judges that share it."""
+
+    def run(folder: str, **settings: Any) -> Evaluation:
+        embeddings = Counted()
+        judges = [Embedding(name, embeddings, CountingModel()) for name in names]
+        return evaluate(ROWS, judges, run=RunSettings(folder=tmp_path / folder, **settings), max_concurrency=2)
+
+    Counted.texts.clear()
+    run("whole")
+    assert len(Counted.texts) == len(ROWS)
+    with pytest.raises(RunStopped):
+        run("run", max_calls=1)
+    run("run", resume=True)
+    assert len(Counted.texts) == 2 * len(ROWS)
+    for name in FILES:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import pytest
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
 
-from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price
+from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price, as_judge
 from judges.offline import Progress, RunSettings, RunStopped, evaluate
 from judges.testing import ScriptedModel, no_waiting
 from tests.model_server import ModelServer, Reply, answered, serving
 from tests.runs.commands import RATED, begin, line_of, refine, write_rows
+
+USED = UsageMetadata(input_tokens=5, output_tokens=1, total_tokens=6)
 
 
 @pytest.fixture
@@ -157,3 +163,45 @@ def test_limits_hold_from_python(tmp_path: Path) -> None:
             RunSettings(folder="x", **wrong)
     with pytest.raises(ConfigurationError, match="resume=True goes with run="):
         evaluate([], Helpfulness(model), resume=True)
+
+
+def test_calls_a_minute_are_held(tmp_path: Path) -> None:
+    """No window of a minute sees more calls begin than `--rate` says; the run waits, and loses nothing."""
+    rows, run = write_rows(tmp_path / "rows.jsonl", 25), tmp_path / "run"
+    with serving(lambda _: Reply(text=RATED)) as one, no_waiting() as waits:
+        assert refine(*begin(rows, run, one.url, "--rate", 10)).exit_code == 0
+        assert len(one.requests) == 25
+    assert 100 < sum(waits) <= 120, "two of three windows are waited for"
+
+
+def test_tokens_a_minute_are_held(tmp_path: Path) -> None:
+    """Tokens are counted when a call is over and estimated before; one that exceeds the window goes alone."""
+    rows = write_rows(tmp_path / "rows.jsonl", 12)
+    for tokens, windows in ((4_400, 3), (500, 12)):
+        with serving(lambda _: Reply(text=RATED, usage=(1_000, 100))) as one, no_waiting() as waits:
+            run = tmp_path / f"run-{tokens}"
+            limits = ["--tokens-per-minute", tokens, "--max-concurrency", 1]
+            assert refine(*begin(rows, run, one.url, *limits)).exit_code == 0
+            assert len(one.requests) == 12
+        assert 60 * (windows - 1) - 10 < sum(waits) <= 60 * (windows - 1), tokens
+
+
+def test_calls_of_a_function_are_counted_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A function that calls a model itself cannot be held back: that is said once, and its calls end the run."""
+    model = ScriptedModel(lambda _: json.loads(RATED))
+    inner = GenericFakeChatModel(messages=cycle([AIMessage("3", usage_metadata=USED)]))
+
+    def own(response: str) -> int:
+        return int(inner.invoke(response).text)
+
+    rows = [{"question": "q", "answer": str(i)} for i in range(9)]
+    settings = RunSettings(folder=tmp_path / "run", max_calls=6)
+    with pytest.raises(RunStopped, match="stopped after"):
+        evaluate(rows, [as_judge(own), Helpfulness(model)], run=settings, max_concurrency=1)
+    (line,) = [record.message for record in caplog.records]
+    assert line.startswith(
+        "the judge 'own' calls a model by itself: its calls count, but no limit of the run holds"
+    )
+    evaluation = evaluate(rows, [as_judge(own), Helpfulness(model)], run=tmp_path / "run", resume=True)
+    assert (evaluation["own"].usage.calls, evaluation["helpfulness"].usage.calls) == (9, 9)
+    assert len(model.prompts) == 9

@@ -135,7 +135,7 @@ class Endpoint(SharedByCopies):
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
-            failure = self._failure(error)
+            failure = self.failure(error)
         raise failure  # outside the handler: a client's own error holds the headers sent
 
     async def apost(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> EndpointResponse:
@@ -148,12 +148,22 @@ class Endpoint(SharedByCopies):
         try:
             data = body if len(body) < _MANY_BYTES else io.BytesIO(body)  # aiohttp warns of large bytes
             async with session.post(url, data=data, allow_redirects=False, **limits) as response:
-                return EndpointResponse(response.status, response.headers, await self._body_of(response))
+                return EndpointResponse(response.status, response.headers, await self.body_of(response))
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
-            failure = self._failure(error)
+            failure = self.failure(error)
         raise failure
+
+    async def session(self) -> ClientSession:
+        """Return the connections of the running event loop."""
+        return await self._sessions.current()
+
+    def url(self, path: str) -> str:
+        """Return the whole address of a path, which may have a query."""
+        path, _, query = path.partition("?")
+        target = self._origin + self._target(path)
+        return f"{target}{'&' if self._query else '?'}{query}" if query else target
 
     def close(self) -> None:
         """Close the connections of sync calls. A later call opens new ones."""
@@ -250,7 +260,12 @@ class Endpoint(SharedByCopies):
         response.release_conn()
         return b"".join(parts)
 
-    async def _body_of(self, response: ClientResponse) -> bytes:
+    async def body_of(self, response: ClientResponse) -> bytes:
+        """Return the body of a response.
+
+        Raises:
+            EndpointReplyError: If it is too large.
+        """
         promised = response.content_length
         if promised is not None and promised <= LARGEST_REPLY:
             return await response.read()
@@ -267,7 +282,8 @@ class Endpoint(SharedByCopies):
     def _too_large(self) -> EndpointReplyError:
         return EndpointReplyError(f"the reply of {self._origin} is larger than {LARGEST_REPLY:,} bytes")
 
-    def _failure(self, error: Exception) -> Exception:
+    def failure(self, error: Exception) -> Exception:
+        """Return the error for one of an HTTP client, without the headers that such an error holds."""
         error = next((cause for cause in error.args if isinstance(cause, TimeoutError)), error)
         kinds = {kind.__name__ for kind in type(error).__mro__}
         name = type(error).__name__

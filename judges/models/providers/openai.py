@@ -276,6 +276,34 @@ class OpenAICompatible(Connected):
                 raise self._endpoint.status_error(http, (text for _, text in request.messages))
             plan = lesser
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """The address, its credentials and the connections to it."""
+        return self._endpoint
+
+    def request_body(self, request: ModelRequest) -> bytes:
+        """Return what would be posted for a request now, for those who send it otherwise.
+
+        Raises:
+            ConfigurationError: If requests are forbidden here.
+        """
+        check_allowed(self.name, self)
+        return self._body(request, self._plan.as_text() if request.text else self._plan)
+
+    def read_completion(self, body: bytes) -> ModelResponse:
+        """Return the model's response in a completion that was not sent by this object.
+
+        Raises:
+            judges.models.providers.endpoint_errors.EndpointReplyError: If it is none.
+        """
+        return self._with_known_ending(parse_completion(body))
+
+    def do_without(self, status: int, body: bytes) -> bool:
+        """Leave out from now on what the endpoint refused in an error; False if the error has another cause."""
+        lesser = self._plan.after_error(status, error_in(body))
+        self._plan = lesser or self._plan
+        return lesser is not None
+
     def _with(self, chat: ChatSettings, fields: Mapping[str, Any]) -> Self:
         """Take settings in which `fields` are new; of a fresh copy alone."""
         self._chat = chat

@@ -65,6 +65,7 @@ class Limiter(SharedByCopies):
             if type(limit) is not int or limit < 1:
                 raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(limit)}")
         self._admission = AdmissionQueue(in_flight, requests=requests_per_minute, tokens=tokens_per_minute)
+        self._is_paced = bool(set_limits)
         self._clock = clock
         self._skipped = 0.0
 
@@ -78,6 +79,11 @@ class Limiter(SharedByCopies):
     def allowed(self) -> int:
         """How many calls may be in flight now: from 1 to `in_flight`."""
         return self._admission.allowed
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether calls or tokens a minute are limited."""
+        return self._is_paced
 
     def enter(self, characters: int = 0) -> Ticket:
         """Wait for a place; `release` or `cancel` must follow.

@@ -8,17 +8,52 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import NamedTuple, NoReturn, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import ConfigurationError
-from judges.model import JudgeModel, ModelRequest, ModelResponse
+from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel, ModelRequest, ModelResponse
 from judges.models.identity import identity_of
 from judges.models.wrappers.cache import key_of
+from judges.offline.run import embeddings
 from judges.offline.run.journal import CallRecord, Journal
 from judges.offline.run.meter import CallMeter
 from judges.verdict import Usage
+
+
+class CallPlace(NamedTuple):
+    """Where a call belongs.
+
+    Args:
+        row: Index of the row.
+        judge: Name of the judge.
+        digest: Digest of the request.
+        number: Which call of its cell with this digest, from 0.
+    """
+
+    row: int
+    judge: str
+    digest: str
+    number: int
+
+
+class CallCollector(Protocol):
+    """Takes calls that are made later."""
+
+    def collect(self, model: JudgeModel, request: ModelRequest, place: CallPlace, *, shared: bool) -> NoReturn:
+        """Take a call.
+
+        Raises:
+            Awaiting: The call will be made; its cell is judged again when there is a response.
+            AskFailed: The call was made, and failed.
+        """
+        ...
+
+
+class Awaiting(ConfigurationError):  # noqa: N818 - names a state, not a fault
+    """A call waits for its response; like a fault of the set-up it ends the judging of its cell at once."""
 
 
 class CellCalls:
@@ -33,6 +68,10 @@ class CellCalls:
         judge: Name of the judge.
         records: Journaled calls of the row.
         is_alone: Whether no other judge judges the row, so that none shares a call.
+        collector: Takes calls that are made later, many at once; None makes them now.
+
+    Attributes:
+        sent: How many calls were made or replayed here, repeats of failed ones included.
     """
 
     def __init__(
@@ -44,7 +83,10 @@ class CellCalls:
         *,
         records: Sequence[CallRecord] = (),
         is_alone: bool = True,
+        collector: CallCollector | None = None,
     ) -> None:
+        self._collector = collector
+        self.sent = 0
         self._meter, self._journal = meter, journal
         self._row, self._judge, self._is_alone = row, judge, is_alone
         self._records = records
@@ -53,29 +95,55 @@ class CellCalls:
 
     def send(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
         """Return the journaled response of a request, or send it."""
+        self.sent += 1
         replayed = self._replay(model, request, shared=shared)
         if replayed is not None:
             return replayed
+        self._collect(model, request, shared=shared)
         response = self._meter.send(model, request)
         self._write(model, request, response)
         return response
 
     async def asend(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
         """Return the journaled response of a request, or send it without blocking."""
+        self.sent += 1
         replayed = self._replay(model, request, shared=shared)
         if replayed is not None:
             return replayed
+        self._collect(model, request, shared=shared)
         response = await self._meter.asend(model, request)
-        if shared and not self._is_alone:
-            self._write(model, request, response)
-        else:
-            self._pending.append(partial(self._write, model, request, response))
-            asyncio.get_running_loop().call_soon(self._write_pending)
+        self._write_soon(partial(self._write, model, request, response), shared=shared)
         return response
+
+    def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResponse:
+        """Return the journaled vectors of texts, or embed them."""
+        digest = embeddings.digest_of(model, texts)
+        replayed = self._replay_vectors(digest)
+        if replayed is None:
+            replayed = model.embed(texts)
+            self._write_vectors(digest, replayed)
+        return replayed
+
+    async def aembed(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResponse:
+        """Return the journaled vectors of texts, or embed them without blocking."""
+        digest = embeddings.digest_of(model, texts)
+        replayed = self._replay_vectors(digest)
+        if replayed is None:
+            replayed = await model.aembed(texts)
+            self._write_soon(partial(self._write_vectors, digest, replayed), shared=True)
+        return replayed
 
     def finish(self) -> None:
         """Drop what was not written yet: the cell is finished."""
         self._pending.clear()
+
+    def _write_soon(self, write: Callable[[], None], *, shared: bool) -> None:
+        """Write at once what another judge may need, else with the next turn if the cell is not finished then."""
+        if shared and not self._is_alone:
+            write()
+        else:
+            self._pending.append(write)
+            asyncio.get_running_loop().call_soon(self._write_pending)
 
     def _write_pending(self) -> None:
         while self._pending:
@@ -88,27 +156,53 @@ class CellCalls:
         """Return the response of the same request, asked as often before, if there is one."""
         if not self._records:
             return None
-        digest = key_of(identity_of(model), request).hex()
+        record, is_own = self._recorded(key_of(identity_of(model), request).hex(), shared=shared)
+        response = None if record is None else _response(record)
+        return response if response is None or is_own else replace(response, usage=Usage(cached=1))
+
+    def _recorded(self, digest: str, *, shared: bool) -> tuple[CallRecord | None, bool]:
+        """Return the record of the same call, made as often before, and whether this judge has paid for it."""
         same = [record for record in self._records if record.digest == digest]
         own = [record for record in same if record.judge == self._judge]
         number = self._sent[digest]
         self._sent[digest] += 1
         if number < len(own):
-            return _response(own[number])
-        if shared and same and not own:  # another judge has paid for it
-            response = _response(same[0])
-            return None if response is None else replace(response, usage=Usage(cached=1))
-        return None
+            return own[number], True
+        return (same[0] if shared and same and not own else None), False
+
+    def _replay_vectors(self, digest: str) -> EmbeddingResponse | None:
+        if not self._records:
+            return None
+        record, is_own = self._recorded(digest, shared=True)
+        response = None if record is None else embeddings.read(record.response)
+        return response if response is None or is_own else replace(response, usage=Usage())
+
+    def _write_vectors(self, digest: str, response: EmbeddingResponse) -> None:
+        self._journal.add_call(self._row, self._judge, digest, embeddings.response_json(response))
+
+    def _collect(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> None:
+        if self._collector is None:
+            return
+        digest = key_of(identity_of(model), request).hex()
+        if not self._records:  # else it was counted when a record was looked for
+            self._sent[digest] += 1
+        place = CallPlace(row=self._row, judge=self._judge, digest=digest, number=self._sent[digest] - 1)
+        self._collector.collect(model, request, place, shared=shared and not self._is_alone)
 
     def _write(self, model: JudgeModel, request: ModelRequest, response: ModelResponse) -> None:
         digest = key_of(identity_of(model), request).hex()
-        try:
-            text = _responses().dump_json(response).decode()
-        except PydanticSerializationError:  # half a surrogate pair: asked again after a crash
-            return
-        if request.nonce:
-            text = re.sub(request.nonce, "", text, flags=re.IGNORECASE)
-        self._journal.add_call(self._row, self._judge, digest, text.encode())
+        text = response_json(response, request.nonce)
+        if text is not None:
+            self._journal.add_call(self._row, self._judge, digest, text)
+
+
+def response_json(response: ModelResponse, nonce: str) -> bytes | None:
+    """Return a response as JSON without the nonce of its request; None where it cannot be written."""
+    try:
+        text = _responses().dump_json(response).decode()
+    except PydanticSerializationError:  # half a surrogate pair: asked again after a crash
+        return None
+    return (re.sub(nonce, "", text, flags=re.IGNORECASE) if nonce else text).encode()
 
 
 def _response(record: CallRecord) -> ModelResponse | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,17 +14,18 @@ from judges.errors import BadSample, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.offline.run import outputs
-from judges.offline.run.calls import CellCalls
-from judges.offline.run.journal import CallRecord, is_failure
+from judges.offline.run.calls import Awaiting, CallCollector, CellCalls
+from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, RunStopped
 from judges.offline.run.progress import OnProgress, Progress
-from judges.offline.run.source import Source, digest_of, row_json
+from judges.offline.run.source import NumberedRows, digest_of, row_json
 from judges.runtime import calls, faults
 from judges.runtime.context import setting
 from judges.runtime.sharing import Shared, sharing
 from judges.sample import Sample
 from judges.verdict import Verdict
 
+_log = logging.getLogger("judges")
 _REPORT_EVERY_S = 0.2
 
 
@@ -51,6 +53,40 @@ class Choices(Protocol):
         ...
 
 
+class RowSink(Protocol):
+    """Takes the cells of rows; see `outputs.Results`."""
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of the run, or of the part, that cells are written to."""
+        ...
+
+    def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
+        """Take note of the next row, of which some cells are missing still."""
+        ...
+
+    def add(self, row: int, text: bytes, verdict: Verdict) -> None:
+        """Take a cell that has been journaled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOnly:
+    """Writes cells to a journal alone: another worker, or a later pass, writes the results.
+
+    Args:
+        journal: The journal.
+    """
+
+    journal: Journal
+
+    def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
+        """Expect nothing."""
+
+    def add(self, row: int, text: bytes, verdict: Verdict) -> None:
+        """Write nothing beside the journal."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Cell:
     """A missing cell; all those of one row share what their judges share."""
@@ -72,20 +108,25 @@ class CellWorkers:
         results: Where rows are written in order, with the journal of the run.
         meter: Its model calls.
         choices: Which cells are judged again.
+        collector: Takes calls that are made later; None makes them now.
     """
 
     def __init__(
         self,
-        source: Source,
+        source: NumberedRows,
         judges: Mapping[str, Judge],
-        results: outputs.Results,
+        results: RowSink,
         meter: CallMeter,
         choices: Choices,
+        *,
+        collector: CallCollector | None = None,
     ) -> None:
+        self._collector = collector
         self._source, self._judges = source, judges
         self._journal, self._results = results.journal, results
         self._meter, self._choices = meter, choices
         self._fingerprints = {name: fingerprint(judge).encode() for name, judge in judges.items()}
+        self._unheld: set[str] = set()
         size = source.size
         self._total = None if size is None else size * len(judges)
         self._done = self._new = self._unscored = 0
@@ -117,6 +158,8 @@ class CellWorkers:
                 await self._judge(cell)
             except RunStopped:
                 return  # the others end what they are at
+            except Awaiting:
+                continue
             if not self._judges[cell.judge].models:
                 await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
 
@@ -180,15 +223,32 @@ class CellWorkers:
             cell.judge,
             records=cell.records,
             is_alone=len(self._judges) == 1,
+            collector=self._collector,
         )
         with setting(calls.watcher, watcher), sharing(cell.shared):
             verdict = await _verdict(self._judges[cell.judge], cell.sample)
         watcher.finish()
+        self._count_own_calls(cell.judge, verdict, watcher.sent)
         if self._meter.stopped is not None and verdict.unscored is not None and is_failure(verdict.unscored):
             return  # it may have failed because the run is ending
         self._write(
             cell, verdict if verdict.judge == cell.judge else verdict.model_copy(update={"judge": cell.judge})
         )
+
+    def _count_own_calls(self, judge: str, verdict: Verdict, sent: int) -> None:
+        """Count calls that a judge's own function made past the meter, which could not hold them."""
+        calls = verdict.usage.calls - sent
+        if calls <= 0:
+            return
+        cost = verdict.usage.cost if sent == 0 else 0.0
+        self._meter.add(verdict.usage.model_copy(update={"calls": calls, "cost": cost}))
+        if self._meter.is_limited and judge not in self._unheld:
+            self._unheld.add(judge)
+            _log.warning(
+                "the judge %r calls a model by itself: its calls count, but no limit of the run holds them back, "
+                "as it does those of a judge that yields Ask(...)",
+                judge,
+            )
 
     def _write(self, cell: _Cell, verdict: Verdict) -> None:
         text = outputs.verdict_json(verdict)
@@ -204,19 +264,21 @@ class CellWorkers:
         if self._choices.on_progress is None or (now - self._reported < _REPORT_EVERY_S and not at_once):
             return
         self._reported = now
-        seconds = now - self._started
+        self._choices.on_progress(self.progress())
+
+    def progress(self) -> Progress:
+        """Return how far the run is."""
+        seconds = time.monotonic() - self._started
         left = None if self._total is None or not self._new else (self._total - self._done) * seconds / self._new
-        self._choices.on_progress(
-            Progress(
-                done=self._done,
-                total=self._total,
-                unscored=self._unscored,
-                in_flight=self._meter.in_flight,
-                calls=self._meter.calls,
-                cost=self._meter.cost,
-                seconds=seconds,
-                seconds_left=left,
-            )
+        return Progress(
+            done=self._done,
+            total=self._total,
+            unscored=self._unscored,
+            in_flight=self._meter.in_flight,
+            calls=self._meter.calls,
+            cost=self._meter.cost,
+            seconds=seconds,
+            seconds_left=left,
         )
 
 

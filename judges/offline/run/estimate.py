@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from judges.errors import CannotJudge
 from judges.judge import Judge
@@ -57,6 +57,10 @@ class JudgeEstimate:
     output_tokens: Range
     cost: Range | None
 
+    def at(self, price: float) -> JudgeEstimate:
+        """Return the same with calls at a share of their price."""
+        return self if self.cost is None else replace(self, cost=(self.cost[0] * price, self.cost[1] * price))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
@@ -89,7 +93,9 @@ class Estimate:
         return _sum(costs) if len(costs) == len(self.judges) else None
 
 
-def estimate(rows: Iterable[object], judges: Mapping[str, Judge], prices: Mapping[str, Price]) -> Estimate:
+def estimate(
+    rows: Iterable[object], judges: Mapping[str, Judge], prices: Mapping[str, Price], *, price: float = 1.0
+) -> Estimate:
     """Estimate what judging rows will take; no model is asked.
 
     A prompt is rendered for the first step of each judge on each row; later steps count as that long. Repeats of a
@@ -99,6 +105,7 @@ def estimate(rows: Iterable[object], judges: Mapping[str, Judge], prices: Mappin
         rows: Samples; anything else is a row that cannot be read, and costs nothing.
         judges: The judges by name.
         prices: Price by model name.
+        price: What a call costs, as a share of that; `BatchSettings.price` for calls in batches.
     """
     totals = {name: _Total() for name in judges}
     number = 0
@@ -108,6 +115,8 @@ def estimate(rows: Iterable[object], judges: Mapping[str, Judge], prices: Mappin
             for name, judge in judges.items():
                 totals[name].add(judge, row)
     parts = tuple(_judge_estimate(name, judge, totals[name], prices) for name, judge in judges.items())
+    if price != 1.0:
+        parts = tuple(part.at(price) for part in parts)
     unpriced = {
         model for part in parts if part.cost is None for model in part.models if not price_of(model, prices)
     }
@@ -187,6 +196,11 @@ def _requests(request: Request, depth: int) -> Iterator[ModelRequest]:
             yield from _first_requests(judge, sample, depth - 1)
         case _:
             return
+
+
+def tokens_of(request: ModelRequest) -> Range:
+    """Return the fewest and the most tokens that a prompt may have."""
+    return _tokens(request, 0), _tokens(request, 1)
 
 
 def _tokens(request: ModelRequest, side: int) -> float:

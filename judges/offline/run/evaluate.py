@@ -10,6 +10,7 @@ from concurrent.futures import as_completed
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 from judges.compose.panel import as_judge
@@ -18,8 +19,10 @@ from judges.judge import Judge
 from judges.offline.dataset.renaming import checked_columns, rename_rows
 from judges.offline.dataset.tables import rows_in
 from judges.offline.results import Evaluation, Row
-from judges.offline.run.journaled import Outputs, RunSettings, run_samples
+from judges.offline.run.batch.settings import BatchSettings
+from judges.offline.run.journaled import run_samples
 from judges.offline.run.ordered_writer import OrderedWriter
+from judges.offline.run.settings import Outputs, RunSettings
 from judges.offline.run.source import RowInput, read_sample
 from judges.rows.objects import row_of
 from judges.runtime import faults
@@ -42,6 +45,8 @@ def evaluate(
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
     map: Mapping[str, str] | None = None,  # noqa: A002 - the name that it has in `read_rows`
+    processes: int | None = None,
+    batch: bool | BatchSettings = False,
 ) -> Evaluation:
     """Judge every sample of a dataset, in threads; also inside a running event loop.
 
@@ -67,13 +72,18 @@ def evaluate(
             `max_concurrency` bounds the model calls at once. Limits and more are in `RunSettings(folder=...)`.
         resume: Whether `run` was begun before: only what is missing is judged.
         map: Which column holds which field, where they have other names: `{"answer": "actual_text"}`.
+        processes: How many processes of this machine judge, each its part of the rows, of `max_concurrency` and of
+            the limits of a run. Rows are then reported when all are judged, and judges are sent by pickle: call
+            this under `if __name__ == "__main__":`.
+        batch: Whether a run sends its calls by the provider's batch endpoint: at half the price, within a day. Its
+            judges ask `OpenAICompatible` models. The process may end meanwhile, and go on with `resume`.
 
     Raises:
         RunStopped: If a run reached a limit of its settings; it can be resumed.
         ConfigurationError: At once, if a judge, its model or an argument is set up wrongly, or two judges share
             a name. Threads that are still waiting for a model finish in the background; nothing more is written.
     """
-    if run is not None or resume:
+    if run is not None or resume or batch or processes not in (None, 1):
         judged = aevaluate(
             samples,
             judges,
@@ -85,6 +95,8 @@ def evaluate(
             run=run,
             resume=resume,
             map=map,
+            processes=processes,
+            batch=batch,
         )
         return _finished(judged)
     members = judges_by_name(judges)
@@ -115,6 +127,8 @@ async def aevaluate(
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
     map: Mapping[str, str] | None = None,  # noqa: A002 - the name that it has in `read_rows`
+    processes: int | None = None,
+    batch: bool | BatchSettings = False,
 ) -> Evaluation:
     """Judge every sample of a dataset in tasks; otherwise as `evaluate`.
 
@@ -122,9 +136,16 @@ async def aevaluate(
     """
     members = judges_by_name(judges)
     samples = _checked_rows(samples, max_concurrency, map)
-    if run is not None or resume:
+    if run is None and not resume and not batch and processes not in (None, 1):
+        with TemporaryDirectory(prefix="judges-") as folder, _open_output(out) as file:
+            output = Outputs(on_result=_also_written(file, on_result), keep_rows=keep_rows)
+            settings = _run_settings(Path(folder) / "run", None, resume=False, processes=processes)
+            return await run_samples(
+                samples, members, settings, max_concurrency=max_concurrency, log_texts=log_texts, output=output
+            )
+    if run is not None or resume or batch:
         output = Outputs(on_result=on_result, keep_rows=keep_rows)
-        settings = _run_settings(run, out, resume=resume)
+        settings = _run_settings(run, out, resume=resume, processes=processes, batch=batch)
         return await run_samples(
             samples, members, settings, max_concurrency=max_concurrency, log_texts=log_texts, output=output
         )
@@ -234,13 +255,42 @@ def _with_judge(name: str, verdict: Verdict) -> Verdict:
     return verdict if verdict.judge == name else verdict.model_copy(update={"judge": name})
 
 
-def _run_settings(run: str | Path | RunSettings | None, out: object, *, resume: bool) -> RunSettings:
+def _also_written(
+    file: TextIO | None, on_result: Callable[[Row], object] | None
+) -> Callable[[Row], object] | None:
+    """Return what writes each row to an open file before it is reported."""
+    if file is None:
+        return on_result
+
+    def write(row: Row) -> None:
+        file.write(f"{row.line()}\n")
+        if on_result is not None:
+            on_result(row)
+
+    return write
+
+
+def _run_settings(
+    run: str | Path | RunSettings | None,
+    out: object,
+    *,
+    resume: bool,
+    processes: int | None,
+    batch: bool | BatchSettings = False,
+) -> RunSettings:
+    if run is None and batch:
+        raise ConfigurationError("batch=True goes with run=..., the folder that remembers batches until they end")
     if run is None:
         raise ConfigurationError("resume=True goes with run=..., the folder of the run to go on with")
     if out is not None:
         raise ConfigurationError("a run has its results in its folder; leave out=... away")
     settings = run if isinstance(run, RunSettings) else RunSettings(folder=run)
-    return replace(settings, resume=resume or settings.resume)
+    return replace(
+        settings,
+        resume=resume or settings.resume,
+        processes=settings.processes if processes is None else processes,
+        batch=settings.batch if not batch else batch if isinstance(batch, BatchSettings) else BatchSettings(),
+    )
 
 
 def _finished(judged: Coroutine[Any, Any, Evaluation]) -> Evaluation:

@@ -12,7 +12,7 @@ import threading
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -221,6 +221,24 @@ class Journal:
                 break
             place += len(part)
         return b"".join(parts)
+
+    def lines(self, judges: Iterable[str], *, without_failed: bool) -> Iterator[tuple[int, bytes]]:
+        """Yield what still counts, as row and line: finished cells, and calls of rows with a cell that is missing.
+
+        Args:
+            judges: All judges of the run.
+            without_failed: Whether cells whose judging failed are left out, so that they count as missing.
+        """
+        for judge, cells in self.cells.items():
+            for row in range(len(cells)):
+                if without_failed and cells.has_failed(row):
+                    cells.forget(row)
+                    self.forget_calls(row, judge)
+                elif (place := cells.place(row)) is not None:
+                    yield row, self._line(place) + b"\n"
+        self.drop_calls_of_finished(judges)
+        for row, places in self._calls.items():
+            yield from ((row, self._line(place) + b"\n") for place in places)
 
     def copy_cells(self, other: Journal) -> None:
         """Append all cells of another journal, as they were written."""

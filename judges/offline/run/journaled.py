@@ -3,111 +3,32 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from judges.models.wrappers.limiter import Limiter
-from judges.offline.results import Evaluation, Row
-from judges.offline.run import outputs
-from judges.offline.run.cells import CellWorkers
+from judges.offline.results import Evaluation
+from judges.offline.run import outputs, parts
+from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.files import make_folder
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal
+from judges.offline.run.judging import judge_missing, warn_of_unreadable
 from judges.offline.run.lock import check_unlocked, locked
 from judges.offline.run.manifest import NAME as MANIFEST
 from judges.offline.run.manifest import JudgeRecord, Manifest
-from judges.offline.run.meter import CallMeter
-from judges.offline.run.pricing import PricesAlone, RememberedPrices
-from judges.offline.run.progress import OnProgress
-from judges.offline.run.source import RowInput, Source, checked_shard, spooled
-from judges.runtime import budget, faults
-from judges.runtime.prices import Price, known_prices
+from judges.offline.run.settings import Outputs, RunSettings
+from judges.offline.run.source import RowInput, Source, spooled
 
 _log = logging.getLogger("judges")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """How a run is kept, limited and resumed; for `evaluate(..., run=RunSettings(folder="runs/1", ...))`.
-
-    Args:
-        folder: Folder of the run, with its journal and in the end its results.
-        resume: Whether the run was begun before: only what is missing is judged.
-        retry_failed: Whether cells whose judging failed count as missing.
-        accept_changes: Whether a dataset or a judge may have changed since; what changed is judged again.
-        shard: Part and number of parts, (1, 4) for every fourth row from the first; None for all rows.
-        rate: Most calls begun in any 60 seconds; None for any number.
-        tokens_per_minute: Most tokens in any 60 seconds; None for any number.
-        max_calls: Most model calls of this start; the run then stops, and can be resumed.
-        max_cost: Most US dollars of this start, likewise.
-        rescored: Names of judges that are added, or replaced, on purpose.
-        prices: Price by model name; None takes `judges.known_prices()` where its package is installed.
-        on_progress: Called with a `Progress`, at most a few times a second.
-    """
-
-    folder: str | Path
-    resume: bool = False
-    retry_failed: bool = False
-    accept_changes: bool = False
-    rescored: frozenset[str] = frozenset()
-    shard: tuple[int, int] | None = None
-    rate: int | None = None
-    tokens_per_minute: int | None = None
-    max_calls: int | None = None
-    max_cost: float | None = None
-    prices: Mapping[str, Price] | None = None
-    on_progress: OnProgress | None = None
-
-    def __post_init__(self) -> None:
-        checked_shard(self.shard)
-        for name, least in (("max_calls", 1), ("max_cost", 0)):
-            limit = getattr(self, name)
-            if limit is not None and (
-                isinstance(limit, bool) or not isinstance(limit, int | float) or limit < least
-            ):
-                raise ConfigurationError(f"{name} is a number from {least}, not {shortened(limit)}")
-
-    def watched(self, on_progress: OnProgress) -> RunSettings:
-        """Return the same settings with somebody who hears of the progress."""
-        return replace(self, on_progress=on_progress)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outputs:
-    """What becomes of the rows of a run beside its files.
-
-    Args:
-        on_result: Called with each row in order, as soon as it is written.
-        faults_only: Whether it is called with rows alone that have a cell without a score.
-        keep_rows: Whether the evaluation holds the rows.
-        facts: What else the summary says.
-
-    Attributes:
-        rows: The rows kept.
-    """
-
-    on_result: Callable[[Row], object] | None = None
-    faults_only: bool = False
-    keep_rows: bool = True
-    facts: Mapping[str, object] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
-
-    def needs(self, *, has_fault: bool) -> bool:
-        """Whether a row is needed, given whether it has a cell without a score."""
-        return self.keep_rows or (self.on_result is not None and (has_fault or not self.faults_only))
-
-    def on_row(self, row: Row) -> None:
-        """Take a row that was written."""
-        if self.keep_rows:
-            self.rows.append(row)
-        if self.on_result is not None:
-            self.on_result(row)
+Loader = Callable[[], Mapping[str, Judge]]
+"""Makes the judges of a run; it can be pickled."""
 
 
 async def run_samples(
@@ -122,7 +43,8 @@ async def run_samples(
     """Judge samples into the folder of a run; rows that can be read only once are kept there, too."""
     total = len(samples) if isinstance(samples, Sized) else None
     records = tuple(JudgeRecord(name=name) for name in judges)
-    manifest = Manifest(judges=records, rows=total, shard=settings.shard)
+    settings = _with_batches_as_before(settings)
+    manifest = Manifest(judges=records, rows=total, shard=settings.shard, batch=settings.batch is not None)
     with opened(manifest, judges, settings) as folder:
         read = await spooled(samples, folder)
         source = Source(read, total=total, shard=manifest.shard)
@@ -139,15 +61,29 @@ async def run_source(
     *,
     max_concurrency: int,
     output: Outputs,
+    load: Loader | None = None,
 ) -> Evaluation:
-    """Judge rows into the folder of a run that `manifest` describes."""
+    """Judge rows into the folder of a run that `manifest` describes; other processes `load` its judges."""
     with opened(manifest, judges, settings) as folder:
-        accepted = replace(
-            settings, accept_changes=True
-        )  # as the manifest tells whether dataset or judges changed
+        # the manifest says whether dataset or judges changed
+        accepted = replace(settings, accept_changes=True)
         return await _judge(
-            source, judges, accepted, folder, max_concurrency=max_concurrency, log_texts=False, output=output
+            source,
+            judges,
+            accepted,
+            folder,
+            max_concurrency=max_concurrency,
+            log_texts=False,
+            output=output,
+            load=load,
         )
+
+
+def _with_batches_as_before(settings: RunSettings) -> RunSettings:
+    """Return settings with batches where the run was begun with them, as some may be under way."""
+    if settings.batch is not None or not settings.resume or not Manifest.read(Path(settings.folder)).batch:
+        return settings
+    return replace(settings, batch=BatchSettings())
 
 
 @contextmanager
@@ -228,12 +164,16 @@ def _removed_if_unused(folder: Path, *, is_new: bool) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        journal = folder / JOURNAL
-        if is_new and (not journal.exists() or journal.stat().st_size == 0):
-            for path in folder.iterdir():
-                path.unlink()
-            folder.rmdir()
+        if is_new and not _holds_anything(folder):
+            shutil.rmtree(folder)
         raise
+
+
+def _holds_anything(folder: Path) -> bool:
+    """Whether anything was judged or uploaded: a journal with lines, or a file in a folder of the run's."""
+    journal = folder / JOURNAL
+    has_lines = journal.exists() and journal.stat().st_size > 0
+    return has_lines or any(path.is_dir() and any(path.iterdir()) for path in folder.iterdir())
 
 
 async def _judge(
@@ -245,31 +185,35 @@ async def _judge(
     max_concurrency: int,
     log_texts: bool,
     output: Outputs,
+    load: Loader | None = None,
 ) -> Evaluation:
     started = time.monotonic()
+    parts.gather(folder, source.step)  # those of an earlier start that was killed
+    if settings.batch is not None:
+        from judges.offline.run.batch.rounds import judge_in_batches  # noqa: PLC0415 - loads the direct client
+
+        await judge_in_batches(source, judges, settings, folder, log_texts=log_texts)
+        settings = settings.when_all_is_judged()
+    if settings.processes > 1:
+        from judges.offline.run.processes import judge_in_processes  # noqa: PLC0415 - loads multiprocessing
+
+        await judge_in_processes(
+            source,
+            judges,
+            settings,
+            folder,
+            max_concurrency=max_concurrency,
+            log_texts=log_texts,
+            load=load,
+        )
+        settings = settings.when_all_is_judged()
     journal = Journal(folder)
     try:
-        if journal.unreadable:
-            _log.warning(
-                "%s: %d lines cannot be read, the first is line %d; their cells are judged again",
-                journal.path,
-                len(journal.unreadable),
-                journal.unreadable[0],
-            )
-        prices = _prices(settings, judges)
-        meter = CallMeter(
-            Limiter(
-                max_concurrency, requests_per_minute=settings.rate, tokens_per_minute=settings.tokens_per_minute
-            ),
-            prices=prices,
-            max_calls=settings.max_calls,
-            max_cost=settings.max_cost,
-        )
-        allowance = PricesAlone(prices=prices)
+        warn_of_unreadable(journal)
         with outputs.Results(folder, journal, judges, output) as results:
-            workers = CellWorkers(source, judges, results, meter, settings)
-            with faults.of_run(log_texts=log_texts), budget.also_within(allowance):
-                await workers.run(max_concurrency)
+            await judge_missing(
+                source, judges, settings, results, max_concurrency=max_concurrency, log_texts=log_texts
+            )
             results.finish(source)
         return summed_up(results, folder, output, seconds=time.monotonic() - started)
     finally:
@@ -282,17 +226,3 @@ def summed_up(results: outputs.Results, folder: Path, output: Outputs, *, second
     facts = {"rows": next(iter(summary.values())).n, **output.facts}
     outputs.write_summary(folder, summary, facts, seconds=seconds)
     return Evaluation(rows=tuple(output.rows), summary=summary)
-
-
-def _prices(settings: RunSettings, judges: Mapping[str, Judge]) -> RememberedPrices:
-    """Return the prices of a run; without judges that ask models there is nothing to price."""
-    if settings.prices is not None:
-        return RememberedPrices(settings.prices)
-    if not any(judge.models for judge in judges.values()):
-        return RememberedPrices({})
-    try:
-        return RememberedPrices(known_prices())
-    except ConfigurationError:
-        if settings.max_cost is not None:
-            raise
-        return RememberedPrices({})

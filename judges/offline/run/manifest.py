@@ -76,6 +76,7 @@ class Manifest(BaseModel):
         limit: How many rows of the file are judged; None for all.
         shard: Part and number of parts, (1, 4) for the first of four; None for the whole dataset.
         keep_unreadable: Whether rows that cannot be read are kept, unscored.
+        batch: Whether calls are sent in batches; written only if they are.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,6 +88,7 @@ class Manifest(BaseModel):
     limit: int | None = None
     shard: tuple[int, int] | None = None
     keep_unreadable: bool = False
+    batch: bool = False
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -114,8 +116,9 @@ class Manifest(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write the manifest into the folder of its run."""
+        document = self.model_dump(mode="json", exclude=None if self.batch else {"batch"})
         with replacing(folder / NAME) as file:
-            file.write(json.dumps(self.model_dump(mode="json"), ensure_ascii=True, indent=2).encode() + b"\n")
+            file.write(json.dumps(document, ensure_ascii=True, indent=2).encode() + b"\n")
 
     def changes(self, before: Manifest, *, rescored: frozenset[str] = frozenset()) -> list[str]:
         """Return in words what differs from the manifest of an earlier start of the same run.

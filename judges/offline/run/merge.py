@@ -10,10 +10,11 @@ from judges.errors import ConfigurationError
 from judges.offline.results import Evaluation
 from judges.offline.run.files import make_folder
 from judges.offline.run.journal import Journal
-from judges.offline.run.journaled import Outputs, check_free, summed_up
+from judges.offline.run.journaled import check_free, summed_up
 from judges.offline.run.lock import locked
 from judges.offline.run.manifest import Manifest
 from judges.offline.run.outputs import SUMMARY, Results
+from judges.offline.run.settings import Outputs
 from judges.offline.run.source import Source
 
 

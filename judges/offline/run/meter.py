@@ -15,6 +15,7 @@ from judges.models.providers.endpoint_errors import error_in
 from judges.models.wrappers.admission import Ticket
 from judges.models.wrappers.limiter import Limiter
 from judges.offline.run.pricing import RememberedPrices
+from judges.verdict import Usage
 
 _HOPELESS = {401, 403, 404}
 _OVERLOADED = {429, 503, 529}
@@ -31,6 +32,14 @@ _NO_SUCH_MODEL = re.compile(
 
 class RunStopped(ConfigurationError):  # noqa: N818 - names what happened
     """A run has reached a limit of its own; all that was judged is in its journal, and it can be resumed."""
+
+
+def unpriced(model: str) -> ConfigurationError:
+    """Return the error for a limit of cost that cannot be kept."""
+    return ConfigurationError(
+        f"what the model {model!r} costs is unknown, so --max-cost cannot be kept; give its price by --prices "
+        f"FILE, or leave the limit out"
+    )
 
 
 class CallMeter:
@@ -53,7 +62,7 @@ class CallMeter:
         max_cost: float | None = None,
     ) -> None:
         self.limiter, self.prices = limiter, prices
-        self._max_calls, self._max_cost = max_calls, max_cost
+        self.max_calls, self.max_cost = max_calls, max_cost
         self.stopped: ConfigurationError | None = None
         self.calls = 0
         self.in_flight = 0
@@ -67,7 +76,7 @@ class CallMeter:
             return self._send(model, request)
         except Exception as error:
             if not _is_overload(error):
-                raise self._error(error, model) from error
+                raise self.failure(error, model) from error
             return retry.persist(partial(self._send, model, request), error, _PATIENCE)
 
     async def asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
@@ -76,8 +85,27 @@ class CallMeter:
             return await self._asend(model, request)
         except Exception as error:
             if not _is_overload(error):
-                raise self._error(error, model) from error
+                raise self.failure(error, model) from error
             return await retry.apersist(partial(self._asend, model, request), error, _PATIENCE)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything but the calls at once is limited."""
+        return self.limiter.is_paced or self.max_calls is not None or self.max_cost is not None
+
+    def add(self, usage: Usage) -> None:
+        """Count calls that were made elsewhere; no further call is made once they exceed a limit."""
+        with self._lock:
+            self.calls += usage.calls
+            self.cost = None if usage.cost is None or self.cost is None else self.cost + usage.cost
+            if self.max_calls is not None and self.calls > self.max_calls:
+                self.stopped = self.stopped or RunStopped(
+                    f"stopped after {self.calls} calls, as --max-calls {self.max_calls} says"
+                )
+            if self.max_cost is not None and (self.cost or 0.0) > self.max_cost:
+                self.stopped = self.stopped or RunStopped(
+                    f"stopped at ${self.cost:.4f} after {self.calls} calls, as --max-cost {self.max_cost:g} says"
+                )
 
     def stop(self, reason: ConfigurationError) -> ConfigurationError:
         """Refuse every further call, and return the first reason for that."""
@@ -124,16 +152,16 @@ class CallMeter:
             ConfigurationError: If no further call may be made.
         """
         with self._lock:
-            if self.stopped is None and self._max_calls is not None and self.calls >= self._max_calls:
+            if self.stopped is None and self.max_calls is not None and self.calls >= self.max_calls:
                 self.stopped = RunStopped(
-                    f"stopped after {self.calls} calls, as --max-calls {self._max_calls} says"
+                    f"stopped after {self.calls} calls, as --max-calls {self.max_calls} says"
                 )
-            if self.stopped is None and self._max_cost is not None and not self._fits():
+            if self.stopped is None and self.max_cost is not None and not self._fits():
                 if self.in_flight:
                     return False
                 self.stopped = RunStopped(
                     f"stopped at ${self.cost:.4f} after {self.calls} calls, since a further one may exceed "
-                    f"--max-cost {self._max_cost:g}"
+                    f"--max-cost {self.max_cost:g}"
                 )
             if self.stopped is not None:
                 raise self.stopped
@@ -145,7 +173,7 @@ class CallMeter:
         """Whether one more call fits the limit of cost, if none is dearer than the dearest so far."""
         if self._dearest is None:
             return not self.in_flight
-        return (self.cost or 0.0) + (self.in_flight + 1) * self._dearest <= (self._max_cost or 0.0)
+        return (self.cost or 0.0) + (self.in_flight + 1) * self._dearest <= (self.max_cost or 0.0)
 
     def _settle(self, ticket: Ticket, ending: ModelResponse | BaseException, model: JudgeModel) -> None:
         self.limiter.release(ticket, ending)
@@ -159,16 +187,13 @@ class CallMeter:
     def _charge(self, response: ModelResponse, model: JudgeModel) -> None:
         name = response.model or model.name
         cost = self.prices.cost(response.usage, name).cost
-        if cost is None and self._max_cost is not None:
-            self.stopped = self.stopped or ConfigurationError(
-                f"what the model {name!r} costs is unknown, so --max-cost cannot be kept; give its price by "
-                f"--prices FILE, or leave the limit out"
-            )
+        if cost is None and self.max_cost is not None:
+            self.stopped = self.stopped or unpriced(name)
         self.cost = None if cost is None or self.cost is None else self.cost + cost
         if response.usage.calls:
             self._dearest = max(self._dearest or 0.0, cost or 0.0)
 
-    def _error(self, error: Exception, model: JudgeModel) -> Exception:
+    def failure(self, error: Exception, model: JudgeModel) -> Exception:
         """Return what to raise for a failed call: an end of the run where every further one would fail alike."""
         if isinstance(error, ConfigurationError):
             return self.stop(error)

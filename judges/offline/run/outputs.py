@@ -40,6 +40,22 @@ def verdict_json(verdict: Verdict) -> bytes:
     return json.dumps(_timeless(verdict.model_dump(mode="json")), separators=(",", ":")).encode()
 
 
+def whole_verdict_json(verdict: Verdict) -> bytes:
+    """Return a verdict as JSON, with the seconds it took."""
+    try:
+        return verdict.model_dump_json().encode()
+    except PydanticSerializationError:  # as above
+        return json.dumps(verdict.model_dump(mode="json"), separators=(",", ":")).encode()
+
+
+def read_verdict(text: str | bytes) -> Verdict:
+    """Return the verdict that JSON holds."""
+    try:
+        return Verdict.model_validate_json(text)
+    except ValidationError:
+        return Verdict.model_validate(json.loads(text))  # half a surrogate pair
+
+
 def remove_results(folder: Path) -> None:
     """Remove what a finished run left, since cells are missing again."""
     for name in (RESULTS, CELLS, SUMMARY, TIMING):
@@ -148,7 +164,7 @@ class Results:
         )
         has_fault = any(verdict.unscored is not None for _, verdict in cells.values())
         if self._reader.needs(has_fault=has_fault):
-            self._reader.on_row(_row(row, sample, {judge: verdict for judge, (_, verdict) in cells.items()}))
+            self._reader.on_row(row_of(row, sample, {judge: verdict for judge, (_, verdict) in cells.items()}))
 
 
 @dataclass(slots=True)
@@ -194,14 +210,11 @@ def _cell(journal: Journal, index: int, judge: str) -> tuple[bytes, Verdict]:
             f"--accept-changes"
         )
     seconds, text = cell
-    try:
-        verdict = Verdict.model_validate_json(text)
-    except ValidationError:
-        verdict = Verdict.model_validate(json.loads(text))  # half a surrogate pair
-    return text, verdict.model_copy(update={"latency_s": seconds})
+    return text, read_verdict(text).model_copy(update={"latency_s": seconds})
 
 
-def _row(index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> Row:
+def row_of(index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> Row:
+    """Return a row with its verdicts; one that could not be read says why."""
     if isinstance(sample, BadSample):
         return Row(index=index, verdicts=verdicts, error=str(sample))
     return Row(index=index, sample=sample, verdicts=verdicts)

@@ -60,7 +60,8 @@ class PricesAlone(Allowance):
     def add(self, usage: Usage, model: str | None, key: Hashable = None, *, as_call: bool = True) -> Usage:
         """Return the usage of a call with its cost."""
         del key
-        priced = usage if model is None else self._remembered.cost(usage, model)
+        has_price = bool(usage.cost)  # a call of a batch was priced when it came
+        priced = usage if model is None or has_price else self._remembered.cost(usage, model)
         return priced if as_call else priced.model_copy(update={"calls": 0})
 
     def fail(self, key: Hashable = None) -> None:

@@ -19,16 +19,18 @@ class Progress:
         cost: US dollars of these calls; None where a price is unknown.
         seconds: Seconds since this start.
         seconds_left: Seconds that the rest will take at the pace so far; None where that is unknown.
+        batches: What the batches do that are waited for; empty without batches.
     """
 
-    done: int
-    total: int | None
-    unscored: int
-    in_flight: int
-    calls: int
-    cost: float | None
-    seconds: float
-    seconds_left: float | None
+    done: int = 0
+    total: int | None = None
+    unscored: int = 0
+    in_flight: int = 0
+    calls: int = 0
+    cost: float | None = 0.0
+    seconds: float = 0.0
+    seconds_left: float | None = None
+    batches: str = ""
 
     def __str__(self) -> str:
         done = f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"
@@ -36,7 +38,7 @@ class Progress:
         left = "" if self.seconds_left is None else f", {_clock(self.seconds_left)} left"
         return (
             f"judged {done} cells, {self.unscored:,} unscored, {self.in_flight} in flight, {self.calls:,} calls, "
-            f"{cost}, {_clock(self.seconds)} so far{left}"
+            f"{cost}, {_clock(self.seconds)} so far{left}{'; ' if self.batches else ''}{self.batches}"
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from typing import Any, Protocol
 
 from pydantic_core import PydanticSerializationError
 
@@ -20,6 +21,19 @@ from judges.sample import Sample
 SPOOL = "rows.jsonl"
 RowInput = Sample | Mapping[str, object] | BadSample
 """A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
+
+
+class NumberedRows(Protocol):
+    """Rows with their numbers in the dataset, which can be read again."""
+
+    def __iter__(self) -> Iterator[tuple[int, Sample | BadSample]]:
+        """Yield the rows, numbered."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """How many there are; None where that is unknown."""
+        ...
 
 
 class Source:
@@ -43,6 +57,11 @@ class Source:
 
     def __len__(self) -> int:
         return len(range(self._first, self._total or 0, self._step))
+
+    @property
+    def step(self) -> int:
+        """How far apart the numbers of two rows are."""
+        return self._step
 
     @property
     def size(self) -> int | None:
@@ -108,9 +127,13 @@ def checked_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
 def _unspooled(path: Path) -> Iterator[RowInput]:
     with path.open("rb") as file:
         for line in file:
-            row = json.loads(line)
-            unreadable = row.get("unreadable")
-            yield BadSample(unreadable) if isinstance(unreadable, str) else Sample.model_validate(row)
+            yield read_again(json.loads(line))
+
+
+def read_again(row: dict[str, Any]) -> Sample | BadSample:
+    """Return the row whose `row_json` was parsed."""
+    unreadable = row.get("unreadable")
+    return BadSample(unreadable) if isinstance(unreadable, str) else Sample.model_validate(row)
 
 
 async def _each(samples: Iterable[RowInput] | AsyncIterable[RowInput]) -> AsyncIterator[RowInput]:

@@ -1,0 +1,171 @@
+"""Judging a run in several processes of this machine, each with its part of the rows and of the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.offline.run import outputs
+from judges.offline.run.meter import RunStopped
+from judges.offline.run.parts import deal, gather
+from judges.offline.run.progress import OnProgress, Progress
+from judges.offline.run.settings import RunSettings, divided
+from judges.offline.run.source import Source
+from judges.offline.run.worker import Ended, Part, work
+from judges.runtime.no_requests import is_guarded
+from judges.runtime.pickling import check_picklable
+
+
+async def judge_in_processes(
+    source: Source,
+    judges: Mapping[str, Judge],
+    settings: RunSettings,
+    folder: Path,
+    *,
+    max_concurrency: int,
+    log_texts: bool,
+    load: Callable[[], Mapping[str, Judge]] | None,
+) -> None:
+    """Judge what is missing in a run's journal.
+
+    Args:
+        source: The rows of the run.
+        judges: The judges by name.
+        settings: The settings of the run; their limits are divided between the processes.
+        folder: Its folder, whose lock is held.
+        max_concurrency: Model calls at once, all processes together.
+        log_texts: Whether the log of a judge's own errors holds what they say.
+        load: Makes the judges in each process; None sends them there.
+
+    Raises:
+        ConfigurationError: If judges or limits cannot be divided, or a process failed.
+        RunStopped: If processes reached a limit.
+    """
+    number = settings.processes
+    if load is None:
+        for name, judge in judges.items():
+            check_picklable(judge, f"the judge {name!r}", "leave processes=... out, or define it in a module")
+        load = partial(dict, judges)
+    shares = [
+        (settings.part(part, number), divided(max_concurrency, part, number, "max_concurrency") or 1)
+        for part in range(number)
+    ]
+    outputs.remove_results(folder)
+    try:
+        dealt = deal(source, folder, number, source.step, retry_failed=settings.retry_failed)
+        parts = [
+            Part(
+                rows=rows,
+                load=load,
+                settings=share.at(rows.path.parent),
+                max_concurrency=calls,
+                log_texts=log_texts,
+                forbids_requests=is_guarded(),
+            )
+            for rows, (share, calls) in zip(dealt, shares, strict=True)
+            if rows.size
+        ]
+        await _judge(parts, settings)
+    finally:
+        gather(folder, source.step)
+
+
+async def _judge(parts: Sequence[Part], settings: RunSettings) -> None:
+    workers: list[_Worker] = []
+    try:
+        workers += [_Worker.started(part, f"{number} of {len(parts)}") for number, part in enumerate(parts, 1)]
+        await asyncio.to_thread(_watch, workers, settings.on_progress)
+    finally:
+        for worker in workers:
+            worker.process.kill()  # what was judged is in its journal
+        for worker in workers:
+            worker.process.join()
+            worker.connection.close()
+    if any(isinstance(worker.error, RunStopped) for worker in workers):
+        total = _sum([worker.progress for worker in workers])
+        limits = {"--max-calls": settings.max_calls, "--max-cost": settings.max_cost}
+        names = " and ".join(f"{name} {limit:g}" for name, limit in limits.items() if limit is not None)
+        raise RunStopped(
+            f"stopped after {total.calls} calls: a process used up its part of {names}, which is divided by "
+            f"{len(parts)}"
+        )
+
+
+@dataclass
+class _Worker:
+    """A process, and what it has sent."""
+
+    label: str
+    process: SpawnProcess
+    connection: Connection
+    progress: Progress = Progress()
+    error: Exception | None = None
+    has_ended: bool = False
+
+    @classmethod
+    def started(cls, part: Part, label: str) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=work, args=(part, theirs), name=f"judges-{label}", daemon=True)
+        process.start()
+        theirs.close()
+        return cls(label, process, ours)
+
+    def receive(self) -> None:
+        """Take the next message, or note that the process has ended without one."""
+        try:
+            message = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            self.error, self.has_ended = self._death(), True
+            return
+        if isinstance(message, Ended):
+            self.error, self.has_ended = message.error, True
+        else:
+            self.progress = message
+
+    def _death(self) -> ConfigurationError:
+        code = self.process.exitcode or 0
+        by = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        hint = "" if code < 0 else "; a script calls evaluate under `if __name__ == '__main__':`, in a file"
+        return ConfigurationError(f"process {self.label} of the run was {by}{hint}")
+
+
+def _watch(workers: Sequence[_Worker], on_progress: OnProgress | None) -> None:
+    """Wait until all have ended, or one has failed; a limit that one has reached does not end the others."""
+    while working := [worker for worker in workers if not worker.has_ended]:
+        by_connection = {worker.connection: worker for worker in working}
+        for connection in wait(list(by_connection)):
+            worker = by_connection[connection]  # type: ignore[index]  # only connections are waited for
+            worker.receive()
+            if worker.error is not None and not isinstance(worker.error, RunStopped):
+                raise worker.error
+        if on_progress is not None:
+            on_progress(_sum([worker.progress for worker in workers]))
+
+
+def _sum(parts: Iterable[Progress]) -> Progress:
+    """Return the progress of all parts together."""
+    parts = list(parts)
+    totals = [part.total for part in parts if part.total is not None]
+    costs = [part.cost for part in parts if part.cost is not None]
+    left = [part.seconds_left for part in parts if part.seconds_left is not None]
+    return Progress(
+        done=sum(part.done for part in parts),
+        total=sum(totals) if len(totals) == len(parts) else None,
+        unscored=sum(part.unscored for part in parts),
+        in_flight=sum(part.in_flight for part in parts),
+        calls=sum(part.calls for part in parts),
+        cost=sum(costs) if len(costs) == len(parts) else None,
+        seconds=max((part.seconds for part in parts), default=0.0),
+        seconds_left=max(left) if len(left) == len(parts) else None,
+    )
