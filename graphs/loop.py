@@ -373,15 +373,15 @@ class Loop:
         return self._answered(refinement, messages, answer, now)
 
     def _answered(self, refinement: Refinement, messages: Messages, answer: AIMessage, now: float) -> Transition:
-        outcome = Outcome.of(refinement, messages, answer, now=now)
-        summary = outcome.summary()
-        metadata = {**answer.response_metadata, langgraph_private.SUMMARY: summary}
+        metadata = dict(answer.response_metadata)
         final = answer.model_copy(update={"id": str(uuid4()), "response_metadata": metadata})
+        outcome = Outcome.of(refinement, messages, final, now=now)
+        metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
         return Transition(
             refinement=refinement,
             update={"messages": [final], langgraph_private.SUMMARY: summary},
             events=partial(finished_events, refinement),
-            outcome=outcome.model_copy(update={"answer": final}),
+            outcome=outcome,
             alarms=release_alarms(refinement, messages, self._ration),
         )
 
