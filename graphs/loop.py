@@ -354,8 +354,7 @@ class Loop:
     ) -> Generator[Effect, Decided, Transition]:
         """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
         now = time.time()
-        chosen = refinement.chosen
-        if refinement.ending == "interrupt" and chosen is not None:
+        if refinement.ending == "interrupt" and (chosen := refinement.chosen) is not None:
             call = review_of(refinement, chosen, config)
             review = yield Effect(run=call.run, arun=call.arun, config=config)
             refinement = reviewed(refinement, chosen, review)
@@ -401,8 +400,8 @@ class Loop:
         match refinement.ending:
             case "fallback":
                 return AIMessage(self.policy.fallback or ""), refinement
-            case "answer" if refinement.chosen is not None:
-                return self._released(refinement.chosen), refinement.answered(refinement.chosen.number)
+            case "answer" if (chosen := refinement.chosen) is not None:
+                return self._released(chosen), refinement.answered(chosen.number)
             case ending:
                 raise self._unanswered(refinement, messages, now, raised=ending == "raise")
 
