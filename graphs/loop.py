@@ -363,8 +363,7 @@ class Loop:
     ) -> Generator[Effect, Decided, Transition]:
         """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
         now = time.time()
-        chosen = refinement.chosen
-        if refinement.ending == "interrupt" and chosen is not None:
+        if refinement.ending == "interrupt" and (chosen := refinement.chosen) is not None:
             call = review_of(refinement, chosen, config)
             review = yield Effect(run=call.run, arun=call.arun, config=config)
             refinement = reviewed(refinement, chosen, review)
@@ -382,15 +381,15 @@ class Loop:
         return self._answered(refinement, messages, answer, now)
 
     def _answered(self, refinement: Refinement, messages: Messages, answer: AIMessage, now: float) -> Transition:
-        outcome = Outcome.of(refinement, messages, answer, now=now)
-        summary = outcome.summary()
-        metadata = {**answer.response_metadata, langgraph_private.SUMMARY: summary}
+        metadata = dict(answer.response_metadata)
         final = answer.model_copy(update={"id": str(uuid4()), "response_metadata": metadata})
+        outcome = Outcome.of(refinement, messages, final, now=now)
+        metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
         return Transition(
             refinement=refinement,
             update={"messages": [final], langgraph_private.SUMMARY: summary},
             events=partial(finished_events, refinement),
-            outcome=outcome.model_copy(update={"answer": final}),
+            outcome=outcome,
             alarms=release_alarms(refinement, messages, self._ration),
         )
 
@@ -410,8 +409,8 @@ class Loop:
         match refinement.ending:
             case "fallback":
                 return AIMessage(self.policy.fallback or ""), refinement
-            case "answer" if refinement.chosen is not None:
-                return self._released(refinement.chosen), refinement.answered(refinement.chosen.number)
+            case "answer" if (chosen := refinement.chosen) is not None:
+                return self._released(chosen), refinement.answered(chosen.number)
             case ending:
                 raise self._unanswered(refinement, messages, now, raised=ending == "raise")
 

@@ -122,9 +122,10 @@ class _Case:
 
     def answer(self, requested: Requested, completions: tuple[Completion, ...]) -> Any:
         """Count what requests cost, and return their answers; a single one that failed is raised."""
-        self._usage = sum((completion.usage for completion in completions), self._usage or Usage())
-        models = [self._model, *(completion.model for completion in completions)]
-        self._model = next(filter(None, models), None)
+        usage = Usage.total([completion.usage for completion in completions])
+        self._usage = usage if self._usage is None else self._usage + usage
+        for completion in completions:
+            self._model = self._model or completion.model or None
         if isinstance(requested, tuple):
             return tuple(one.value if one.failure is None else one.failure for one in completions)
         if completions[0].failure is not None:
@@ -179,8 +180,8 @@ def _settle_all(requests: tuple[Request, ...]) -> tuple[Completion, ...]:
 
 async def _asettle_all(requests: tuple[Request, ...]) -> tuple[Completion, ...]:
     keys = _keys_of(requests)
-    if len(requests) < 2:  # noqa: PLR2004 - one request needs no task
-        return tuple([await _asettle(*pair) for pair in zip(requests, keys, strict=True)])
+    if len(requests) == 1:  # needs no task
+        return (await _asettle(requests[0], keys[0]),)
     completions = await asyncio.gather(*map(_asettle, requests, keys), return_exceptions=True)
     for completion in completions:
         if isinstance(completion, BaseException):

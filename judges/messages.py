@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -107,9 +108,19 @@ def _fields_of(message: object) -> Mapping[str, Any] | None:
     if isinstance(message, tuple) and len(message) == 2:  # noqa: PLR2004 - LangChain's (role, text)
         return {"role": message[0], "content": message[1]}
     if hasattr(message, "type") and hasattr(message, "content"):
-        names = ("type", "content", "tool_calls", "tool_call_id", "name")
-        return {name: getattr(message, name, None) for name in names}
+        is_plain = isinstance(message, BaseModel) and not message.__pydantic_extra__
+        absent = _absent_in(type(message)) if is_plain else ()  # type: ignore[arg-type]  # a class has a hash
+        return {name: None if name in absent else getattr(message, name, None) for name in _ATTRIBUTES}
     return None
+
+
+_ATTRIBUTES = ("type", "content", "tool_calls", "tool_call_id", "name")
+
+
+@lru_cache(maxsize=64)
+def _absent_in(kind: type[BaseModel]) -> tuple[str, ...]:
+    """Return the attributes that no message of a class has; pydantic looks for an absent one at some length."""
+    return tuple(name for name in _ATTRIBUTES if name not in kind.model_fields and not hasattr(kind, name))
 
 
 def _calls_in(fields: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -121,16 +121,27 @@ class Usage(BaseModel):
         parts = [usage for usage in usages if usage]
         if len(parts) < 2:  # noqa: PLR2004 - there is nothing to add
             return parts[0] if parts else cls()
-        costs = [part.cost for part in parts if part.cost is not None]
+        calls = sent = received = read = cached = 0
+        cost: float | None = 0.0
+        calls_known = tokens_known = True
+        for part in parts:
+            calls += part.calls
+            sent += part.input_tokens
+            received += part.output_tokens
+            read += part.cached_input_tokens
+            cached += part.cached
+            cost = None if cost is None or part.cost is None else cost + part.cost
+            calls_known = calls_known and part.calls_known
+            tokens_known = tokens_known and part.tokens_known
         return cls(
-            calls=sum([part.calls for part in parts]),
-            input_tokens=sum([part.input_tokens for part in parts]),
-            output_tokens=sum([part.output_tokens for part in parts]),
-            cached_input_tokens=sum([part.cached_input_tokens for part in parts]),
-            cost=sum(costs) if len(costs) == len(parts) else None,
-            cached=sum([part.cached for part in parts]),
-            calls_known=all(part.calls_known for part in parts),
-            tokens_known=all(part.tokens_known for part in parts),
+            calls=calls,
+            input_tokens=sent,
+            output_tokens=received,
+            cached_input_tokens=read,
+            cost=cost,
+            cached=cached,
+            calls_known=calls_known,
+            tokens_known=tokens_known,
         )
 
 

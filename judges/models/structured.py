@@ -26,6 +26,7 @@ from judges.verdict import Usage
 _LONGEST_RAW = 4_000
 """Most characters of an unreadable reply that are kept, and sent back with the fault."""
 
+_NOTHING = Usage()
 REPAIRS = 1
 """How often a model is told what was wrong with its reply before the verdict is `invalid_output`."""
 
@@ -91,7 +92,7 @@ def _exchange(ask: Ask) -> Generator[_Send, ModelResponse, Completion]:
     nonce = fresh_nonce()
     dialect = dialect_of(ask.model)
     request = dialect.compose(ask, nonce)
-    usage = Usage()
+    usage = _NOTHING
     repairs = REPAIRS
     while True:
         try:

@@ -2,7 +2,8 @@
 
 Upstream and judge answer at once, in a process of their own; the CPU is that of the server's process, the least of
 all rounds. Compared in turns with plain proxies on the same server, and with the loop over LangChain's client,
-since the machine's other load changes milliseconds more than ratios.
+since the machine's other load changes milliseconds more than ratios. `two_calls` is the floor of every guard on
+this server and client: a proxy that makes a second call and reads nothing. `judging` adds the judge alone.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class Case:
 CASES = (
     Case("proxy"),
     Case("raw_proxy"),
+    Case("two_calls"),
+    Case("judging"),
     Case("guard"),
     Case("guard", messages=12),
     Case("guard", attempts=3),

@@ -1,7 +1,9 @@
 """The servers that `tests.bench.guard` compares: `python -m tests.bench.guard_servers NAME URL` runs one of them.
 
-`raw_proxy` and `proxy` (a route of Starlette) pass requests on and do nothing else; `guard` is the guard;
-`chat_openai` is the same loop over LangChain's client. Each prints its port, and ends with its standard input.
+`raw_proxy` and `proxy` (a route of Starlette) pass requests on and do nothing else; `two_calls` makes a call of a
+judge's size after that, and reads nothing; `judging` passes requests on and asks the judge, without any loop;
+`guard` is the guard; `chat_openai` is the same loop over LangChain's client. Each prints its port, and ends with
+its standard input.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from judges import Helpfulness, OpenAICompatible
+from judges.models.methods import response_format
 from refine.server.building import service_of
 from refine.server.config import load_settings
 from refine.server.serving import app_of
@@ -78,6 +82,37 @@ class RawProxy(Plain):
             return await response.read()
 
 
+class TwoCalls(RawProxy):
+    """Passes requests on and makes a judge's call, reading neither: what two calls and a server cost at least."""
+
+    def __init__(self, url: str) -> None:
+        from tests.bench.judging import Assessment, asked  # noqa: PLC0415 - slow to load
+
+        super().__init__(url)
+        fields = {"model": "m", "temperature": 0.0, "response_format": response_format(Assessment)}
+        self._judging = json.dumps({**fields, "messages": asked()}).encode()
+
+    async def reply_to(self, body: bytes) -> bytes:
+        reply = await super().reply_to(body)
+        await super().reply_to(self._judging)
+        return reply
+
+
+class Judging(RawProxy):
+    """Passes requests on and asks the judge about the answer, whatever it says: no loop, nothing is checked."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._judge = Helpfulness(OpenAICompatible(url, model="m", api_key="none"))
+
+    async def reply_to(self, body: bytes) -> bytes:
+        reply = await super().reply_to(body)
+        question = json.loads(body)["messages"][-1]["content"]
+        draft = json.loads(reply)["choices"][0]["message"]["content"]
+        await self._judge.acall(user_input=question, response=draft)
+        return reply
+
+
 def proxy(url: str) -> ASGIApp:
     """Make the usual proxy: a route of Starlette that passes requests on, and does nothing else."""
     raw = RawProxy(url)
@@ -94,7 +129,6 @@ class ChatOpenAILoop(Plain):
     def __init__(self, url: str) -> None:
         from langchain_openai import ChatOpenAI  # noqa: PLC0415 - slow to load, and for this server alone
 
-        from judges import Helpfulness  # noqa: PLC0415 - as above
         from refine import SelfRefine  # noqa: PLC0415 - as above
 
         model: Any = ChatOpenAI(model="m", base_url=url, api_key="none", max_retries=0)  # type: ignore[arg-type]  # a text will do
@@ -108,6 +142,8 @@ class ChatOpenAILoop(Plain):
 SERVERS: dict[str, Callable[[str], ASGIApp]] = {
     "raw_proxy": RawProxy,
     "proxy": proxy,
+    "two_calls": TwoCalls,
+    "judging": Judging,
     "guard": guard,
     "chat_openai": ChatOpenAILoop,
 }

@@ -12,7 +12,7 @@ import string
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Literal
 
 from judges.catalogue.general.gate_phrases import (
@@ -103,14 +103,14 @@ def explain_non_answer(kind: NonAnswer, language: Language) -> tuple[str, str]:
     return rationale, _MEND[supported] + rationale
 
 
+_RUNS = re.compile(r"[0-9A-Za-z]{1,64}|[^\x00-\x7f]")
+
+
 def _letters(text: str) -> Iterator[str]:
-    """Yield the letters and digits of a text, one by one, without marks, width and case."""
-    for character in text:
-        if character.isascii():
-            if character.isalnum():
-                yield character.lower()
-        else:
-            yield from _fold(character)
+    """Yield the letters and digits of a text, some at a time, without marks, width and case."""
+    for match in _RUNS.finditer(text):
+        run = match[0]
+        yield run.lower() if run.isascii() else _fold(run)
 
 
 @lru_cache(maxsize=4096)
@@ -121,7 +121,12 @@ def _fold(character: str) -> str:
 
 def _first(count: int, text: str) -> str:
     """Return the first letters and digits of a text."""
-    return "".join(islice(_letters(text), count))
+    letters = ""
+    for run in _letters(text):
+        letters += run
+        if len(letters) >= count:
+            return letters[:count]
+    return letters
 
 
 def _words(listed: str) -> set[str]:

@@ -7,14 +7,14 @@ import json
 from collections.abc import Collection, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from types import EllipsisType
 from typing import Any, Self
 
 from pydantic import BaseModel, JsonValue, SecretStr
 
 from judges.errors import ConfigurationError, shortened
-from judges.model import ModelRequest, ModelResponse
+from judges.model import ModelRequest, ModelResponse, PromptRole
 from judges.models.methods import Method, Plan, checked_methods, forced_tool, response_format
 from judges.models.providers import llm_runs
 from judges.models.providers.endpoint import Connected, Endpoint
@@ -335,7 +335,9 @@ class OpenAICompatible(Connected):
         head = self._heads.get(key)
         if head is None:
             head = self._heads[key] = self._head(request.schema, plan)
-        messages = (f'{{"role": "{role}", "content": {_JSON.encode(text)}}}' for role, text in request.messages)
+        messages = [
+            _instructions(text) if role == "system" else _message(role, text) for role, text in request.messages
+        ]
         return f"{head}[{', '.join(messages)}]}}".encode("utf-8", "replace")
 
     def _head(self, schema: type[BaseModel], plan: Plan) -> str:
@@ -350,3 +352,13 @@ class OpenAICompatible(Connected):
         elif plan.method == "tools":
             fields |= forced_tool(schema)
         return f'{_JSON.encode(fields)[:-1]}, "messages": '
+
+
+def _message(role: PromptRole, text: str) -> str:
+    return f'{{"role": "{role}", "content": {_JSON.encode(text)}}}'
+
+
+@lru_cache(maxsize=256)
+def _instructions(text: str) -> str:
+    """Return a system message as JSON, which is the same in all requests of a judge."""
+    return _message("system", text)
