@@ -201,9 +201,9 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             else:
                 outcome = run(self._loop, graph_input, config)
         except Unanswered as unanswered:
-            self._write(unanswered.outcome)
+            self._write(unanswered.outcome, config)
             raise
-        self._write(outcome)
+        self._write(outcome, config)
         return outcome
 
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
@@ -218,9 +218,9 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             else:
                 outcome = await arun(self._loop, graph_input, config)
         except Unanswered as unanswered:
-            await self._awrite(unanswered.outcome)
+            await self._awrite(unanswered.outcome, config)
             raise
-        await self._awrite(outcome)
+        await self._awrite(outcome, config)
         return outcome
 
     def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:
@@ -282,18 +282,21 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
         *conversation, answer = state["messages"]
         return Outcome.of(refinement, conversation, answer, now=time.time())
 
-    def _write(self, outcome: Outcome) -> None:
-        if self._record is not None:
-            self._record.add(outcome, self._origin)
+    def _write(self, outcome: Outcome, config: RunnableConfig) -> None:
+        if self._record is None:
+            return
+        overrides = carried.overrides_of(config)
+        changed = self.policy if overrides is None else overrides.applied_to(self.policy)
+        self._record.add(outcome, self._origin if changed is self.policy else self._origin.under(changed))
 
-    async def _awrite(self, outcome: Outcome) -> None:
+    async def _awrite(self, outcome: Outcome, config: RunnableConfig) -> None:
         if self._record is None or not getattr(self._record, "blocks", True):
-            self._write(outcome)
+            self._write(outcome, config)
             return
         try:
-            await asyncio.to_thread(self._write, outcome)
+            await asyncio.to_thread(self._write, outcome, config)
         except RuntimeError:  # the pool of threads is shut down: `add` itself raises nothing
-            self._write(outcome)
+            self._write(outcome, config)
 
 
 def _name_of(generator: object) -> str:

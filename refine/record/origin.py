@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from graphs import Policy
@@ -25,6 +25,8 @@ class Origin:
         shadow: See `Policy`.
         model: The generator's model as configured, where its answers do not name one.
         request_id: Id of the HTTP request.
+        continuation_probability: How probable it was that the loop goes on after a pass, to learn what it would
+            have come to; None where it never does.
     """
 
     refiner: str = ""
@@ -37,20 +39,23 @@ class Origin:
     shadow: bool = False
     model: str | None = None
     request_id: str | None = None
+    continuation_probability: float | None = None
 
     @classmethod
     def of(cls, refiner: str, judge: Judge, policy: Policy, *, model: str | None = None) -> Self:
         """Return the origin of everything that one refiner answers; a request's id is added by `replace`."""
-        return cls(
-            refiner=refiner,
-            judge=judge.name,
-            judge_digest=_digest(judge),
+        origin = cls(refiner=refiner, judge=judge.name, judge_digest=_digest(judge), model=model)
+        return origin.under(policy)
+
+    def under(self, policy: Policy) -> Self:
+        """Return the same under another policy, for instance one that a request overrides in part."""
+        return replace(
+            self,
             policy_digest=_digest(policy),
             success_rating=policy.success_rating,
             max_attempts=policy.max_attempts,
             patience=policy.patience,
             shadow=policy.shadow,
-            model=model,
         )
 
 
