@@ -29,7 +29,8 @@ def fingerprint(*parts: object) -> str:
 
     They change with the class of an object, its settings, the text of its prompts and worked examples, and the
     models it asks (see `judges.models.identity`). A function counts with its name, code, defaults and the values
-    it has bound; keys of models do not count. What a function calls elsewhere is not seen.
+    it has bound; keys of models do not count. What a function calls elsewhere is not seen. An object whose class
+    has `fingerprint_parts()` counts with what that returns, for instance because it keeps what it was asked.
     """
     canonical = json.dumps([_canonical(part, ()) for part in parts], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:_LENGTH]
@@ -73,6 +74,8 @@ def _object(value: object, inside: tuple[int, ...]) -> Any:
         return [_name(type(value)), value.name]
     if isinstance(value, JudgeModel):
         return {"model": identity_of(value)}
+    if callable(getattr(type(value), "fingerprint_parts", None)):
+        return {"class": _name(type(value)), "parts": _canonical(value.fingerprint_parts(), inside)}  # type: ignore[attr-defined]  # checked in the line above
     return {"class": _name(type(value)), "state": _canonical(_state(value), inside)}
 
 

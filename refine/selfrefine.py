@@ -89,7 +89,8 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             `"supersede"`, see `graphs.self_refine`.
         bounds: How far a request may go with its `context`; None allows what is stricter or cheaper than the
             policy.
-        settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
+        settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`, or
+            `certificate="certificate.json"`, which sets the success rating and is refused for another loop.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range, or `generator` or `judge` is unusable.
@@ -128,7 +129,9 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             single_node=single_node,
         )
         self._record = None if record is None else open_record(record)
-        self._origin = Origin() if record is None else Origin.of(name, as_judge(judge), self.policy)
+        self._origin = (
+            Origin() if record is None else Origin.of(name, as_judge(judge), self.policy, generator=generator)
+        )
         self._parts: dict[str, Any] = {
             "generator": generator,
             "judge": judge,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,7 @@ _OUTCOME = (
     "continuation_probability",
     "policy_digest",
     "judge_digest",
+    "certificate",
 )
 _ATTEMPT = (
     "released",
@@ -56,6 +58,7 @@ def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:
         "stop_reason": outcome["stop_reason"] if number == last else None,
         "model": attempt["model"] or outcome["model"],
         "judge": attempt.get("judge") or outcome["judge"],
+        "subject": None if outcome["subject"] is None else json.loads(outcome["subject"]),
         "usage": _present({name: attempt.get(name) for name in _USAGE}),
         "judge_usage": _present({name: attempt.get(f"judge_{name}") for name in _USAGE}),
     }

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from graphs import Policy
+from graphs.certificate import settings_of, subject_of
 from judges import Judge
+from judges.certificate import Subject
 from judges.fingerprint import fingerprint
 
 
@@ -27,6 +29,7 @@ class Origin:
         request_id: Id of the HTTP request.
         continuation_probability: How probable it was that the loop goes on after a pass, to learn what it would
             have come to; None where it never does.
+        subject: What a certificate made of this record is about.
     """
 
     refiner: str = ""
@@ -40,15 +43,22 @@ class Origin:
     model: str | None = None
     request_id: str | None = None
     continuation_probability: float | None = None
+    subject: Subject | None = None
 
     @classmethod
-    def of(cls, refiner: str, judge: Judge, policy: Policy, *, model: str | None = None) -> Self:
+    def of(
+        cls, refiner: str, judge: Judge, policy: Policy, *, generator: object = None, model: str | None = None
+    ) -> Self:
         """Return the origin of everything that one refiner answers; a request's id is added by `replace`."""
-        origin = cls(refiner=refiner, judge=judge.name, judge_digest=_digest(judge), model=model)
+        subject = subject_of(judge, policy, generator)
+        origin = cls(
+            refiner=refiner, judge=judge.name, judge_digest=subject.judge_digest, model=model, subject=subject
+        )
         return origin.under(policy)
 
     def under(self, policy: Policy) -> Self:
         """Return the same under another policy, for instance one that a request overrides in part."""
+        subject = self.subject and self.subject.model_copy(update={"policy": settings_of(policy)})
         return replace(
             self,
             policy_digest=_digest(policy),
@@ -56,6 +66,7 @@ class Origin:
             max_attempts=policy.max_attempts,
             patience=policy.patience,
             shadow=policy.shadow,
+            subject=subject,
         )
 
 

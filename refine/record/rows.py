@@ -92,6 +92,8 @@ def outcome_row(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> 
         "continuation_probability": number_of(origin.continuation_probability),
         "judge": name_of(origin.judge),
         "judge_digest": origin.judge_digest,
+        "subject": origin.subject and json_of(origin.subject.model_dump(mode="json", exclude_defaults=True)),
+        "certificate": name_of(outcome.certificate),
         "model": name_of((last and _metadata(last.answer, _MODELS)) or origin.model),
         "finish_reason": last and name_of(_metadata(last.answer, _FINISH_REASONS)),
         "passed": outcome.passed,

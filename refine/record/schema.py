@@ -40,6 +40,8 @@ OUTCOME = Table(
     Column("continuation_probability", Float(53), comment="of going on after a pass, to learn; null where never"),
     Column("judge", Text),
     Column("judge_digest", Text, comment="changes with the judge's models and prompts"),
+    Column("subject", Text, comment="JSON: the loop that a certificate of this record is about"),
+    Column("certificate", Text, comment="id of the certificate in force"),
     Column("model", Text),
     Column("finish_reason", Text),
     Column("passed", Boolean, nullable=False),
