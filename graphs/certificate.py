@@ -73,12 +73,12 @@ def check_certificate(judge: Judge, policy: Policy, generator: object = None) ->
     changes = certificate.subject.changes(now)
     if changes:
         raise ConfigurationError(
-            f"certificate {certificate.id[:8]} is not about this loop: {'; '.join(changes)}. Set it back, or record, "
-            f"label and certify this loop"
+            f"certificate {certificate.id[:8]} is not about this loop: {'; '.join(changes)}. Set it back, or "
+            f"record, label and certify this loop"
         )
     doubts = [
-        f"certificate {certificate.id[:8]}: whether {what} is as it was when the certificate was issued cannot be seen "
-        f"in full; that is yours to ensure"
+        f"certificate {certificate.id[:8]}: whether {what} is as it was when this was issued cannot be seen in "
+        f"full, and is yours to ensure"
         for what in [*certificate.subject.doubts(now), *_unread(judge)]
     ]
     if certificate.assumes:

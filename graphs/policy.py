@@ -243,8 +243,8 @@ def _certified(settings: dict[str, Any]) -> dict[str, Any]:
     explicit = settings.get("success_rating", certified)
     if explicit != certified:
         raise ConfigurationError(
-            f"success_rating={shortened(explicit)} stands beside a certificate for success_rating={certified}; leave "
-            f"one of the two out"
+            f"success_rating={shortened(explicit)} stands beside a certificate for success_rating={certified}; "
+            f"leave one of the two out"
         )
     return {**settings, "certificate": certificate, "success_rating": certified}
 

@@ -74,8 +74,6 @@ def _object(value: object, inside: tuple[int, ...]) -> Any:
         return [_name(type(value)), value.name]
     if isinstance(value, JudgeModel):
         return {"model": identity_of(value)}
-    if callable(getattr(type(value), "fingerprint_parts", None)):
-        return {"class": _name(type(value)), "parts": _canonical(value.fingerprint_parts(), inside)}  # type: ignore[attr-defined]  # checked in the line above
     return {"class": _name(type(value)), "state": _canonical(_state(value), inside)}
 
 
@@ -118,7 +116,10 @@ def _has_docstring(code: types.CodeType) -> bool:
 
 
 def _state(value: object) -> Any:
-    """Return the attributes of an object, without its tools and what it computed and kept."""
+    """Return the attributes of an object, without its tools and what it computed and kept; or what it says."""
+    parts = getattr(type(value), "fingerprint_parts", None)
+    if callable(parts):
+        return parts(value)
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value) if hasattr(value, field.name)}
     if isinstance(value, BaseModel):

@@ -1,7 +1,7 @@
 """A certificate as a file: what was promised about a loop, and of which loop.
 
-Reading one needs no numpy, since the loop does so before it answers. Its id is a digest of its content, which shows
-that a file was changed, not who wrote it: keep certificates where you keep your configuration.
+Reading one needs no numpy, since the loop does so before it answers. Its id is a digest of its content, which
+shows that a file was changed, not who wrote it: keep certificates where you keep your configuration.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from judges.certificate.subject import Subject
+from judges.certificate.text import certificate_text
 from judges.errors import ConfigurationError, shortened
 
 FORMAT = "selfrefine certificate"
@@ -22,108 +24,11 @@ VERSION = 1
 
 _ID_LENGTH = 32
 _LARGEST_FILE = 10_000_000
+_GIVE = "give the file that `refine certify` wrote"
 _AGAIN = "certify again with `refine certify`"
 
 Kind = Literal["rating", "score", "escalation"]
 Risk = Literal["released", "per_question"]
-
-
-class Subject(BaseModel):
-    """The loop that a certificate is about: whatever its promise depends on, as far as that can be known.
-
-    Args:
-        judge: Name of the judge.
-        judge_digest: Fingerprint of the judge: its class, prompts, packs, settings and models; empty if unknown.
-        judge_models: Names of the models it asks.
-        judge_models_digest: Fingerprint of these models with their settings; empty if unknown.
-        generator: Name of the generator.
-        generator_digest: Fingerprint of the generator, as far as it can be read; empty if it cannot.
-        generator_known: Whether that covers all of it; it does not for a function or an agent.
-        policy: Settings of the loop that differ from the defaults, and always `max_attempts`, `patience` and
-            `feedback`, a digest of what the generator is shown on a retry. What has no influence on the answers
-            that pass is left out.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    judge: str = ""
-    judge_digest: str = ""
-    judge_models: tuple[str, ...] = ()
-    judge_models_digest: str = ""
-    generator: str = ""
-    generator_digest: str = ""
-    generator_known: bool = False
-    policy: Mapping[str, JsonValue] = {}
-
-    @property
-    def max_attempts(self) -> int | None:
-        """Most attempts of the loop; None if unknown."""
-        value = self.policy.get("max_attempts")
-        return value if isinstance(value, int) else None
-
-    @property
-    def patience(self) -> int | None:
-        """Attempts without a gain after which the loop stops; None: it does not."""
-        value = self.policy.get("patience")
-        return value if isinstance(value, int) else None
-
-    def changes(self, now: Subject) -> list[str]:
-        """Return what is known to differ in the loop `now`, in words."""
-        return [*self._judge_changes(now), *self._generator_changes(now), *self._policy_changes(now)]
-
-    def doubts(self, now: Subject) -> list[str]:
-        """Return what cannot be compared, in words."""
-        lines = []
-        if not (self.judge_digest and now.judge_digest):
-            lines.append(f"the judge {now.judge!r}")
-        if not (self.generator_known and now.generator_known):
-            lines.append(f"the generator {now.generator!r}")
-        return lines
-
-    def _judge_changes(self, now: Subject) -> Iterator[str]:
-        if self.judge_models_digest != now.judge_models_digest:
-            if self.judge_models != now.judge_models:
-                yield f"the judge's model was {_names(self.judge_models)} and is {_names(now.judge_models)}"
-            else:
-                yield f"the settings of the judge's model {_names(now.judge_models)} changed"
-        elif _differ(self.judge_digest, now.judge_digest):
-            if self.judge != now.judge:
-                yield f"the judge was {self.judge!r} and is {now.judge!r}"
-            else:
-                yield f"the prompts, packs or settings of the judge {now.judge!r} changed"
-
-    def _generator_changes(self, now: Subject) -> Iterator[str]:
-        if not _differ(self.generator_digest, now.generator_digest):
-            return
-        if self.generator != now.generator:
-            yield f"the generator was {self.generator!r} and is {now.generator!r}"
-        else:
-            yield f"the settings or the code of the generator {now.generator!r} changed"
-
-    def _policy_changes(self, now: Subject) -> Iterator[str]:
-        names = {*self.policy, *now.policy}
-        if self.policy.get("feedback") != now.policy.get("feedback"):
-            yield "what the generator is shown on a retry (augment) changed"
-            names -= {"augment"}
-        for name in sorted(names - {"feedback"}):
-            before, after = self.policy.get(name, _DEFAULT), now.policy.get(name, _DEFAULT)
-            if before != after:
-                yield f"{name} was {_value(before)} and is {_value(after)}"
-
-
-_DEFAULT = "the default"
-
-
-def _differ(before: str, after: str) -> bool:
-    return bool(before and after) and before != after
-
-
-def _names(models: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, models)) or "none"
-
-
-def _value(value: object) -> str:
-    return str(value) if value == _DEFAULT else shortened(value)
 
 
 class CertifiedRow(BaseModel):
@@ -226,6 +131,9 @@ class IssuedCertificate(BaseModel):
     issued_at: str
     written_by: str
 
+    def __str__(self) -> str:
+        return certificate_text(self)
+
     @classmethod
     def issue(cls, **fields: Any) -> Self:
         """Return a certificate with its id."""
@@ -251,8 +159,8 @@ class IssuedCertificate(BaseModel):
             )
         if data.get("version") != VERSION:
             raise ConfigurationError(
-                f"{path} has version {shortened(data.get('version'))}, and this selfrefine reads {VERSION}; update "
-                f"selfrefine, or {_AGAIN}"
+                f"{path} has version {shortened(data.get('version'))}, and this selfrefine reads {VERSION}; "
+                f"update selfrefine, or {_AGAIN}"
             )
         try:
             certificate = cls.model_validate(data)
@@ -313,6 +221,18 @@ class IssuedCertificate(BaseModel):
                 f"the recorded loops by rating"
             )
         return int(self.threshold)
+
+    @property
+    def policy_name(self) -> str:
+        """What is certified, in words."""
+        if self.threshold is None:
+            return "nothing"
+        if self.kind == "escalation":
+            policy = self.rows[int(self.threshold)].policy
+            return f"escalation {policy}"
+        what = "success_rating" if self.kind == "rating" else "least score"
+        loop = "" if self.subject.max_attempts is None else f", max_attempts={self.subject.max_attempts}"
+        return f"{what}={self.threshold:g}{loop}"
 
     @property
     def promise(self) -> str:
