@@ -206,14 +206,9 @@ class IssuedCertificate(BaseModel):
             ConfigurationError: If it certifies nothing, or no success rating; in one line.
         """
         if self.threshold is None:
-            reach = (
-                ""
-                if self.reachable_alpha is None
-                else f" (the best rating would have met {self.reachable_alpha:.1%})"
-            )
             raise ConfigurationError(
-                f"certificate {self.id[:8]} says that nothing is certified at alpha {self.alpha:.1%}{reach}; label "
-                f"more runs and certify again, or leave the certificate out and set success_rating yourself"
+                f"certificate {self.id[:8]} says that nothing is certified at alpha {self.alpha:.1%}; label more "
+                f"runs and certify again, or leave the certificate out and set success_rating yourself"
             )
         if self.kind != "rating":
             raise ConfigurationError(

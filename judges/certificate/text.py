@@ -28,8 +28,8 @@ def _lines(certificate: IssuedCertificate) -> Iterator[str]:
         yield f"ASSUMES {certificate.assumes}"
     yield from certificate.notes
     if certificate.certified:
-        yield "It holds for questions like these, this judge, these prompts and models, and this loop; a change voids it."
-        yield "It says nothing about an answer that did not pass, nor about any single answer."
+        yield "It holds for questions like these, this judge, these prompts and models, and this loop; a change of"
+        yield "one of them voids it. It says nothing about answers that did not pass, nor about any single answer."
 
 
 def _verdict(certificate: IssuedCertificate) -> Iterator[str]:
@@ -46,11 +46,11 @@ def _verdict(certificate: IssuedCertificate) -> Iterator[str]:
 
 def _needed(certificate: IssuedCertificate) -> str:
     if certificate.labels_needed is None:
-        return "No number of labels will do: as many answers are bad as that, or more. Mend the judge or the generator."
+        return "More labels will not do: as many answers are bad as that, or more. Mend judge or generator."
     more = certificate.labels_needed - certificate.released
     return (
-        f"About {certificate.labels_needed} released and labelled answers are needed, {max(more, 1)} more than now, if "
-        f"the share of bad ones stays as it is."
+        f"About {certificate.labels_needed} released and labelled answers are needed, {max(more, 1)} more than "
+        f"now, if the share of bad ones stays as it is."
     )
 
 

@@ -16,8 +16,14 @@ from judges.offline.run.progress import Progress
 
 if TYPE_CHECKING:
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
+    from judges.offline.trust.certifying import certify
 
-_HOMES = {"Change": "run_comparison", "RunComparison": "run_comparison", "compare_runs": "run_comparison"}
+_HOMES = {
+    "Change": "run_comparison",
+    "RunComparison": "run_comparison",
+    "certify": "trust.certifying",
+    "compare_runs": "run_comparison",
+}
 """What needs numpy and scipy, and is loaded when it is used."""
 
 __all__ = [
@@ -34,6 +40,7 @@ __all__ = [
     "Summary",
     "acompare",
     "aevaluate",
+    "certify",
     "compare",
     "compare_runs",
     "evaluate",
