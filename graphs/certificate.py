@@ -150,7 +150,7 @@ def _read(generator: object) -> tuple[str, str, bool]:
         return model.name, fingerprint("model", identity_of(model)), True
     if inspect.isroutine(generator):
         code = getattr(inspect.unwrap(generator), "__code__", None)
-        name = getattr(generator, "__qualname__", type(generator).__name__)
+        name = str(getattr(generator, "__qualname__", type(generator).__name__))
         return name, "" if code is None else fingerprint("code", code.co_code, list(code.co_names)), False
     name = getattr(generator, "name", None)
     return name if isinstance(name, str) and name else type(generator).__name__, "", False

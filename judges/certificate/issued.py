@@ -16,11 +16,11 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from judges.certificate.subject import Subject
-from judges.certificate.text import certificate_text
+from judges.certificate.text import certificate_text, policy_text
 from judges.errors import ConfigurationError, shortened
 
-FORMAT = "selfrefine certificate"
-VERSION = 1
+FORMAT: Literal["selfrefine certificate"] = "selfrefine certificate"
+VERSION: Literal[1] = 1
 
 _ID_LENGTH = 32
 _LARGEST_FILE = 10_000_000
@@ -223,8 +223,7 @@ class IssuedCertificate(BaseModel):
         if self.threshold is None:
             return "nothing"
         if self.kind == "escalation":
-            policy = self.rows[int(self.threshold)].policy
-            return f"escalation {policy}"
+            return f"escalation, least ratings {policy_text(self.rows[int(self.threshold)])}"
         what = "success_rating" if self.kind == "rating" else "least score"
         loop = "" if self.subject.max_attempts is None else f", max_attempts={self.subject.max_attempts}"
         return f"{what}={self.threshold:g}{loop}"

@@ -45,6 +45,9 @@ def _verdict(certificate: IssuedCertificate) -> Iterator[str]:
 
 
 def _needed(certificate: IssuedCertificate) -> str:
+    rates = [row.rate for row in certificate.rows if row.rate is not None]
+    if certificate.labels_needed is None and rates and min(rates) < certificate.alpha:
+        return "More than 3,000 labels would be needed: the share of bad answers is close to what was asked for."
     if certificate.labels_needed is None:
         return "More labels will not do: as many answers are bad as that, or more. Mend judge or generator."
     more = certificate.labels_needed - certificate.released
@@ -55,14 +58,14 @@ def _needed(certificate: IssuedCertificate) -> str:
 
 
 def _table(certificate: IssuedCertificate) -> Iterator[str]:
-    rows = [_HEADER, *(_cells(row, certificate) for row in certificate.rows)]
-    shown = [column for column in range(len(_HEADER)) if any(row[column] for row in rows[1:])]
-    widths = {column: max(len(row[column]) for row in rows) for column in shown}
-    for row in rows:
-        yield "  ".join(_placed(row[column], widths[column], left=column in {0, 6}) for column in shown).rstrip()
+    lines = [_HEADER, *(_cells(row, certificate) for row in certificate.rows)]
+    shown = [column for column in range(len(_HEADER)) if any(cells[column] for cells in lines[1:])]
+    widths = {column: max(len(cells[column]) for cells in lines) for column in shown}
+    for cells in lines:
+        yield "  ".join(_placed(cells[column], widths[column], left=column in {0, 6}) for column in shown).rstrip()
     if certificate.kind == "escalation":
         for row in certificate.rows:
-            yield f"{_policy(row)}: {_stages(row.shares)}"
+            yield f"{policy_text(row)}: {_stages(row.shares)}"
 
 
 def _placed(cell: str, width: int, *, left: bool) -> str:
@@ -74,7 +77,7 @@ def _cells(row: CertifiedRow, certificate: IssuedCertificate) -> tuple[str, ...]
     bounds = "" if interval is None else f" ({interval[0]:.0%} to {interval[1]:.0%})"
     evidence = row.e if certificate.method == "anytime" else row.p
     return (
-        _policy(row),
+        policy_text(row),
         str(row.released),
         str(row.bad),
         "-" if row.rate is None else f"{row.rate:.1%}",
@@ -86,7 +89,8 @@ def _cells(row: CertifiedRow, certificate: IssuedCertificate) -> tuple[str, ...]
     )
 
 
-def _policy(row: CertifiedRow) -> str:
+def policy_text(row: CertifiedRow) -> str:
+    """Return a policy of the chain as text."""
     if isinstance(row.policy, tuple):
         return " / ".join("never" if least >= _NEVER else f"{least:g}" for least in row.policy)
     return f"{row.policy:g}"

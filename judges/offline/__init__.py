@@ -16,17 +16,21 @@ from judges.offline.run.progress import Progress
 
 if TYPE_CHECKING:
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
+    from judges.offline.trust.alignment import Alignment, align
     from judges.offline.trust.certifying import certify
 
 _HOMES = {
+    "Alignment": "trust.alignment",
     "Change": "run_comparison",
     "RunComparison": "run_comparison",
+    "align": "trust.alignment",
     "certify": "trust.certifying",
     "compare_runs": "run_comparison",
 }
 """What needs numpy and scipy, and is loaded when it is used."""
 
 __all__ = [
+    "Alignment",
     "Change",
     "Comparison",
     "Evaluation",
@@ -40,6 +44,7 @@ __all__ = [
     "Summary",
     "acompare",
     "aevaluate",
+    "align",
     "certify",
     "compare",
     "compare_runs",

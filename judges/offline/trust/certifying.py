@@ -153,7 +153,7 @@ def certify(
         labels=len(used),
         labels_digest=_digest_of(sorted(used)),
         labels_needed=_needed(result, tested, delta / use),
-        notes=(*calibration.notes, *cut_notes, *_remarks(tallies, tested, alpha)),
+        notes=(*calibration.notes, *cut_notes, *_too_few(result), *_remarks(tallies, tested, alpha)),
         **_dates(rows),
         written_by=_version(),
     )
@@ -300,6 +300,13 @@ def _needed(result: Certificate, alpha: float, delta: float) -> int | None:
         return None
     best = min(rates) if rates else 0.0
     return labels_needed(alpha, delta, best or None) if best < alpha else None
+
+
+def _too_few(result: Certificate) -> list[str]:
+    few = any(row.status == "too_few" for row in result.rows)
+    return (
+        [f"too few: {result.least} released answers, none of them bad, are the least that certify"] if few else []
+    )
 
 
 def _remarks(tallies: Sequence[Tally], tested: float, alpha: float) -> list[str]:

@@ -54,10 +54,12 @@ class Mark:
 
     @property
     def as_rating(self) -> int | None:
-        """The rating, or 4 and 1 where the judge only passes or refuses."""
-        if self.rating is not None or self.passed is None:
+        """The rating; 4 and 1 where the judge only passes or refuses, the score as one where it only scores."""
+        if self.rating is not None:
             return self.rating
-        return HIGHEST if self.passed else LOWEST
+        if self.passed is not None:
+            return HIGHEST if self.passed else LOWEST
+        return None if self.score is None else LOWEST + round((HIGHEST - LOWEST) * self.score)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,7 @@ class JudgedRow:
         outcome_id: The loop.
         stop_reason: Why the loop ended, at its last attempt.
         metadata: Everything else that the row holds.
+        sample: The texts.
     """
 
     index: int
@@ -88,7 +91,8 @@ class JudgedRow:
     attempt: int | None = None
     outcome_id: str | None = None
     stop_reason: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    sample: Sample | None = field(default=None, repr=False)
 
     @property
     def subject(self) -> Subject:
@@ -212,6 +216,7 @@ def _of_sample(index: int, sample: Sample) -> JudgedRow:
         outcome_id=None if data.get("outcome_id") is None else str(data["outcome_id"]),
         stop_reason=None if data.get("stop_reason") is None else str(data["stop_reason"]),
         metadata=data,
+        sample=sample,
     )
 
 
