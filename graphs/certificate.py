@@ -152,8 +152,8 @@ def _read(generator: object) -> tuple[str, str, bool]:
         code = getattr(inspect.unwrap(generator), "__code__", None)
         name = str(getattr(generator, "__qualname__", type(generator).__name__))
         return name, "" if code is None else fingerprint("code", code.co_code, list(code.co_names)), False
-    name = getattr(generator, "name", None)
-    return name if isinstance(name, str) and name else type(generator).__name__, "", False
+    own = getattr(generator, "name", None)
+    return own if isinstance(own, str) and own else type(generator).__name__, "", False
 
 
 def _chat_model_in(generator: object) -> BaseChatModel | None:
