@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from judges.certificate.row import CertifiedRow
 from judges.certificate.subject import Subject
-from judges.certificate.text import certificate_text, policy_text
+from judges.certificate.table import table_lines
 from judges.errors import ConfigurationError, shortened
 
 FORMAT: Literal["selfrefine certificate"] = "selfrefine certificate"
@@ -29,42 +30,6 @@ _AGAIN = "certify again with `refine certify`"
 
 Kind = Literal["rating", "score", "escalation"]
 Risk = Literal["released", "per_question"]
-
-
-class CertifiedRow(BaseModel):
-    """What the calibration said of one policy of the chain.
-
-    Args:
-        policy: Its threshold, or, of an escalation, the least rating accepted from each judge, 5 for never.
-        released: Answers it releases in the calibration runs.
-        bad: Those that people call bad, and those without a label.
-        rate: bad / released; None where nothing is released.
-        upper: Exact upper bound of the share of bad ones.
-        p: Exact p-value of "the share of bad ones is above alpha"; None where it was not tested.
-        e: Evidence that holds at any look.
-        status: What follows: `"certified"`, `"refused"`, `"too_few"` or `"not_tested"`.
-        release_rate: Share of the runs in which it releases an answer.
-        release_interval: Its 95 % interval.
-        mean_attempts: Mean attempts a run.
-        shares: Of an escalation: share of the runs that each judge decides, and last that people do.
-        cost: Of an escalation, where known: mean cost of judging a run, in US dollars.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    policy: float | tuple[float, ...]
-    released: int = Field(ge=0)
-    bad: int = Field(ge=0)
-    rate: float | None = None
-    upper: float | None = None
-    p: float | None = None
-    e: float | None = None
-    status: Literal["certified", "refused", "too_few", "not_tested"]
-    release_rate: float | None = None
-    release_interval: tuple[float, float] | None = None
-    mean_attempts: float | None = None
-    shares: tuple[float, ...] = ()
-    cost: float | None = None
 
 
 class IssuedCertificate(BaseModel):
@@ -132,7 +97,47 @@ class IssuedCertificate(BaseModel):
     written_by: str
 
     def __str__(self) -> str:
-        return certificate_text(self)
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from self._verdict()
+        yield ""
+        yield from table_lines(self.rows, self.method)
+        yield ""
+        again = self.use_of_labels
+        spent = "" if again == 1 else f"; certificate {again} on these labels, so delta is {self.delta:.3g}"
+        yield f"{self.runs} questions, {self.labels} labels; {_METHODS[self.method]}{spent}"
+        if self.assumes:
+            yield f"ASSUMES {self.assumes}"
+        yield from self.notes
+        if self.certified:
+            yield "It holds for questions like these, this judge, these prompts and models, and this loop; a"
+            yield "change voids it. It says nothing about answers that did not pass, nor about any single answer."
+
+    def _verdict(self) -> Iterator[str]:
+        if self.threshold is not None:
+            yield f"CERTIFIED  {self.policy_name}"
+            yield f"{self.promise[0].upper()}{self.promise[1:]}."
+            return
+        yield "NOT CERTIFIED  this is an answer: no threshold keeps the promise that was asked for"
+        yield f"Asked for: at most {self.alpha:.1%} bad, with confidence {1 - self.delta:.1%}."
+        if self.reachable_alpha is not None:
+            yield f"The best one would have passed at {self.reachable_alpha:.1%} (not a certificate)."
+        yield self._needed()
+
+    def _needed(self) -> str:
+        if self.labels_needed is not None:
+            more = max(self.labels_needed - self.released, 1)
+            return (
+                f"About {self.labels_needed} released and labelled answers are needed, {more} more than now, if "
+                f"the share of bad ones stays as it is."
+            )
+        rates = [row.rate for row in self.rows if row.rate is not None]
+        if rates and min(rates) < self.alpha:
+            return (
+                "More than 3,000 labels would be needed: the share of bad answers is close to what is tolerated."
+            )
+        return "More labels will not do: as many answers are bad as that, or more. Mend judge or generator."
 
     @classmethod
     def issue(cls, **fields: Any) -> Self:
@@ -223,7 +228,7 @@ class IssuedCertificate(BaseModel):
         if self.threshold is None:
             return "nothing"
         if self.kind == "escalation":
-            return f"escalation, least ratings {policy_text(self.rows[int(self.threshold)])}"
+            return f"escalation, least ratings {self.rows[int(self.threshold)].policy_text}"
         what = "success_rating" if self.kind == "rating" else "least score"
         loop = "" if self.subject.max_attempts is None else f", max_attempts={self.subject.max_attempts}"
         return f"{what}={self.threshold:g}{loop}"
@@ -238,6 +243,11 @@ class IssuedCertificate(BaseModel):
         return f"at most {self.alpha:.1%} of the {over} {what}, with confidence {1 - self.delta:.1%}"
 
 
+_METHODS = {
+    "sequence": "exact test, strictest first",
+    "fallback": "exact test, with shares of delta",
+    "anytime": "e-values, which hold at any look",
+}
 _KINDS: Mapping[Kind, str] = {"rating": "a rating", "score": "a score", "escalation": "an escalation of judges"}
 
 

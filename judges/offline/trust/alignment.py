@@ -20,7 +20,7 @@ from judges.offline.trust.correcting import Item, PassRate, Sampling, pass_rate
 from judges.offline.trust.labels import lower_median, majority, usable
 from judges.offline.trust.plain import plain
 from judges.offline.trust.raters import People, people_of
-from judges.offline.trust.report_text import alignment_text
+from judges.offline.trust.report_text import agreement_lines, bias_lines, full_lines, pass_rate_lines
 from judges.offline.trust.rows import JudgedRow, Source, judge_among, read_judged
 
 _BUDGET = 80
@@ -71,7 +71,29 @@ class Alignment:
 
     def report(self, *, full: bool = False) -> str:
         """Return the report as text; `full` adds every figure there is."""
-        return alignment_text(self, full=full)
+        agreed = agreement_lines(
+            self.agreement,
+            self.people,
+            judge=self.judge,
+            labelled=self.labelled,
+            questions=self.questions,
+            ties=self.ties,
+            ratings=self.ratings,
+        )
+        count = len(self.next_labels)
+        following = (
+            f"next: labels of {count} rows, chosen by rating, would sharpen the pass rate most (--next FILE)"
+        )
+        sections = [
+            agreed,
+            pass_rate_lines(self.pass_rate),
+            [] if self.certificate is None else str(self.certificate).splitlines(),
+            [] if self.bias is None else bias_lines(self.bias),
+            [following] if count else [],
+            self.notes,
+            full_lines(self.agreement, self.people, self.calibration, seed=self.seed) if full else [],
+        ]
+        return "\n\n".join(filter(None, map("\n".join, sections)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON; of rows to be labelled, their places and ids."""

@@ -125,7 +125,7 @@ def certify(
     if strangers:
         notes.append(f"{strangers} labels belong to no recorded attempt and were left out")
     own = subject or subject_of_runs(runs)
-    most = _max_attempts(rows, own, max_attempts, independent=independent_attempts)
+    most = recorded_attempts(rows, own, max_attempts, independent=independent_attempts)
     waits = patience if patience is not None else own.patience
     calibration = _Calibration(
         runs=runs, judges=judges, kind=kind, max_attempts=most, patience=waits, subject=own, notes=tuple(notes)
@@ -198,7 +198,14 @@ def _chosen_runs(
     return runs, notes
 
 
-def _max_attempts(rows: Sequence[JudgedRow], subject: Subject, chosen: int | None, *, independent: bool) -> int:
+def recorded_attempts(
+    rows: Sequence[JudgedRow], subject: Subject, chosen: int | None, *, independent: bool
+) -> int:
+    """Return the most attempts of a loop: as chosen, or as recorded, or 1 where rows are no attempts of a loop.
+
+    Raises:
+        ConfigurationError: If nobody says.
+    """
     recorded = subject.max_attempts or next(
         (int(row.metadata["max_attempts"]) for row in rows if row.metadata.get("max_attempts") is not None), None
     )

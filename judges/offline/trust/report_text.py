@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from judges.offline.statistics import BiasReport, BiasTest, CorrectedRate, Figure
+from judges.offline.statistics import Agreement, BiasReport, BiasTest, CorrectedRate, Figure, RankMetrics
 from judges.offline.trust.correcting import PassRate
 from judges.offline.trust.raters import People
-
-if TYPE_CHECKING:
-    from judges.offline.trust.alignment import Alignment
 
 _INDICATIVE_BELOW = 30
 
 
-def alignment_text(alignment: Alignment, *, full: bool) -> str:
-    """Return the report: agreement in at most eight lines, then what follows from the labels."""
-    sections = [
-        list(_agreement(alignment)),
-        list(_pass_rate(alignment.pass_rate)),
-        [] if alignment.certificate is None else str(alignment.certificate).splitlines(),
-        [] if alignment.bias is None else list(_bias(alignment.bias)),
-        list(_next(alignment)),
-        list(alignment.notes),
-        list(_full(alignment)) if full else [],
-    ]
-    return "\n\n".join("\n".join(section) for section in sections if section)
-
-
-def _agreement(alignment: Alignment) -> Iterator[str]:
-    found = alignment.agreement
+def agreement_lines(
+    found: Agreement, people: People | None, *, judge: str, labelled: int, questions: int, ties: int, ratings: bool
+) -> Iterator[str]:
+    """Yield the short report of agreement, in at most eight lines."""
     figures = found.figures
     coverage = "" if found.coverage is None else f", {found.coverage:.0%} of them scored"
-    ties = f", {alignment.ties} ties left out" if alignment.ties else ""
-    few = ", indicative: few questions" if alignment.questions < _INDICATIVE_BELOW else ""
-    yield f"{alignment.judge}: {alignment.labelled} labelled rows{coverage}{ties}{few}"
+    tied = f", {ties} ties left out" if ties else ""
+    few = ", indicative: few questions" if questions < _INDICATIVE_BELOW else ""
+    yield f"{judge}: {labelled} labelled rows{coverage}{tied}{few}"
     if found.n == 0:
         yield "no labelled row is scored: nothing can be compared"
         return
@@ -47,7 +31,7 @@ def _agreement(alignment: Alignment) -> Iterator[str]:
     passed, refused = _share(figures["tpr"]), _share(figures["tnr"])
     yield f"errors             passes {passed} of the good, refuses {refused} of the bad"
     yield f"bad among passes   {_bad_among_passes(figures['bad_among_passes'])}"
-    if alignment.ratings:
+    if ratings:
         difference = figures["mean_difference"].value or 0.0
         lenient = "higher" if difference > 0 else "lower"
         yield (
@@ -60,8 +44,8 @@ def _agreement(alignment: Alignment) -> Iterator[str]:
     broken = "" if found.monotone is not False else ", NOT rising: a higher rating is not better"
     scores = f"; AUC {_number(figures['auc'])}, Brier {_number(figures['brier'])}" if "auc" in figures else ""
     yield f"good by rating     {', '.join(parts)}{broken}{scores}"
-    if alignment.people is not None:
-        yield f"people             {_people(alignment.people)}"
+    if people is not None:
+        yield f"people             {_people(people)}"
 
 
 def _share(figure: Figure) -> str:
@@ -97,7 +81,8 @@ def _people(people: People) -> str:
     return f"{line}; the judge {may} stand in for one (omega {test.winning_rate:.2f})"
 
 
-def _pass_rate(rate: PassRate | None) -> Iterator[str]:
+def pass_rate_lines(rate: PassRate | None) -> Iterator[str]:
+    """Yield the pass rates, corrected and not."""
     if rate is None:
         return
     corrected = rate.corrected
@@ -119,7 +104,8 @@ def _gain(figure: Figure) -> str:
     return f"; with the judge as exact as {figure.effective:.0f} labels (rho {figure.correlation:.2f})"
 
 
-def _bias(report: BiasReport) -> Iterator[str]:
+def bias_lines(report: BiasReport) -> Iterator[str]:
+    """Yield the report on bias, a line for each test."""
     yield "bias               one family of tests: a false flag in at most 5 % of reports"
     for test in report.tests:
         yield f"  {_bias_line(test)}"
@@ -133,24 +119,17 @@ def _bias_line(test: BiasTest) -> str:
     return f"{test.bias:<16} {finding}: {effect}{bounds}{p}, n {test.n}"
 
 
-def _next(alignment: Alignment) -> Iterator[str]:
-    if alignment.next_labels:
-        count = len(alignment.next_labels)
-        yield f"next: labels of {count} rows, chosen by rating, would sharpen the pass rate most (--next FILE)"
-
-
-def _full(alignment: Alignment) -> Iterator[str]:
+def full_lines(found: Agreement, people: People | None, scores: RankMetrics | None, *, seed: int) -> Iterator[str]:
+    """Yield every figure there is."""
     yield "all figures"
-    for name, figure in alignment.agreement.figures.items():
+    for name, figure in found.figures.items():
         note = f", {figure.note}" if figure.note else ""
         yield f"  {name.replace('_', ' '):<18} {figure}   {figure.method}{note}"
-    for rating, figure in alignment.agreement.reliability.items():
+    for rating, figure in found.reliability.items():
         yield f"  good when rated {rating}  {figure}   {figure.method}"
-    scores = alignment.calibration
     if scores is not None and scores.ece is not None and scores.ece_null is not None:
         verdict = "miscalibrated" if scores.ece > scores.ece_null else "no more than chance explains"
         yield f"  calibration error  {scores.ece:.3f}, chance alone stays below {scores.ece_null:.3f}: {verdict}"
-    people = alignment.people
     if people is not None:
         for name, value in (("Gwet's AC", people.ac), ("ceiling, ratings", people.ceiling_ratings)):
             yield f"  {name:<18} {'undefined' if value is None else f'{value:.3f}'}"
@@ -158,4 +137,4 @@ def _full(alignment: Alignment) -> Iterator[str]:
             yield f"  human-likeness z   {people.likeness:+.2f} (noise for few people)"
         if people.skipped:
             yield f"  not tested, too few rows: {', '.join(people.skipped)}"
-    yield f"  seed {alignment.seed}"
+    yield f"  seed {seed}"
