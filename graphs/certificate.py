@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
@@ -38,21 +39,36 @@ _ALWAYS = ("max_attempts", "patience")
 _LONGEST_NAME = 80
 
 
+@dataclass(frozen=True)
+class GeneratorIdentity:
+    """What can be said of a generator.
+
+    Args:
+        name: Its name.
+        digest: Fingerprint as far as it can be read; empty if it cannot.
+        known: Whether that covers all of it.
+    """
+
+    name: str
+    digest: str = ""
+    known: bool = False
+
+
 class CertificateWarning(UserWarning):
     """A certificate depends on something that cannot be compared with what it was issued for."""
 
 
 def subject_of(judge: Judge, policy: Policy, generator: object = None) -> Subject:
     """Return what a certificate of this loop is about; what cannot be read is empty, and nothing is raised."""
-    name, digest, known = _generator_of(generator)
+    identity = _identity_of(generator)
     return Subject(
         judge=judge.name,
         judge_digest=_digest(judge),
         judge_models=tuple(model.name for model in judge.models),
         judge_models_digest=_digest(judge.models) if judge.models else "",
-        generator=name[:_LONGEST_NAME],
-        generator_digest=digest,
-        generator_known=known,
+        generator=identity.name[:_LONGEST_NAME],
+        generator_digest=identity.digest,
+        generator_known=identity.known,
         policy=settings_of(policy),
     )
 
@@ -126,34 +142,33 @@ def _plain(value: object) -> JsonValue:
     return _digest(value)
 
 
-def _generator_of(generator: object) -> tuple[str, str, bool]:
-    """Return a generator's name, its fingerprint as far as there is one, and whether that is all of it."""
+def _identity_of(generator: object) -> GeneratorIdentity:
     try:
         return _read(generator)
     except Exception as error:  # noqa: BLE001 - what cannot be read is unknown, which is told
-        return one_line(f"{type(generator).__name__} ({type(error).__name__})"), "", False
+        return GeneratorIdentity(one_line(f"{type(generator).__name__} ({type(error).__name__})"))
 
 
-def _read(generator: object) -> tuple[str, str, bool]:
-    identity = getattr(generator, "certificate_identity", None)
-    if isinstance(identity, tuple):
-        return identity
+def _read(generator: object) -> GeneratorIdentity:
+    if isinstance(generator, GeneratorIdentity):
+        return generator
     if parsed_name(generator) is not None:
         generator = OpenAICompatible.named(str(generator))
     if isinstance(generator, str):
-        return generator, fingerprint("name", generator), True
+        return GeneratorIdentity(generator, fingerprint("name", generator), known=True)
     if isinstance(generator, OpenAICompatible):
-        return generator.name, fingerprint("model", identity_of(generator)), True
+        return GeneratorIdentity(generator.name, fingerprint("model", identity_of(generator)), known=True)
     chat = _chat_model_in(generator)
     if chat is not None:
         model = LangChainModel(generator, temperature=None)
-        return model.name, fingerprint("model", identity_of(model)), True
+        return GeneratorIdentity(model.name, fingerprint("model", identity_of(model)), known=True)
     if inspect.isroutine(generator):
         code = getattr(inspect.unwrap(generator), "__code__", None)
         name = str(getattr(generator, "__qualname__", type(generator).__name__))
-        return name, "" if code is None else fingerprint("code", code.co_code, list(code.co_names)), False
+        digest = "" if code is None else fingerprint("code", code.co_code, list(code.co_names))
+        return GeneratorIdentity(name, digest)
     own = getattr(generator, "name", None)
-    return own if isinstance(own, str) and own else type(generator).__name__, "", False
+    return GeneratorIdentity(own if isinstance(own, str) and own else type(generator).__name__)
 
 
 def _chat_model_in(generator: object) -> BaseChatModel | None:

@@ -97,8 +97,8 @@ def _choose(options: CertifyOptions) -> int:
     )
     write_queue(chosen, options.next_labels)
     sys.stdout.write(
-        f"{len(chosen)} answers in {options.next_labels}: a random sample of runs, and of each what some threshold "
-        f"would release. Have people fill in labels, then give the file as --labels, with --unlabelled left-out.\n"
+        f"{len(chosen)} answers in {options.next_labels}: of a random sample of runs, what some threshold would "
+        f"release. Have people fill in labels, then give the file as --labels, with --unlabelled left-out.\n"
     )
     return 0
 
