@@ -164,7 +164,7 @@ def _read(generator: object) -> GeneratorIdentity:
         return GeneratorIdentity(model.name, fingerprint("model", identity_of(model)), known=True)
     if inspect.isroutine(generator):
         code = getattr(inspect.unwrap(generator), "__code__", None)
-        name = str(getattr(generator, "__qualname__", type(generator).__name__))
+        name = str(getattr(generator, "__name__", type(generator).__name__))
         digest = "" if code is None else fingerprint("code", code.co_code, list(code.co_names))
         return GeneratorIdentity(name, digest)
     own = getattr(generator, "name", None)

@@ -26,6 +26,7 @@ from graphs import (
     langgraph_private,
 )
 from graphs.admission import OnNewQuestion
+from graphs.certificate import subject_of
 from graphs.compiled import LoopCheckpointer
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop, written_as
@@ -33,6 +34,7 @@ from graphs.policy import policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
 from judges import ConfigurationError, as_judge
+from judges.certificate import Subject
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.runtime.validation import one_of
@@ -159,6 +161,11 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
     def judge(self) -> object:
         """The judge, as it was given."""
         return self._parts["judge"]
+
+    @property
+    def subject(self) -> Subject:
+        """What a certificate of this loop is about; recorded attempts say so, too."""
+        return subject_of(as_judge(self.judge), self.policy, self.generator)
 
     def around(self, **parts: object) -> Self:
         """Return the same with another `generator` or `judge`."""

@@ -154,7 +154,7 @@ def align(
     read, strangers = with_labels(read_judged(rows), labels)
     everything = [replace(row, opinions=usable(row.opinions, split)) for row in read]
     name = judge_among(everything, judge)
-    judged = [row for row in everything if not (row.metadata.get("probe") or row.metadata.get("repeat_of"))]
+    judged = [row for row in everything if row.metadata.keys().isdisjoint({"probe", "repeat_of"})]
     labelled = [row for row in judged if row.opinions]
     if not labelled:
         raise ConfigurationError(

@@ -60,7 +60,11 @@ def _probes(
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[int, int, int]]]]:
     """Return by kind the rating without and with the probe, and where there is one of a second one."""
     plain = {str(row.metadata["id"]): rating for row, rating in scored if row.metadata.get("id") is not None}
-    again = {str(row.metadata["repeat_of"]): rating for row, rating in scored if row.metadata.get("repeat_of")}
+    again = {
+        str(row.metadata["repeat_of"]): rating
+        for row, rating in scored
+        if row.metadata.get("repeat_of") is not None
+    }
     pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
     triples: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for row, rating in scored:

@@ -330,7 +330,7 @@ def _remarks(tallies: Sequence[Tally], tested: float, alpha: float) -> list[str]
 
 
 def _subject_for(subject: Subject, max_attempts: int, patience: int | None, kind: Kind) -> Subject:
-    if kind == "escalation" or not (subject.policy or subject.judge_digest):
+    if kind == "escalation":
         return subject
     return subject.model_copy(
         update={"policy": {**subject.policy, "max_attempts": max_attempts, "patience": patience}}
