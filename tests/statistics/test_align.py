@@ -69,7 +69,7 @@ def rated(labels: str, judged: str) -> list[Row]:
     ]
 
 
-def quick(rows: list[Row] | str | Path, **settings: Any) -> Alignment:
+def quick(rows: Any, **settings: Any) -> Alignment:
     """Align with few resamples."""
     return align(rows, resamples=50, **settings)
 
