@@ -45,7 +45,7 @@ def certified(folder: Path, settings: dict[str, Any]) -> Path:
 
 
 def test_answers_name_it(tmp_path: Path) -> None:
-    """The success rating is the certified one; the `refine` object has the id, unless the request changed limits."""
+    """The success rating is the certified one; the `refine` object has the id, but for a changed request."""
     with serving(in_turn(Reply("fair"), Reply("fair"))) as upstream:
         settings = {**SETTINGS, "upstream": upstream.url}
         file = certified(tmp_path, settings)
