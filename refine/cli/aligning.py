@@ -12,6 +12,7 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from judges.offline import align
 from judges.offline.trust.correcting import Sampling
+from refine.cli.recorded import ledger_beside, recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,9 @@ def run_align(options: AlignOptions) -> int:
     """
     if options.certificate is not None:
         check_replaceable(options.certificate, "--certificate")
+    rows, file = recorded(options.rows)
     aligned = align(
-        options.rows,
+        rows,
         options.labels,
         judge=options.judge,
         good=options.good,
@@ -59,7 +61,7 @@ def run_align(options: AlignOptions) -> int:
         certificate=options.certificate,
         next_labels=options.next_labels,
         budget=options.budget,
-        ledger=options.ledger,
+        ledger=ledger_beside(file, options.ledger),
         seed=options.seed,
     )
     if options.as_json:

@@ -16,6 +16,7 @@ from judges.offline.statistics.certificates import Method
 from judges.offline.trust.choosing import write_queue
 from judges.offline.trust.queueing import labels_to_certify
 from refine.cli.aligning import check_replaceable, thresholds_in
+from refine.cli.recorded import ledger_beside, recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,9 @@ def run_certify(options: CertifyOptions) -> int:
     if options.next_labels is not None:
         return _choose(options)
     check_replaceable(options.out, "--out")
+    attempts, file = recorded(options.attempts)
     certificate = certify(
-        options.attempts,
+        attempts,
         options.labels,
         alpha=options.alpha,
         delta=options.delta,
@@ -72,7 +74,7 @@ def run_certify(options: CertifyOptions) -> int:
         unlabelled=_unlabelled(options.unlabelled),
         good=options.good,
         split=options.split,
-        ledger=options.ledger,
+        ledger=ledger_beside(file, options.ledger),
     )
     certificate.write(options.out)
     if options.as_json:
@@ -85,8 +87,9 @@ def run_certify(options: CertifyOptions) -> int:
 def _choose(options: CertifyOptions) -> int:
     if options.next_labels is None:
         return 0
+    attempts, _ = recorded(options.attempts)
     chosen = labels_to_certify(
-        options.attempts,
+        attempts,
         options.labels,
         thresholds=thresholds_in(options.thresholds),
         max_attempts=options.max_attempts,

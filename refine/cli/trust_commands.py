@@ -110,7 +110,7 @@ def certify(
         str,
         typer.Argument(
             metavar="ATTEMPTS",
-            help="Recorded loops: the file of record=..., or of `refine export`.",
+            help="Recorded loops: attempts.jsonl, or the URL of a record, e.g. sqlite:///record.db",
             show_default=False,
         ),
     ],

@@ -206,7 +206,7 @@ def _of_sample(index: int, sample: Sample) -> JudgedRow:
     labels = next((data[name] for name in LABEL_NAMES if data.get(name) is not None), None)
     return JudgedRow(
         index=index,
-        key=key_of(question, sample.answer),
+        key=key_of(question, f"#{attempt or index}" if sample.answer is None else sample.answer),
         question_id=str(data.get("question_id") or question),
         marks=_marks(data, place),
         opinions=opinions_in(_parsed(labels), split=None if split is None else str(split), place=place),
@@ -236,9 +236,9 @@ def _question(sample: Sample) -> str:
     return json.dumps([[message.role, message.content] for message in sample.conversation], ensure_ascii=False)
 
 
-def key_of(question: str, answer: str | None) -> str:
+def key_of(question: str, answer: str) -> str:
     """Return what identifies an answer to a question."""
-    text = f"{question}\x1f{answer or ''}"
+    text = f"{question}\x1f{answer}"
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
 
 
