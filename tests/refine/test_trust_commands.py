@@ -29,7 +29,7 @@ def written(file: Path, rows: list[dict[str, Any]]) -> Path:
     return file
 
 
-def recorded(record: object) -> None:
+def recorded(record: Any) -> None:
     """Record 40 loops, of which every fourth needs a second attempt."""
     ratings = [rating for number in range(40) for rating in ((2, 4) if number % 4 == 0 else (4,))]
     refiner = SelfRefine(

@@ -112,6 +112,16 @@ def test_one_run_for_each_question_counts() -> None:
     assert "30 further runs of the same questions are left out" in str(found)
 
 
+def test_runs_of_another_loop_are_left_out() -> None:
+    """The certificate is about the loop with the most runs, and says what the others were."""
+    own = {"judge": "helpful", "judge_digest": "1", "policy": {"max_attempts": 1, "feedback": "f"}}
+    other = {**own, "policy": {"max_attempts": 2, "feedback": "f"}}
+    rows = [{**row, "subject": other if n >= 40 else own} for n, row in enumerate(single_rows({4: (50, 0)}))]
+    found = certify(rows)
+    assert (found.runs, found.subject.judge, found.subject.max_attempts) == (40, "helpful", 1)
+    assert "10 runs of another loop are left out: max_attempts was 1 and is 2" in str(found)
+
+
 def test_labels_that_tuned_the_judge_are_refused() -> None:
     """The firewall: `tuned_on`, unless another split is chosen."""
     rows = [{**row, "split": "tune" if n % 2 else "certify"} for n, row in enumerate(single_rows({4: (80, 0)}))]

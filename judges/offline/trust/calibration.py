@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -147,18 +148,22 @@ def one_per_question(runs: Sequence[CalibrationRun]) -> list[CalibrationRun]:
     return list(first.values())
 
 
-def subject_of_runs(runs: Sequence[CalibrationRun]) -> Subject:
-    """Return the one loop that recorded all runs.
-
-    Raises:
-        ConfigurationError: If there are several; the message says how they differ.
-    """
-    first = runs[0].rows[0].subject
+def of_one_loop(runs: Sequence[CalibrationRun]) -> tuple[list[CalibrationRun], Subject, list[str]]:
+    """Return the runs of the loop that recorded most of them, that loop, and what to say about the others."""
+    groups: dict[str, list[CalibrationRun]] = {}
     for run in runs:
-        for row in run.rows:
-            if row.metadata.get("subject") != runs[0].rows[0].metadata.get("subject"):
-                changes = "; ".join(first.changes(row.subject)) or "the generator differs"
-                raise ConfigurationError(
-                    f"row {row.index}: the record holds several loops ({changes}); certify the attempts of one"
-                )
-    return first
+        key = json.dumps(run.rows[0].metadata.get("subject"), sort_keys=True)
+        groups.setdefault(key, []).append(run)
+    own = max(groups.values(), key=len)
+    subject = own[0].rows[0].subject
+    notes = [
+        f"{len(group)} runs of another loop are left out: {'; '.join(_changes(group, subject))}"
+        for group in groups.values()
+        if group is not own
+    ]
+    return own, subject, notes
+
+
+def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:
+    other = group[0].rows[0].subject
+    return subject.changes(other) if subject.judge_digest and other.judge_digest else ["they do not say which"]

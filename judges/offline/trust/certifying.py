@@ -21,9 +21,9 @@ from judges.offline.statistics import labels_needed, wilson
 from judges.offline.statistics.certificates import ALPHA, DELTA, Certificate, Method, PolicyRow
 from judges.offline.trust.calibration import (
     CalibrationRun,
+    of_one_loop,
     one_per_question,
     runs_of,
-    subject_of_runs,
     with_labels,
 )
 from judges.offline.trust.chains import (
@@ -121,10 +121,11 @@ def certify(
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
     kind: Kind = "escalation" if escalation else "score" if scores else "rating"
     judges = tuple(escalation or (judge_among(rows, judge),))
-    runs, notes = _chosen_runs(rows, good, split, unlabelled or ("left_out" if method == "anytime" else "bad"))
+    left_out = unlabelled == "left_out" or (unlabelled is None and method == "anytime")
+    runs, recorded_by, notes = _chosen_runs(rows, good, split, left_out=left_out)
     if strangers:
         notes.append(f"{strangers} labels belong to no recorded attempt and were left out")
-    own = subject or subject_of_runs(runs)
+    own = subject or recorded_by
     most = recorded_attempts(rows, own, max_attempts, independent=independent_attempts)
     waits = patience if patience is not None else own.patience
     calibration = _Calibration(
@@ -169,22 +170,21 @@ def _check_levels(alpha: object, delta: object) -> None:
 
 
 def _chosen_runs(
-    rows: Sequence[JudgedRow], good: float, split: str | None, unlabelled: str
-) -> tuple[list[CalibrationRun], list[str]]:
-    """Return the runs that count, one for each question, and what to say about the others.
+    rows: Sequence[JudgedRow], good: float, split: str | None, *, left_out: bool
+) -> tuple[list[CalibrationRun], Subject, list[str]]:
+    """Return the runs that count, of one loop and one for each question, that loop, and what to say of the others.
 
     Raises:
         ConfigurationError: If no run has a label.
     """
-    recorded = runs_of(rows, good=good, split=split)
+    recorded, subject, notes = of_one_loop(runs_of(rows, good=good, split=split))
     if not any(run.has_labels for run in recorded):
         of = "" if split is None else f" of the split {split!r}"
         raise ConfigurationError(
             f"no attempt has a label{of}; add labels to the rows, labels: [{{'by': 'ann', 'rating': 4}}], or give "
             f"a file of them (--labels)"
         )
-    notes = []
-    chosen = [run for run in recorded if run.has_labels] if unlabelled == "left_out" else recorded
+    chosen = [run for run in recorded if run.has_labels] if left_out else recorded
     if len(chosen) < len(recorded):
         notes.append(
             f"{len(recorded) - len(chosen)} runs without a label are left out: right only if the others are a "
@@ -195,7 +195,7 @@ def _chosen_runs(
         notes.append(
             f"{len(chosen) - len(runs)} further runs of the same questions are left out: one run a question"
         )
-    return runs, notes
+    return runs, subject, notes
 
 
 def recorded_attempts(

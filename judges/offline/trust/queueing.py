@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judges.offline.statistics import replay_run
-from judges.offline.trust.calibration import one_per_question, runs_of, subject_of_runs, with_labels
+from judges.offline.trust.calibration import of_one_loop, one_per_question, runs_of, with_labels
 from judges.offline.trust.certifying import GOOD, recorded_attempts
 from judges.offline.trust.chains import checked_thresholds
 from judges.offline.trust.choosing import NextLabel, to_certify
@@ -42,8 +42,8 @@ def labels_to_certify(
     """
     rows, _ = with_labels(read_judged(attempts), labels)
     name = judge_among(rows, judge)
-    runs = one_per_question(runs_of(rows, good=good, split=None))
-    subject = subject_of_runs(runs)
+    recorded, subject, _ = of_one_loop(runs_of(rows, good=good, split=None))
+    runs = one_per_question(recorded)
     most = recorded_attempts(rows, subject, max_attempts, independent=False)
     waits = subject.patience if patience is None else patience
     released = [
