@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
 
 from graphs.attempt import Attempt
+from graphs.certified import certificate_of
 from graphs.reasoning import reply_without_reasoning
 from graphs.refinement import Refinement
 from graphs.secrets import withhold
@@ -37,7 +38,7 @@ class Outcome(BaseModel):
         raw: The endpoint's own reply with the released answer, where the generator is a direct client. As in
             `answer`, reasoning is left out after a refusal, unless the policy keeps it; attempts hold it.
         certificate: Id of the certificate in force, whose promise is about answers that passed; None without one,
-            and where the request changed what it is about.
+            where the request changed what it is about, and where a model answered that was not calibrated.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,7 +68,6 @@ class Outcome(BaseModel):
         now: float,
     ) -> Outcome:
         """Return the outcome of a finished refinement."""
-        certificate = refinement.policy.certificate
         return cls(
             answer=answer,
             passed=refinement.passed,
@@ -82,7 +82,7 @@ class Outcome(BaseModel):
             evidence=dict(refinement.evidence),
             id=refinement.id,
             raw=None if answer is None else _released_reply(refinement),
-            certificate=None if certificate is None else certificate.id,
+            certificate=certificate_of(refinement),
         )
 
     @classmethod

@@ -59,6 +59,7 @@ class IssuedCertificate(BaseModel):
         reachable_alpha: If nothing is certified: the alpha that the best policy would have met. Not a certificate.
         labels_needed: If nothing is certified: labelled runs that probably suffice, by what is true of the best
             policy's answers; None where no number suffices.
+        answer_models: Models that answered in the calibration runs, as providers name them; empty if unknown.
         notes: What a reader must know besides.
         recorded_from: Time of the first run, where known, in ISO format.
         recorded_until: Time of the last.
@@ -90,6 +91,7 @@ class IssuedCertificate(BaseModel):
     rows: tuple[CertifiedRow, ...]
     reachable_alpha: float | None = None
     labels_needed: int | None = None
+    answer_models: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     recorded_from: str | None = None
     recorded_until: str | None = None

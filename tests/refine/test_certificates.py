@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 import judges
 from graphs import CertificateWarning, Policy, self_refine
@@ -147,6 +147,29 @@ def test_a_request_that_changes_the_loop_is_not_under_the_certificate(certificat
     refiner = SelfRefine(**parts(), certificate=certificate, max_attempts=3)
     assert refiner.refine("question 1", context={"max_attempts": 1}).certificate is None
     assert refiner.refine("question 1").certificate is not None
+
+
+def test_an_answer_of_another_model_is_not_under_it(
+    folder: Path, certificate: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a provider puts behind a name is seen in its answers; a WARNING says which model it was."""
+    assert IssuedCertificate.read(certificate).answer_models == ("gen",)
+    model = "gen"
+
+    def answers(messages: list[BaseMessage]) -> AIMessage:
+        return AIMessage(generated(messages), response_metadata={"model_name": model})
+
+    judge = parts()["judge"]
+    subject = SelfRefine(answers, judge, max_attempts=3).subject
+    files = folder / "attempts.jsonl", folder / "labels.jsonl"
+    own = certify(*files, subject=subject, ledger=folder / "another.ledger")
+    with pytest.warns(CertificateWarning):
+        refiner = SelfRefine(answers, judge, certificate=own, max_attempts=3)
+    assert refiner.refine("question 1").certificate == own.id
+    assert not caplog.records
+    model = "gen-2"
+    assert refiner.refine("question 1").certificate is None
+    assert "by a model that the certificate is not about" in caplog.text
 
 
 def test_a_generator_that_cannot_be_seen_into_is_a_warning(folder: Path, certificate: Path) -> None:

@@ -154,6 +154,7 @@ def certify(
         labels=len(used),
         labels_digest=_digest_of(sorted(used)),
         labels_needed=_needed(result, tested, delta / use),
+        answer_models=_answer_models(runs),
         notes=(*calibration.notes, *cut_notes, *_too_few(result), *_remarks(tallies, tested, alpha)),
         **_dates(rows),
         written_by=_version(),
@@ -307,6 +308,11 @@ def _needed(result: Certificate, alpha: float, delta: float) -> int | None:
         return None
     best = min(rates) if rates else 0.0
     return labels_needed(alpha, delta, best or None) if best < alpha else None
+
+
+def _answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:
+    named = {row.metadata.get("model") for run in runs for row in run.rows}
+    return () if None in named else tuple(sorted(str(name) for name in named))
 
 
 def _too_few(result: Certificate) -> list[str]:
