@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from judges.certificate import Subject
 from judges.errors import ConfigurationError
 from judges.offline.trust.labels import Opinion, is_bad, usable
-from judges.offline.trust.rows import JudgedRow, Mark, Source, read_labels
+from judges.offline.trust.marks import Mark
+from judges.offline.trust.rows import JudgedRow, Source, read_labels
 
 _ENDS_BEFORE = {
     "accepted": "success_rating",

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from judges.certificate import CertifiedRow, IssuedCertificate, Subject
+from judges.certificate import IssuedCertificate, Subject
 from judges.certificate.issued import Kind, Risk
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics import certify as certify_counts
-from judges.offline.statistics import labels_needed, wilson
-from judges.offline.statistics.certificates import ALPHA, DELTA, Certificate, Method, PolicyRow
+from judges.offline.statistics.certificates import ALPHA, DELTA, Method
 from judges.offline.trust.calibration import (
     CalibrationRun,
     of_one_loop,
@@ -33,7 +27,18 @@ from judges.offline.trust.chains import (
     tally_escalation,
     tally_thresholds,
 )
-from judges.offline.trust.labels import label_digest, usable
+from judges.offline.trust.issuing import (
+    answer_models,
+    certified_subject,
+    dates_of,
+    digest_of,
+    labels_missing,
+    labels_used,
+    least_note,
+    library_version,
+    remarks,
+    table_of,
+)
 from judges.offline.trust.ledger import Ledger
 from judges.offline.trust.rows import JudgedRow, Source, judge_among, read_judged
 
@@ -134,14 +139,14 @@ def certify(
     tested = alpha / most if independent_attempts else alpha
     tallies, cut_notes = _tallies(calibration, thresholds, first_alone=independent_attempts)
     book = _ledger(ledger, labels, attempts)
-    used = _labels_used(runs, split)
+    used = labels_used(runs, split)
     key = _key(calibration, [tally.policy for tally in tallies], (alpha, delta, method, risk, good), used)
     use = 1 if book is None else book.use(frozenset(used), key)
     counts = [(len(runs) if risk == "per_question" else tally.released, tally.bad) for tally in tallies]
     result = certify_counts(counts, tested, delta / use, method=method)
     certificate = IssuedCertificate.issue(
-        **_figures(calibration, result, tallies, counts),
-        subject=_subject_for(own, most, waits, kind),
+        **table_of(len(runs), result, tallies, counts),
+        subject=certified_subject(own, most, waits, kind),
         kind=kind,
         alpha=alpha,
         delta=delta / use,
@@ -152,12 +157,12 @@ def certify(
         assumes=INDEPENDENT if independent_attempts else "",
         good=good,
         labels=len(used),
-        labels_digest=_digest_of(sorted(used)),
-        labels_needed=_needed(result, tested, delta / use),
-        answer_models=_answer_models(runs),
-        notes=(*calibration.notes, *cut_notes, *_too_few(result), *_remarks(tallies, tested, alpha)),
-        **_dates(rows),
-        written_by=_version(),
+        labels_digest=digest_of(sorted(used)),
+        labels_needed=labels_missing(result, tested, delta / use),
+        answer_models=answer_models(runs),
+        notes=(*calibration.notes, *cut_notes, *least_note(result), *remarks(tallies, tested, alpha)),
+        **dates_of(rows),
+        written_by=library_version(),
     )
     if book is not None:
         book.enter(frozenset(used), key, delta=delta / use)
@@ -260,104 +265,12 @@ def _tallies(
     return identified, notes
 
 
-def _figures(
-    calibration: _Calibration, result: Certificate, tallies: Sequence[Tally], counts: Sequence[tuple[int, int]]
-) -> dict[str, Any]:
-    """Return the threshold, the counts behind it and the table."""
-    best = min(
-        range(len(tallies)), key=lambda place: (result.rows[place].upper is None, result.rows[place].upper or 1.0)
-    )
-    place = best if result.certified is None else int(result.certified)
-    policy = tallies[place].policy
-    threshold = None
-    if result.certified is not None:
-        threshold = float(place) if isinstance(policy, tuple) else policy
-    runs = len(calibration.runs)
-    return {
-        "threshold": threshold,
-        "runs": runs,
-        "released": counts[place][0],
-        "bad": counts[place][1],
-        "rows": tuple(_row(row, tally, runs) for row, tally in zip(result.rows, tallies, strict=True)),
-        "reachable_alpha": result.reachable_alpha,
-    }
-
-
-def _row(row: PolicyRow, tally: Tally, runs: int) -> CertifiedRow:
-    return CertifiedRow(
-        policy=tally.policy,
-        released=row.released,
-        bad=row.bad,
-        rate=row.rate,
-        upper=row.upper,
-        p=row.p,
-        e=row.e,
-        status=row.status,
-        release_rate=tally.released / runs,
-        release_interval=wilson(tally.released, runs),
-        mean_attempts=tally.attempts / runs,
-        shares=tuple(count / runs for count in tally.decided),
-        cost=None if tally.cost is None else tally.cost / runs,
-    )
-
-
-def _needed(result: Certificate, alpha: float, delta: float) -> int | None:
-    """Return how many labelled answers would probably certify, if the best policy is as good as it looks."""
-    rates = [row.rate for row in result.rows if row.rate is not None]
-    if result.certified is not None:
-        return None
-    best = min(rates) if rates else 0.0
-    return labels_needed(alpha, delta, best or None) if best < alpha else None
-
-
-def _answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:
-    named = {row.metadata.get("model") for run in runs for row in run.rows}
-    return () if None in named else tuple(sorted(str(name) for name in named))
-
-
-def _too_few(result: Certificate) -> list[str]:
-    few = any(row.status == "too_few" for row in result.rows)
-    return (
-        [f"too few: {result.least} released answers, none of them bad, are the least that certify"] if few else []
-    )
-
-
-def _remarks(tallies: Sequence[Tally], tested: float, alpha: float) -> list[str]:
-    notes = []
-    missing = max((tally.unlabelled for tally in tallies), default=0)
-    if missing:
-        notes.append(f"{missing} released answers have no label, and count as bad: label them")
-    if tested != alpha:
-        notes.append(f"single answers were tested at {tested:.3%}, so that loops of them stay within {alpha:.1%}")
-    shares = [tally.bad / tally.released for tally in tallies if tally.released]
-    if any(laxer < stricter for stricter, laxer in pairwise(shares)):
-        notes.append("bad answers are not rarer where more is demanded: consider --method fallback")
-    return notes
-
-
-def _subject_for(subject: Subject, max_attempts: int, patience: int | None, kind: Kind) -> Subject:
-    if kind == "escalation":
-        return subject
-    return subject.model_copy(
-        update={"policy": {**subject.policy, "max_attempts": max_attempts, "patience": patience}}
-    )
-
-
 def _ledger(ledger: str | os.PathLike[str] | None, *sources: object) -> Ledger | None:
     if ledger is not None:
         return Ledger(Path(ledger))
     files = [Path(source) for source in sources if isinstance(source, str | os.PathLike)]
     beside = next((file for file in files if file.is_file()), None)
     return None if beside is None else Ledger(beside.with_name(f"{beside.name}.ledger"))
-
-
-def _labels_used(runs: Sequence[CalibrationRun], split: str | None) -> set[str]:
-    return {
-        label_digest(row.key, opinion)
-        for run in runs
-        for row in run.rows
-        for opinion in usable(row.opinions, split)
-    }
 
 
 def _key(
@@ -372,25 +285,4 @@ def _key(
         list(settings),
         None if anytime else sorted(labels),
     ]
-    return _digest_of(parts)
-
-
-def _digest_of(parts: object) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _dates(rows: Sequence[JudgedRow]) -> dict[str, str | None]:
-    times = sorted(str(row.metadata["at"]) for row in rows if row.metadata.get("at"))
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {
-        "recorded_from": times[0] if times else None,
-        "recorded_until": times[-1] if times else None,
-        "issued_at": now,
-    }
-
-
-def _version() -> str:
-    try:
-        return version("selfrefine")
-    except PackageNotFoundError:
-        return "unknown"
+    return digest_of(parts)

@@ -16,50 +16,10 @@ from judges.offline.dataset.reading import read_mappings
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.loading import load_run
 from judges.offline.trust.labels import LABEL_NAMES, Opinion, opinions_in
+from judges.offline.trust.marks import Mark, mark_of, marks_in, number_in
 from judges.sample import Sample, canonical_field
-from judges.verdict import HIGHEST, LOWEST, Verdict
 
 Source = str | os.PathLike[str] | Evaluation | Iterable[object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """What one judge says of an answer.
-
-    Args:
-        rating: 1 to 4; None is unscored.
-        score: 0 to 1.
-        passed: Whether it passes by the judge's own mark.
-        natively: Whether the judge chose the rating itself; else its own mark must be reached, too.
-        cost: Cost of judging in US dollars, where known.
-    """
-
-    rating: int | None = None
-    score: float | None = None
-    passed: bool | None = None
-    natively: bool = True
-    cost: float | None = None
-
-    @property
-    def scored(self) -> bool:
-        """Whether the judge came to a verdict."""
-        return self.rating is not None or self.score is not None or self.passed is not None
-
-    @property
-    def effective(self) -> int | None:
-        """The rating that a threshold is compared with; one below the judge's own mark passes none."""
-        if self.rating is None:
-            return None
-        return self.rating if self.natively or self.passed is not False else LOWEST - 1
-
-    @property
-    def as_rating(self) -> int | None:
-        """The rating; 4 and 1 where the judge only passes or refuses, the score as one where it only scores."""
-        if self.rating is not None:
-            return self.rating
-        if self.passed is not None:
-            return HIGHEST if self.passed else LOWEST
-        return None if self.score is None else LOWEST + round((HIGHEST - LOWEST) * self.score)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,18 +143,8 @@ def _of_evaluation(row: Row) -> JudgedRow:
     sample = row.sample
     if sample is None:
         return JudgedRow(index=row.index, key=f"#{row.index}", question_id=f"#{row.index}", marks={})
-    marks = {name: _mark_of(verdict) for name, verdict in row.verdicts.items()}
+    marks = {name: mark_of(verdict) for name, verdict in row.verdicts.items()}
     return replace(_of_sample(row.index, sample), marks=marks)
-
-
-def _mark_of(verdict: Verdict) -> Mark:
-    return Mark(
-        rating=verdict.rating,
-        score=verdict.score,
-        passed=verdict.passed,
-        natively=verdict.rated_natively,
-        cost=verdict.usage.cost,
-    )
 
 
 def _of_sample(index: int, sample: Sample) -> JudgedRow:
@@ -208,10 +158,10 @@ def _of_sample(index: int, sample: Sample) -> JudgedRow:
         index=index,
         key=key_of(question, f"#{attempt or index}" if sample.answer is None else sample.answer),
         question_id=str(data.get("question_id") or question),
-        marks=_marks(data, place),
+        marks=marks_in(data, place),
         opinions=opinions_in(_parsed(labels), split=None if split is None else str(split), place=place),
         length=len(sample.answer or ""),
-        weight=_number(data.get("weight"), "weight", place) or 1.0,
+        weight=number_in(data.get("weight"), "weight", place) or 1.0,
         attempt=None if attempt is None else int(str(attempt)),
         outcome_id=None if data.get("outcome_id") is None else str(data["outcome_id"]),
         stop_reason=None if data.get("stop_reason") is None else str(data["stop_reason"]),
@@ -240,71 +190,6 @@ def key_of(question: str, answer: str) -> str:
     """Return what identifies an answer to a question."""
     text = f"{question}\x1f{answer}"
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
-
-
-def _marks(data: Mapping[str, Any], place: str) -> dict[str, Mark]:
-    several = data.get("verdicts") or data.get("ratings")
-    if isinstance(several, Mapping):
-        return {str(name): _mark(value, place) for name, value in several.items()}
-    own = data.get("verdict")
-    fields = {**own, **data} if isinstance(own, Mapping) else data
-    mark = _mark(fields, place)
-    return (
-        {str(data.get("judge") or "judge"): mark}
-        if mark.scored or "unscored" in fields or "rating" in fields
-        else {}
-    )
-
-
-def _mark(value: object, place: str) -> Mark:
-    if isinstance(value, bool):
-        return Mark(passed=value, rating=HIGHEST if value else LOWEST)
-    if value is None or isinstance(value, int | str):
-        return Mark(rating=_rating(value, place))
-    if isinstance(value, float):
-        return Mark(rating=_rating(value, place)) if value.is_integer() else Mark(score=_score(value, place))
-    if not isinstance(value, Mapping):
-        raise ConfigurationError(
-            f"{place}a verdict has a rating from 1 to 4 or a score from 0 to 1, not {value!r}"
-        )
-    if value.get("unscored"):
-        return Mark()
-    passed = value.get("passed")
-    usage = value.get("judge_usage") or value.get("usage")
-    return Mark(
-        rating=_rating(value.get("rating"), place),
-        score=_score(value.get("score"), place),
-        passed=passed if isinstance(passed, bool) else {"true": True, "false": False}.get(str(passed).lower()),
-        natively=value.get("rated_natively") is not False,
-        cost=usage.get("cost") if isinstance(usage, Mapping) else None,
-    )
-
-
-def _rating(value: object, place: str) -> int | None:
-    number = _number(value, "rating", place)
-    if number is None:
-        return None
-    if number not in range(LOWEST, HIGHEST + 1):
-        raise ConfigurationError(
-            f"{place}the judge's rating is a whole number from 1 to 4, not {shortened(value)}"
-        )
-    return int(number)
-
-
-def _score(value: object, place: str) -> float | None:
-    number = _number(value, "score", place)
-    if number is not None and not 0 <= number <= 1:
-        raise ConfigurationError(f"{place}the judge's score is a number from 0 to 1, not {shortened(value)}")
-    return number
-
-
-def _number(value: object, name: str, place: str) -> float | None:
-    if value is None or value == "":
-        return None
-    try:
-        return float(str(value))
-    except ValueError:
-        raise ConfigurationError(f"{place}{name} is a number, not {shortened(value)}") from None
 
 
 def judge_among(rows: Sequence[JudgedRow], judge: str | None) -> str:
