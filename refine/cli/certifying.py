@@ -38,6 +38,7 @@ class CertifyOptions:
     escalation: str | None
     chain: str | None
     assume_independent_attempts: bool
+    loops: Path | None
     unlabelled: str | None
     good: float
     split: str | None
@@ -71,6 +72,7 @@ def run_certify(options: CertifyOptions) -> int:
         judge=options.judge,
         escalation=None if options.escalation is None else options.escalation.split(","),
         independent_attempts=options.assume_independent_attempts,
+        loops=options.loops,
         unlabelled=_unlabelled(options.unlabelled),
         good=options.good,
         split=options.split,

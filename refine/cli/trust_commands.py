@@ -150,6 +150,9 @@ def certify(
         bool,
         typer.Option("--assume-independent-attempts", help="Labels are of single answers; a weaker certificate."),
     ] = False,
+    loops: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Loops without labels, which make that one less weak.")
+    ] = None,
     unlabelled: Annotated[
         str | None,
         typer.Option(
@@ -195,6 +198,7 @@ def certify(
             escalation=escalation,
             chain=chain,
             assume_independent_attempts=assume_independent_attempts,
+            loops=loops,
             unlabelled=unlabelled,
             good=good,
             split=split,

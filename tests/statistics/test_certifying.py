@@ -210,7 +210,14 @@ def test_other_promises() -> None:
     assert assumed.certified
     assert assumed.rows[0].p == pytest.approx(float(special.bdtr(0, 100, 0.1 / 3)))
     assert "ASSUMES independent attempts" in str(assumed)
-    assert not certify(single_rows({4: (80, 0)}), independent_attempts=True, max_attempts=3).certified
+    weak: dict[str, Any] = {"independent_attempts": True, "max_attempts": 3}
+    assert not certify(single_rows({4: (80, 0)}), **weak).certified
+    loops = [{**row, "labels": None} for row in loop_rows(" ".join(["134|ggg", "4|g"] * 5))]
+    less_weak = certify(single_rows({4: (80, 0)}), loops=loops, **weak)
+    assert less_weak.certified
+    assert less_weak.rows[0].p == pytest.approx(float(special.bdtr(0, 80, 0.2 / 3)))
+    with pytest.raises(ConfigurationError, match="an exact certificate needs a simple random sample"):
+        certify([{**row, "weight": 5} for row in single_rows({4: (40, 0)})])
 
 
 def escalation_rows(groups: Sequence[tuple[int, int, str, int]]) -> list[Row]:

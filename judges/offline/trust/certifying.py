@@ -24,6 +24,7 @@ from judges.offline.trust.chains import (
     ESCALATION,
     Tally,
     checked_thresholds,
+    release_gain,
     tally_escalation,
     tally_thresholds,
 )
@@ -74,6 +75,7 @@ def certify(
     judge: str | None = None,
     escalation: Sequence[str] | None = None,
     independent_attempts: bool = False,
+    loops: Source | None = None,
     unlabelled: Literal["bad", "left_out"] | None = None,
     good: float = GOOD,
     split: str | None = None,
@@ -105,6 +107,8 @@ def certify(
         escalation: Judges from cheap to strong, all of which rated all rows; people decide what none releases.
         independent_attempts: Whether the labels are of single answers, of loops that were never recorded. The
             weaker certificate then assumes that attempts are independent, and says so.
+        loops: Loops without labels, which make that certificate less weak: they tell how much more often a loop
+            releases an answer than its first attempt does.
         unlabelled: Whether a run without any label counts as bad where it is released, the default; or is left
             out, which is right only where the labelled runs are a random sample, and the default for `"anytime"`.
         good: Least human rating that is good.
@@ -124,6 +128,10 @@ def certify(
     rows, strangers = with_labels(read_judged(attempts), labels)
     if not rows:
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
+    if any(row.weight != 1 for row in rows):
+        raise ConfigurationError(
+            "the rows have weights, and an exact certificate needs a simple random sample of runs, without weights"
+        )
     kind: Kind = "escalation" if escalation else "score" if scores else "rating"
     judges = tuple(escalation or (judge_among(rows, judge),))
     left_out = unlabelled == "left_out" or (unlabelled is None and method == "anytime")
@@ -136,7 +144,12 @@ def certify(
     calibration = _Calibration(
         runs=runs, judges=judges, kind=kind, max_attempts=most, patience=waits, subject=own, notes=tuple(notes)
     )
-    tested = alpha / most if independent_attempts else alpha
+    tested = alpha
+    if independent_attempts:
+        tested *= release_gain(
+            _other_runs(loops, good), checked_thresholds(None, on_scores=False), judges[0], most
+        )
+        tested /= most
     tallies, cut_notes = _tallies(calibration, thresholds, first_alone=independent_attempts)
     book = _ledger(ledger, labels, attempts)
     used = labels_used(runs, split)
@@ -167,6 +180,10 @@ def certify(
     if book is not None:
         book.enter(frozenset(used), key, delta=delta / use)
     return certificate
+
+
+def _other_runs(loops: Source | None, good: float) -> list[CalibrationRun]:
+    return [] if loops is None else runs_of(read_judged(loops), good=good, split=None)
 
 
 def _check_levels(alpha: object, delta: object) -> None:

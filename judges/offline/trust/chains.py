@@ -80,6 +80,25 @@ def tally_thresholds(
     return tallies
 
 
+def release_gain(
+    runs: Sequence[CalibrationRun], thresholds: Sequence[float], judge: str, max_attempts: int
+) -> float:
+    """Return how much more often loops release an answer than their first attempts do; 1 where that is unknown.
+
+    Of several thresholds the smallest gain is returned, at least 1.
+    """
+    gains = []
+    for threshold in thresholds:
+        replays = [
+            [replay_run([mark.effective for mark in run.marks(judge)], int(threshold), n) for run in runs]
+            for n in (1, max_attempts)
+        ]
+        first, whole = (sum(one.released is not None for one in replayed) for replayed in replays)
+        if first:
+            gains.append(whole / first)
+    return max(1.0, min(gains, default=1.0))
+
+
 def tally_escalation(
     runs: Sequence[CalibrationRun], chain: Sequence[Sequence[float]], *, judges: Sequence[str]
 ) -> list[Tally]:
