@@ -65,6 +65,8 @@ def test_loops_are_replayed_under_every_threshold(ids: bool) -> None:  # noqa: F
     two = certify(rows, max_attempts=2, alpha=0.2)
     assert table(two) == {4: (7, 1), 3: (11, 2), 2: (14, 8)}
     assert [row.status for row in four.rows] == ["too_few", "refused", "not_tested"]
+    assert table(certify(rows, max_attempts=4, patience=2, thresholds=(4,), alpha=0.2)) == {4: (11, 2)}
+    assert table(certify(rows, max_attempts=4, patience=1, thresholds=(4,), alpha=0.2)) == {4: (7, 1)}
     assert four.runs == 15
     assert four.rows[0].mean_attempts == pytest.approx(38 / 15)
     assert "too few: 14 released answers" in str(four)
@@ -83,6 +85,9 @@ def test_labels_in_a_file_of_their_own(tmp_path: Path) -> None:
         file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(f"{json.dumps(row)}\n" for row in labels))
         assert table(certify(attempts, file, max_attempts=4, alpha=0.2)) == {4: (12, 2), 3: (14, 3), 2: (14, 8)}
+    without_ids = [{name: value for name, value in row.items() if name != "outcome_id"} for row in bare]
+    both = [{**row, "labels": labelled["labels"]} for row, labelled in zip(bare, by_id, strict=True)]
+    assert table(certify(without_ids, both, max_attempts=4, alpha=0.2))[3] == (14, 3)
     stranger = {"outcome_id": "o99", "attempt": 1, "by": "ann", "rating": 4}
     assert "1 labels belong to no recorded attempt" in str(certify(bare, [*by_id, stranger], max_attempts=4))
     with pytest.raises(ConfigurationError, match="no label belongs to a recorded attempt"):

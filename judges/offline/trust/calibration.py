@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from judges.certificate import Subject
@@ -50,6 +50,12 @@ class CalibrationRun:
     def marks(self, judge: str) -> list[Mark]:
         """Return what a judge says of each attempt; an unscored mark where it said nothing."""
         return [row.marks.get(judge, _UNSCORED) for row in self.rows]
+
+    def progress(self, judge: str) -> list[float | None] | None:
+        """Return the scores that patience compares, as the loop does; None where a rating has none."""
+        marks = self.marks(judge)
+        known = all(mark.score is not None or mark.rating is None for mark in marks)
+        return [mark.score for mark in marks] if known else None
 
     def ended_before(self, released: int | None, attempts: int, max_attempts: int) -> str | None:
         """Return which setting ended it before a policy would have; None where it went far enough, or crashed."""
@@ -109,28 +115,27 @@ def with_labels(rows: Sequence[JudgedRow], labels: Source | None) -> tuple[list[
     by_key: dict[object, list[Opinion]] = {}
     given = list(read_labels(labels))
     for label in given:
-        by_key.setdefault(_key_of(label), []).extend(label.opinions)
+        for key in _keys(label):
+            by_key.setdefault(key, []).extend(label.opinions)
     present = {key for row in rows for key in _keys(row)}
-    strangers = sum(_key_of(label) not in present for label in given)
+    strangers = sum(present.isdisjoint(_keys(label)) for label in given)
     if strangers == len(given):
         raise ConfigurationError(
             "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and the "
             'answer, of one, and labels: [{"by": ..., "rating": ...}]'
         )
-    return [
-        replace(row, opinions=_once(row.opinions, (one for key in _keys(row) for one in by_key.get(key, ()))))
-        for row in rows
-    ], strangers
+    return [replace(row, opinions=_once(row.opinions, _found(row, by_key))) for row in rows], strangers
+
+
+def _found(row: JudgedRow, by_key: Mapping[object, Sequence[Opinion]]) -> Sequence[Opinion]:
+    return next((by_key[key] for key in _keys(row) if key in by_key), ())
 
 
 def _keys(row: JudgedRow) -> Iterator[object]:
+    """Yield what identifies an answer, the surest first."""
     if row.outcome_id is not None:
         yield row.outcome_id, row.attempt or 1
     yield row.key
-
-
-def _key_of(label: JudgedRow) -> object:
-    return next(_keys(label))
 
 
 def _once(own: Iterable[Opinion], others: Iterable[Opinion]) -> tuple[Opinion, ...]:

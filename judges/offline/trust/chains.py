@@ -67,9 +67,8 @@ def tally_thresholds(
         tally = Tally(policy=threshold)
         for run in runs:
             marks = run.marks(judge)
-            scores = [mark.score for mark in marks]
-            compared = scores if on_scores else [mark.effective for mark in marks]
-            replayed = replay_run(compared, threshold, max_attempts, patience, scores=scores)  # type: ignore[arg-type]  # scores are compared as ratings are
+            compared = [mark.score if on_scores else mark.effective for mark in marks]
+            replayed = replay_run(compared, threshold, max_attempts, patience, scores=run.progress(judge))  # type: ignore[arg-type]  # scores are compared as ratings are
             tally.attempts += replayed.attempts
             cut = run.ended_before(replayed.released, replayed.attempts, max_attempts)
             if replayed.end == "censored" and cut is not None:

@@ -48,7 +48,13 @@ def labels_to_certify(
     waits = subject.patience if patience is None else patience
     released = [
         [
-            replay_run([mark.effective for mark in run.marks(name)], int(threshold), most, waits).released
+            replay_run(
+                [mark.effective for mark in run.marks(name)],
+                int(threshold),
+                most,
+                waits,
+                scores=run.progress(name),
+            ).released
             for run in runs
         ]
         for threshold in checked_thresholds(thresholds, on_scores=False)
