@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphs.attempt import Attempt
 from graphs.augment import all_drafts, feedback_only, last_draft, last_drafts
+from graphs.certificate import CertificateWarning
 from graphs.errors import (
     ConcurrentTurn,
     DraftError,
@@ -26,6 +27,7 @@ __all__ = [
     "Attempt",
     "Augmenter",
     "Bounds",
+    "CertificateWarning",
     "ConcurrentTurn",
     "DraftError",
     "GeneratorFailed",

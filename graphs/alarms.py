@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from langchain_core.messages import BaseMessage
 
 from graphs.attempt import Attempt
+from graphs.certified import answering_model, certificate_of
 from graphs.progress import Event
 from graphs.refinement import Refinement
 from judges.entry import Explanation
@@ -28,6 +29,7 @@ PARTLY_JUDGED = "answer released although a part of its judge gave no verdict"
 GENERATOR_FAILED = "answer released that was not accepted, since the generator failed"
 CANDIDATE_FAILED = "candidate failed, and the attempt went on with the others"
 EXCERPT = "judge was shown a part of a very long draft, or of long evidence; max_conversation_chars bounds it"
+UNCERTIFIED = "answer released by a model that the certificate is not about: certify again"
 UNMET = "judge needs evidence that neither the question nor the generator brought"
 
 Needs = tuple[tuple[str, tuple[str, ...]], ...]
@@ -76,7 +78,18 @@ def release_alarms(refinement: Refinement, messages: Sequence[BaseMessage], rati
             }
             texts = {"detail": refinement.detail}
             alarms.append(Event(name, figures, texts, streamed=False, level=logging.WARNING))
-    return tuple(alarms)
+    return (*alarms, *_uncertified(refinement, ration))
+
+
+def _uncertified(refinement: Refinement, ration: Ration) -> Iterator[Event]:
+    """Yield the warning that another model answered than those that were calibrated."""
+    certificate = refinement.policy.certificate
+    if certificate is None or certificate_of(refinement) is not None:
+        return
+    model = answering_model(refinement)
+    if ration.allows((UNCERTIFIED, model)):
+        figures = {"certificate": certificate.id, "model": model, "calibrated": list(certificate.answer_models)}
+        yield Event(UNCERTIFIED, figures, streamed=False, level=logging.WARNING)
 
 
 def _failures(refinement: Refinement) -> Iterator[tuple[str, str, str | None]]:

@@ -107,6 +107,16 @@ _AUGMENTERS: dict[AugmenterName, Augmenter] = {
 }
 
 
+def named(name: AugmenterName) -> Augmenter:
+    """Return the augmenter of a name."""
+    return _AUGMENTERS[name]
+
+
+def words() -> object:
+    """Return the library's own words in these messages, which are part of the prompt of a retry."""
+    return _NOTES, FEEDBACK_LIMIT
+
+
 def _draft(attempt: Attempt) -> Iterator[AnyMessage]:
     """Yield a draft to look back on; not an empty one, since some providers refuse a message without content."""
     message = draft_message(attempt.answer, {MARK: "draft"})

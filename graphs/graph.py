@@ -20,6 +20,7 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 from graphs import carried, langgraph_private
 from graphs.admission import OnNewQuestion
 from graphs.best_of import BestOfLoop
+from graphs.certificate import CertificateWarning, check_certificate
 from graphs.compiled import Graph, LoopCheckpointer, LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop
@@ -296,7 +297,11 @@ def self_refine(
 def build_loop(
     generator: object, judge: object, policy: Policy, *, name: str, bounds: Bounds | None = None
 ) -> Loop:
-    """Return the loop around a generator and a judge, and warn if a model is to judge itself."""
+    """Return the loop around a generator and a judge, and warn if a model is to judge itself.
+
+    Raises:
+        ConfigurationError: If generator or judge is unusable, or the policy's certificate is about another loop.
+    """
     _check_name(name)
     _check_bounds(bounds)
     coerced = as_judge(judge)
@@ -306,6 +311,8 @@ def build_loop(
             SelfJudgingWarning,
             stacklevel=3,
         )
+    for doubt in check_certificate(coerced, policy, generator):
+        warnings.warn(doubt, CertificateWarning, stacklevel=3)
     kind = Loop if policy.candidates == 1 else BestOfLoop
     return kind(generator, coerced, policy, name=name, bounds=bounds)
 

@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
 
 from graphs.attempt import Attempt
+from graphs.certified import certificate_of
 from graphs.reasoning import reply_without_reasoning
 from graphs.refinement import Refinement
 from graphs.secrets import withhold
@@ -36,6 +37,8 @@ class Outcome(BaseModel):
         id: Identifies the question in the log, in events and in the answer's metadata, as `outcome_id`.
         raw: The endpoint's own reply with the released answer, where the generator is a direct client. As in
             `answer`, reasoning is left out after a refusal, unless the policy keeps it; attempts hold it.
+        certificate: Id of the certificate in force, whose promise is about answers that passed; None without one,
+            where the request changed what it is about, and where a model answered that was not calibrated.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,6 +56,7 @@ class Outcome(BaseModel):
     evidence: dict[str, JsonValue] = {}
     id: str = ""
     raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
+    certificate: str | None = None
 
     @classmethod
     def of(
@@ -78,6 +82,7 @@ class Outcome(BaseModel):
             evidence=dict(refinement.evidence),
             id=refinement.id,
             raw=None if answer is None else _released_reply(refinement),
+            certificate=certificate_of(refinement),
         )
 
     @classmethod
@@ -104,6 +109,7 @@ class Outcome(BaseModel):
             "attempts": [_figures(attempt) for attempt in self.attempts],
             "usage": self.usage.model_dump(mode="json"),
             "latency_s": self.latency_s,
+            **({} if self.certificate is None else {"certificate": self.certificate}),
         }
 
     def samples(self) -> list[Sample]:
@@ -127,6 +133,7 @@ class Outcome(BaseModel):
             "rating": draft.rating,
             "kind": None if draft.kind == "text" else draft.kind,
             "stop_reason": self.stop_reason if draft is self.attempts[-1] else None,
+            "certificate": self.certificate,
         }
         sample = sample_of(conversation, draft, self.evidence)
         metadata = {name: value for name, value in labels.items() if value is not None}

@@ -116,8 +116,10 @@ class Overrides(_RequestSettings):
         return self.model_dump(mode="json", exclude_none=True, include=set(CRITERIA))
 
     def applied_to(self, policy: Policy) -> Policy:
-        """Return a policy with these settings."""
+        """Return a policy with these settings, to which no certificate of the policy applies any more."""
         changed = self.model_dump(exclude_none=True, exclude={*CRITERIA, "evidence"})
+        if policy.certificate is not None and (changed or self.criteria):
+            changed["certificate"] = None
         return policy.model_copy(update=changed) if changed else policy
 
     def added_to(self, evidence: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

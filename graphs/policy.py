@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.runtime.prices import Prices
 from judges.sample import canonical_field
@@ -132,6 +133,9 @@ class Policy(FrozenSettings):
         log_texts: Write drafts, rationale and feedback to the log.
         keep_reasoning: Release the reasoning of a thinking model also where an attempt was refused before; it may
             speak of the refused draft and the feedback, so it is otherwise left to the record.
+        certificate: The path of a certificate that `refine certify` wrote for this loop: it sets `success_rating`,
+            and a loop that it is not about, by judge, generator or policy, is refused. Its id is in every outcome;
+            its promise is about the answers that pass.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
@@ -162,9 +166,12 @@ class Policy(FrozenSettings):
     show_drafts: bool = False
     log_texts: bool = False
     keep_reasoning: bool = False
+    certificate: IssuedCertificate | None = None
 
     def __init__(self, **settings: Any) -> None:
         """Validate the settings; see the class. Mappings are converted to prices and overrides."""
+        if settings.get("certificate") is not None:
+            settings = _certified(settings)
         super().__init__(**settings)
 
     @model_validator(mode="after")
@@ -225,6 +232,23 @@ class Policy(FrozenSettings):
         return {number: override.model for number, override in overrides.items() if override.model is not None}
 
 
+def _certified(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with the success rating of their certificate.
+
+    Raises:
+        ConfigurationError: If the certificate cannot be used, or another success rating stands beside it.
+    """
+    certificate = IssuedCertificate.read(settings["certificate"])
+    certified = certificate.success_rating
+    explicit = settings.get("success_rating", certified)
+    if explicit != certified:
+        raise ConfigurationError(
+            f"success_rating={shortened(explicit)} stands beside a certificate for success_rating={certified}; "
+            f"leave one of the two out"
+        )
+    return {**settings, "certificate": certificate, "success_rating": certified}
+
+
 _NO_OVERRIDE = Override()
 _NO_LIMITS = (None,) * 5
 
@@ -244,6 +268,10 @@ def policy_of(policy: object, settings: Mapping[str, Any] | None = None) -> Poli
     Raises:
         ConfigurationError: If it is given in two ways, is neither, or has a setting that cannot be used.
     """
+    if isinstance(policy, Policy) and settings and settings.keys() == {"certificate"}:
+        policy = {name: getattr(policy, name) for name in policy.model_fields_set}
+    if isinstance(policy, Mapping) and settings and settings.keys() == {"certificate"}:
+        return policy_of({**policy, **settings})
     if policy is not None and settings:
         raise ConfigurationError(f"give policy=... or settings, not both (given also {sorted(settings)})")
     if policy is None:

@@ -29,7 +29,8 @@ def fingerprint(*parts: object) -> str:
 
     They change with the class of an object, its settings, the text of its prompts and worked examples, and the
     models it asks (see `judges.models.identity`). A function counts with its name, code, defaults and the values
-    it has bound; keys of models do not count. What a function calls elsewhere is not seen.
+    it has bound; keys of models do not count. What a function calls elsewhere is not seen. An object whose class
+    has `fingerprint_parts()` counts with what that returns, for instance because it keeps what it was asked.
     """
     canonical = json.dumps([_canonical(part, ()) for part in parts], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:_LENGTH]
@@ -115,7 +116,10 @@ def _has_docstring(code: types.CodeType) -> bool:
 
 
 def _state(value: object) -> Any:
-    """Return the attributes of an object, without its tools and what it computed and kept."""
+    """Return the attributes of an object, without its tools and what it computed and kept; or what it says."""
+    parts = getattr(type(value), "fingerprint_parts", None)
+    if callable(parts):
+        return parts(value)
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value) if hasattr(value, field.name)}
     if isinstance(value, BaseModel):

@@ -63,6 +63,10 @@ class _Script(Generic[T]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.Lock())
 
+    @property
+    def source(self) -> Sequence[T] | Callable[[Any], T]:
+        return self._lines if self._make is None else self._make
+
     def line(self, request: Any) -> T:
         if self._make is not None:
             return self._make(request)
@@ -352,6 +356,10 @@ class ScriptedJudge(Judge):
     def samples(self) -> list[Sample]:
         """The samples judged so far, in order."""
         return list(self._samples)
+
+    def fingerprint_parts(self) -> tuple[object, ...]:
+        """Return what its verdicts depend on: the name and the script, not how far that was read."""
+        return self.name, self._script.source
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Return the next line as a verdict."""

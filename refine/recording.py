@@ -12,9 +12,12 @@ from graphs import Outcome
 from judges import ConfigurationError, Sample
 from judges.errors import shortened
 from judges.runtime import losses
+from refine.record.metadata import recorded_samples
 from refine.record.origin import Origin
+from refine.record.rows import Entry, now_ms
 
 _log = logging.getLogger("refine")
+_NO_ORIGIN = Origin()
 
 
 class Record:
@@ -40,15 +43,15 @@ class Record:
         self._lock = threading.Lock()
 
     def add(self, outcome: Outcome, origin: Origin | None = None) -> None:
-        """Append the outcome's attempts; a row has no place for their `origin`.
+        """Append the outcome's attempts, with what their `origin` says of policy and judge in the metadata.
 
         Nothing is raised, since an answer is worth more than its record: rows that cannot be written, on a full
         disk or in a deleted folder, are a WARNING of the logger `refine`, and are counted in `refine.losses()`.
         """
-        del origin
         written = bytearray()
         try:
-            lines = b"".join(map(_line, outcome.samples()))
+            entry = Entry(outcome, origin or _NO_ORIGIN, now_ms())
+            lines = b"".join(map(_line, recorded_samples(entry)))
             if lines:
                 self._append(lines, written)
         except Exception as error:  # noqa: BLE001 - whatever raised, the answer must go out

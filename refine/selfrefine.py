@@ -26,6 +26,7 @@ from graphs import (
     langgraph_private,
 )
 from graphs.admission import OnNewQuestion
+from graphs.certificate import subject_of
 from graphs.compiled import Checkpointer, LoopCheckpointer
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop, written_as
@@ -33,6 +34,7 @@ from graphs.policy import policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
 from judges import ConfigurationError, as_judge
+from judges.certificate import Subject
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.runtime.validation import one_of
@@ -89,7 +91,8 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             `"supersede"`, see `graphs.self_refine`.
         bounds: How far a request may go with its `context`; None allows what is stricter or cheaper than the
             policy.
-        settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`.
+        settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`, or
+            `certificate="certificate.json"`, which sets the success rating and is refused for another loop.
 
     Raises:
         ConfigurationError: If a setting is unknown or out of range, or `generator` or `judge` is unusable.
@@ -128,7 +131,9 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             single_node=single_node,
         )
         self._record = None if record is None else open_record(record)
-        self._origin = Origin() if record is None else Origin.of(name, as_judge(judge), self.policy)
+        self._origin = (
+            Origin() if record is None else Origin.of(name, as_judge(judge), self.policy, generator=generator)
+        )
         self._parts: dict[str, Any] = {
             "generator": generator,
             "judge": judge,
@@ -156,6 +161,11 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
     def judge(self) -> object:
         """The judge, as it was given."""
         return self._parts["judge"]
+
+    @property
+    def subject(self) -> Subject:
+        """What a certificate of this loop is about; recorded attempts say so, too."""
+        return subject_of(as_judge(self.judge), self.policy, self.generator)
 
     def around(self, **parts: object) -> Self:
         """Return the same with another `generator` or `judge`."""
@@ -201,9 +211,9 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             else:
                 outcome = run(self._loop, graph_input, config)
         except Unanswered as unanswered:
-            self._write(unanswered.outcome)
+            self._write(unanswered.outcome, config)
             raise
-        self._write(outcome)
+        self._write(outcome, config)
         return outcome
 
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
@@ -218,9 +228,9 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             else:
                 outcome = await arun(self._loop, graph_input, config)
         except Unanswered as unanswered:
-            await self._awrite(unanswered.outcome)
+            await self._awrite(unanswered.outcome, config)
             raise
-        await self._awrite(outcome)
+        await self._awrite(outcome, config)
         return outcome
 
     def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:
@@ -282,18 +292,21 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
         *conversation, answer = state["messages"]
         return Outcome.of(refinement, conversation, answer, now=time.time())
 
-    def _write(self, outcome: Outcome) -> None:
-        if self._record is not None:
-            self._record.add(outcome, self._origin)
+    def _write(self, outcome: Outcome, config: RunnableConfig) -> None:
+        if self._record is None:
+            return
+        overrides = carried.overrides_of(config)
+        changed = self.policy if overrides is None else overrides.applied_to(self.policy)
+        self._record.add(outcome, self._origin if changed is self.policy else self._origin.under(changed))
 
-    async def _awrite(self, outcome: Outcome) -> None:
+    async def _awrite(self, outcome: Outcome, config: RunnableConfig) -> None:
         if self._record is None or not getattr(self._record, "blocks", True):
-            self._write(outcome)
+            self._write(outcome, config)
             return
         try:
-            await asyncio.to_thread(self._write, outcome)
+            await asyncio.to_thread(self._write, outcome, config)
         except RuntimeError:  # the pool of threads is shut down: `add` itself raises nothing
-            self._write(outcome)
+            self._write(outcome, config)
 
 
 def _name_of(generator: object) -> str:

@@ -242,7 +242,7 @@ def test_the_reader_knows_the_doors(path: str, source: str, wrong: set[str]) -> 
 INNER: tuple[tuple[str, ...], ...] = (
     ("verdict", "messages", "entry"),
     ("errors", "model", "rows"),
-    ("sample", "runtime"),
+    ("sample", "runtime", "certificate"),
     ("excerpt", "requests"),
     ("models",),
     ("drive", "prompting"),

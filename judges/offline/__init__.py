@@ -18,17 +18,23 @@ from judges.offline.run.settings import RunSettings
 if TYPE_CHECKING:
     from judges.offline.run.ray import RayEvaluation, evaluate_ray
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
+    from judges.offline.trust.alignment import Alignment, align
+    from judges.offline.trust.certifying import certify
 
 _HOMES = {
+    "Alignment": "trust.alignment",
     "Change": "run_comparison",
     "RayEvaluation": "run.ray",
     "RunComparison": "run_comparison",
+    "align": "trust.alignment",
+    "certify": "trust.certifying",
     "compare_runs": "run_comparison",
     "evaluate_ray": "run.ray",
 }
 """What needs numpy and scipy, or Ray, and is loaded when it is used."""
 
 __all__ = [
+    "Alignment",
     "BatchSettings",
     "Change",
     "Comparison",
@@ -44,6 +50,8 @@ __all__ = [
     "Summary",
     "acompare",
     "aevaluate",
+    "align",
+    "certify",
     "compare",
     "compare_runs",
     "evaluate",

@@ -172,6 +172,14 @@ class DatabaseRecord(SharedByCopies):
         with self._tables.reading() as connection:
             yield from queries.dataset_rows(connection, where)
 
+    def attempts(self, where: OutcomeFilter = _EVERYTHING) -> Iterator[Row]:
+        """Yield what is known of every attempt besides the texts, oldest outcome first, with its labels.
+
+        This is what `judges.offline.replay` reads; a record without texts has it too.
+        """
+        with self._tables.reading() as connection:
+            yield from queries.attempt_rows(connection, where)
+
     def label(
         self,
         outcome: str,
@@ -181,6 +189,7 @@ class DatabaseRecord(SharedByCopies):
         rating: int | None = None,
         up: bool | None = None,
         note: str | None = None,
+        split: str | None = None,
     ) -> None:
         """Save a person's opinion of an attempt, in place of an earlier one of the same person; empty deletes it.
 
@@ -191,11 +200,12 @@ class DatabaseRecord(SharedByCopies):
             rating: 1 to 4.
             up: Thumbs up or down.
             note: In words.
+            split: What the label may be used for: `"tune"` a judge, `"certify"` a threshold, or `"report"`.
 
         Raises:
             ConfigurationError: If there is no such attempt, or a value is out of range.
         """
-        label = labels.Label(outcome=outcome, number=number, by=by, rating=rating, up=up, note=note)
+        label = labels.Label(outcome=outcome, number=number, by=by, rating=rating, up=up, note=note, split=split)
         with self._tables.writing() as connection:
             labels.save(connection, label)
 

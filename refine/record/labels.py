@@ -13,6 +13,7 @@ from refine.record.rows import now_ms
 from refine.record.schema import ATTEMPT, LABEL
 
 _LONGEST_NOTE = 10_000
+_SPLITS = frozenset({"tune", "certify", "report"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +26,15 @@ class Label:
     rating: int | None = None
     up: bool | None = None
     note: str | None = None
+    split: str | None = None
 
     def __post_init__(self) -> None:
         if self.rating is not None and (type(self.rating) is not int or self.rating not in {1, 2, 3, 4}):
             raise ConfigurationError(f"a label's rating is 1, 2, 3 or 4, not {shortened(self.rating)}")
         if self.up is not None and type(self.up) is not bool:
             raise ConfigurationError(f"a label's up is true or false, not {shortened(self.up)}")
+        if self.split is not None and self.split not in _SPLITS:
+            raise ConfigurationError(f"a label's split is tune, certify or report, not {shortened(self.split)}")
         if not self.by.strip():
             raise ConfigurationError(f"a label says by whom it is, not {shortened(self.by)}")
 
@@ -55,4 +59,5 @@ def save(connection: Connection, label: Label) -> None:
     if not label.is_empty:
         note = text_of(label.note, _LONGEST_NOTE) if label.note else None
         values = {**key, "by": by, "at": now_ms(), "rating": label.rating, "up": label.up, "note": note}
+        values["split"] = label.split
         connection.execute(LABEL.insert().values(values))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from graphs import Policy
+from graphs.certificate import settings_of, subject_of
 from judges import Judge
+from judges.certificate import Subject
 from judges.fingerprint import fingerprint
 
 
@@ -25,6 +27,9 @@ class Origin:
         shadow: See `Policy`.
         model: The generator's model as configured, where its answers do not name one.
         request_id: Id of the HTTP request.
+        continuation_probability: How probable it was that the loop goes on after a pass, to learn what it would
+            have come to; None where it never does.
+        subject: What a certificate made of this record is about.
     """
 
     refiner: str = ""
@@ -37,20 +42,31 @@ class Origin:
     shadow: bool = False
     model: str | None = None
     request_id: str | None = None
+    continuation_probability: float | None = None
+    subject: Subject | None = None
 
     @classmethod
-    def of(cls, refiner: str, judge: Judge, policy: Policy, *, model: str | None = None) -> Self:
+    def of(
+        cls, refiner: str, judge: Judge, policy: Policy, *, generator: object = None, model: str | None = None
+    ) -> Self:
         """Return the origin of everything that one refiner answers; a request's id is added by `replace`."""
-        return cls(
-            refiner=refiner,
-            judge=judge.name,
-            judge_digest=_digest(judge),
+        subject = subject_of(judge, policy, generator)
+        origin = cls(
+            refiner=refiner, judge=judge.name, judge_digest=subject.judge_digest, model=model, subject=subject
+        )
+        return origin.under(policy)
+
+    def under(self, policy: Policy) -> Self:
+        """Return the same under another policy, for instance one that a request overrides in part."""
+        subject = self.subject and self.subject.model_copy(update={"policy": settings_of(policy)})
+        return replace(
+            self,
             policy_digest=_digest(policy),
             success_rating=policy.success_rating,
             max_attempts=policy.max_attempts,
             patience=policy.patience,
             shadow=policy.shadow,
-            model=model,
+            subject=subject,
         )
 
 

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, func, or_, select, true, tuple_
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, exists, func, or_, select, true, tuple_
 
 from judges import ConfigurationError
 from refine.record.filters import OutcomeFilter
+from refine.record.metadata import iso_time, metadata_of
 from refine.record.rows import Row
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME
 
@@ -138,20 +139,40 @@ def dataset_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
         raise ConfigurationError(
             "the outcomes were recorded without texts, so there is nothing to judge; record with texts=True"
         )
-    labels = defaultdict(list)
-    for label in connection.execute(
-        select(LABEL).join(OUTCOME, OUTCOME.c.id == LABEL.c.outcome).where(chosen)
-    ).mappings():
-        opinion = {name: label[name] for name in ("by", "rating", "up", "note") if label[name] is not None}
-        labels[label["outcome"], label["number"]].append(opinion)
-    joined = select(OUTCOME, *(column.label(f"attempt_{column.name}") for column in ATTEMPT.c)).join(
-        ATTEMPT, ATTEMPT.c.outcome == OUTCOME.c.id
-    )
-    ordered = joined.where(chosen, ATTEMPT.c.draft.is_not(None)).order_by(
-        OUTCOME.c.at, OUTCOME.c.id, ATTEMPT.c.number
-    )
+    labels = _labels(connection, chosen)
+    ordered = _attempts(chosen & ATTEMPT.c.draft.is_not(None))
     for row in connection.execution_options(yield_per=100).execute(ordered).mappings():
         yield _dataset_row(row, labels.get((row["id"], row["attempt_number"]), []))
+
+
+def attempt_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
+    """Yield what is known of every attempt besides the texts, oldest outcome first, with its labels."""
+    chosen = conditions(where)
+    labels = _labels(connection, chosen, times=True)
+    for row in connection.execution_options(yield_per=100).execute(_attempts(chosen)).mappings():
+        own = labels.get((row["id"], row["attempt_number"]), [])
+        yield {**_metadata(row), **({"labels": own} if own else {})}
+
+
+def _attempts(chosen: ColumnElement[bool]) -> Select[Any]:
+    attempt = (column.label(f"attempt_{column.name}") for column in ATTEMPT.c)
+    joined = select(OUTCOME, *attempt).join(ATTEMPT, ATTEMPT.c.outcome == OUTCOME.c.id).where(chosen)
+    return joined.order_by(OUTCOME.c.at, OUTCOME.c.id, ATTEMPT.c.number)
+
+
+def _labels(
+    connection: Connection, chosen: ColumnElement[bool], *, times: bool = False
+) -> dict[tuple[str, int], list[Row]]:
+    """Return what people think of the attempts of the chosen outcomes, by outcome and number, oldest first."""
+    labels = defaultdict(list)
+    joined = select(LABEL).join(OUTCOME, OUTCOME.c.id == LABEL.c.outcome).where(chosen)
+    for label in connection.execute(joined.order_by(LABEL.c.at)).mappings():
+        names = ("by", "rating", "up", "note", "split")
+        opinion = {name: label[name] for name in names if label[name] is not None}
+        labels[label["outcome"], label["number"]].append(
+            opinion | ({"at": iso_time(label["at"])} if times else {})
+        )
+    return labels
 
 
 def _any(connection: Connection, chosen: ColumnElement[bool]) -> bool:
@@ -160,23 +181,16 @@ def _any(connection: Connection, chosen: ColumnElement[bool]) -> bool:
 
 def _dataset_row(row: RowMapping, labels: list[Row]) -> Row:
     evidence = {**(_data(row["evidence"]) or {}), **(_data(row["attempt_evidence"]) or {})}
-    is_last = row["attempt_number"] == row["attempts"]
-    metadata = {
-        "outcome_id": row["id"],
-        "question_id": row["question_id"],
-        "attempt": row["attempt_number"],
-        "released": row["attempt_released"],
-        "rating": row["attempt_rating"],
-        "stop_reason": row["stop_reason"] if is_last else None,
-        "model": row["attempt_model"] or row["model"],
-        "judge": row["attempt_judge"],
-        "labels": labels or None,
-    }
+    metadata = {**evidence.get("metadata", {}), **_metadata(row), **({"labels": labels} if labels else {})}
     data = {
         **evidence,
         "user_input": _data(row["conversation"]) or row["question"],
         "response": row["attempt_draft"],
         "trajectory": _data(row["attempt_steps"]),
-        "metadata": {**evidence.get("metadata", {}), **{k: v for k, v in metadata.items() if v is not None}},
+        "metadata": metadata,
     }
     return {name: value for name, value in data.items() if value is not None}
+
+
+def _metadata(row: RowMapping) -> Row:
+    return metadata_of(dict(row), {name: row[f"attempt_{name}"] for name in ATTEMPT.columns.keys()})  # noqa: SIM118 - not a dict

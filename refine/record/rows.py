@@ -63,12 +63,23 @@ def rows_of(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Rows
         texts: Whether to store what was asked, answered and said about it.
         redact: Applied to each of these texts, in order.
     """
+    outcome = entry.outcome
+    row = outcome_row(entry, texts=texts, redact=redact)
+    attempts = [
+        attempt_row(row["id"], attempt, released=attempt.number == outcome.released, texts=texts, redact=redact)
+        for attempt in outcome.attempts
+    ]
+    return Rows(row, tuple(attempts))
+
+
+def outcome_row(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Row:
+    """Return the row of an outcome; attempts after an accepted one, its shadows, are not counted in it."""
     outcome, origin = entry.outcome, entry.origin
-    identifier = name_of(outcome.id) or uuid4().hex
     final = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
     last = final or (outcome.attempts[-1] if outcome.attempts else None)
-    row: Row = {
-        "id": identifier,
+    has_shadows = final is not None and outcome.stop_reason == "accepted"
+    return {
+        "id": name_of(outcome.id) or uuid4().hex,
         "at": entry.at,
         "refiner": name_of(origin.refiner),
         "request_id": name_of(origin.request_id),
@@ -78,8 +89,11 @@ def rows_of(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Rows
         "max_attempts": origin.max_attempts,
         "patience": origin.patience,
         "shadow": origin.shadow,
+        "continuation_probability": number_of(origin.continuation_probability),
         "judge": name_of(origin.judge),
         "judge_digest": origin.judge_digest,
+        "subject": origin.subject and json_of(origin.subject.model_dump(mode="json", exclude_defaults=True)),
+        "certificate": name_of(outcome.certificate),
         "model": name_of((last and _metadata(last.answer, _MODELS)) or origin.model),
         "finish_reason": last and name_of(_metadata(last.answer, _FINISH_REASONS)),
         "passed": outcome.passed,
@@ -87,20 +101,18 @@ def rows_of(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Rows
         "detail": text_of(outcome.detail),
         "rating": last and last.rating,
         "score": number_of(last.verdict.score) if last and last.verdict else None,
-        "attempts": len(outcome.attempts),
+        "attempts": final.number if has_shadows and final else len(outcome.attempts),
         "released": outcome.released,
         "latency_s": number_of(outcome.latency_s),
         **_usage(outcome.usage),
         **(_outcome_texts(outcome, redact) if texts else {}),
     }
-    attempts = [
-        _attempt_row(identifier, attempt, released=attempt is final, texts=texts, redact=redact)
-        for attempt in outcome.attempts
-    ]
-    return Rows(row, tuple(attempts))
 
 
-def _attempt_row(outcome: str, attempt: Attempt, *, released: bool, texts: bool, redact: Sequence[Redact]) -> Row:
+def attempt_row(
+    outcome: str, attempt: Attempt, *, released: bool, texts: bool, redact: Sequence[Redact] = ()
+) -> Row:
+    """Return the row of one attempt of the outcome with this id."""
     verdict = attempt.verdict
     return {
         "outcome": outcome,
@@ -121,6 +133,7 @@ def _verdict_figures(verdict: Verdict) -> Row:
         "rating": verdict.rating,
         "score": number_of(verdict.score),
         "passed": verdict.passed,
+        "rated_natively": None if verdict.rating is None else verdict.rated_natively,
         "unscored": verdict.unscored,
         "judge": name_of(verdict.judge),
         "judge_model": name_of(verdict.model),

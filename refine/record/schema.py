@@ -37,8 +37,11 @@ OUTCOME = Table(
     Column("max_attempts", Integer),
     Column("patience", Integer),
     Column("shadow", Boolean),
+    Column("continuation_probability", Float(53), comment="of going on after a pass, to learn; null where never"),
     Column("judge", Text),
     Column("judge_digest", Text, comment="changes with the judge's models and prompts"),
+    Column("subject", Text, comment="JSON: the loop that a certificate of this record is about"),
+    Column("certificate", Text, comment="id of the certificate in force"),
     Column("model", Text),
     Column("finish_reason", Text),
     Column("passed", Boolean, nullable=False),
@@ -76,6 +79,7 @@ ATTEMPT = Table(
     Column("rating", Integer),
     Column("score", Float(53)),
     Column("passed", Boolean, comment="by the judge's own pass mark"),
+    Column("rated_natively", Boolean, comment="the judge chose the rating itself: its pass mark does not count"),
     Column("unscored", Text),
     Column("judge", Text),
     Column("judge_model", Text),
@@ -103,11 +107,25 @@ LABEL = Table(
     Column("rating", Integer),
     Column("up", Boolean),
     Column("note", Text),
+    Column("split", Text, comment="what the label may be used for: tune, certify or report"),
 )
 
 META = Table("meta", TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (TABLES.create_all,)
+
+def _add_missing_columns(connection: Connection) -> None:
+    """Add the columns that came with version 2; tables that this version made have them."""
+    own, preparer = inspect(connection), connection.dialect.identifier_preparer
+    for table in (OUTCOME, ATTEMPT, LABEL):
+        present = {column["name"] for column in own.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in present:
+                kind = column.type.compile(connection.dialect)
+                name = preparer.quote(column.name)
+                connection.execute(text(f"ALTER TABLE {preparer.quote(table.name)} ADD COLUMN {name} {kind}"))
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (TABLES.create_all, _add_missing_columns)
 """Each brings the tables from one version to the next; the first makes them."""
 
 _LOCK = 0x7265_6669_6E65

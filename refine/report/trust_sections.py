@@ -14,9 +14,8 @@ from refine.report.trust import Trust
 
 if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate
-    from judges.offline.trust.alignment import Alignment
-
     from judges.offline.statistics import BiasTest
+    from judges.offline.trust.alignment import Alignment
 
 _RATINGS = (1, 2, 3, 4)
 _FINDINGS: dict[str, Tone] = {

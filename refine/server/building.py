@@ -14,14 +14,16 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from graphs import Bounds, Policy
+from graphs.certificate import check_certificate
 from graphs.generators import PerRequest
 from graphs.loop import Loop
 from judges import Judge, OpenAICompatible, as_judge, known_prices, load
+from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, one_line, shortened
 from refine.server.breaker import UpstreamBreaker
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
 from refine.server.forms import DIALECTS
-from refine.server.guards import Guard, Guards
+from refine.server.guards import Guard, Guards, upstream_identity
 from refine.server.keys import Key, Keys
 from refine.server.limits import Limits
 from refine.server.service import Service
@@ -111,6 +113,9 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> Guard:
         model = _judge_model(settings)
     with _at(f"{place}judge", settings.judge):
         judge = _judge(settings, model)
+    if settings.certificate is not None:
+        with _at(f"{place}certificate", settings.certificate):
+            _ = IssuedCertificate.read(settings.certificate).success_rating
     with _at(f"{place}policy", settings.policy):
         policy, models = _policy(settings)
     with _at(f"{place}bounds", settings.bounds):
@@ -119,6 +124,8 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> Guard:
         key = _upstream_key(settings)
     with _at(f"{place}upstream", _without_password(settings.upstream)):
         upstream = _upstream(settings, key)
+    with _at(f"{place}certificate", settings.certificate):
+        doubts = check_certificate(judge, policy, upstream_identity(upstream, models))
     loop = Loop(PerRequest(), judge, policy, name=name)
     return Guard(
         name=name,
@@ -129,6 +136,7 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> Guard:
         attempt_models=models,
         bounds=bounds,
         reveal=frozenset(settings.reveal),
+        doubts=doubts,
     )
 
 
@@ -160,7 +168,7 @@ def _policy(settings: NamedGuardSettings) -> tuple[Policy, dict[int, str]]:
             raise ConfigurationError(f"{name} is no setting of a guard; leave it out")
     values |= {
         name: getattr(settings, name)
-        for name in ("success_rating", "max_attempts")
+        for name in ("certificate", "success_rating", "max_attempts")
         if getattr(settings, name) is not None
     }
     if settings.fail is not None:

@@ -74,6 +74,8 @@ class GuardSettings(BaseModel):
         judge_key: Key for that server; `"env:NAME"` reads it from the environment. Left out: `OPENAI_API_KEY`.
         success_rating: Rating from 1 to 4 at which an answer is accepted.
         max_attempts: Most answers generated for one question.
+        certificate: File that `refine certify` wrote for this guard; it sets the success rating, and one that is
+            about another judge, upstream or policy is refused.
         policy: Further settings of `graphs.Policy`.
         fail: `"open"` releases an answer that the judge could not judge, and says so; `"closed"` does not.
         bounds: How far a request may go with its own settings; see `graphs.Bounds`.
@@ -104,6 +106,7 @@ class GuardSettings(BaseModel):
     judge_key: SecretStr | None = None
     success_rating: int | None = Field(default=None, ge=1, le=4)
     max_attempts: int | None = Field(default=None, ge=1)
+    certificate: str | None = None
     policy: dict[str, Any] = {}
     fail: Literal["open", "closed"] | None = None
     bounds: dict[str, Any] = {}

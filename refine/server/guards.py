@@ -8,7 +8,9 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from graphs import Bounds
+from graphs.certificate import GeneratorIdentity
 from graphs.loop import Loop
+from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from refine.server.errors import ApiError
 from refine.server.upstream import Upstream
@@ -29,6 +31,7 @@ class Guard:
         attempt_models: Another model's name from an attempt number on.
         bounds: How far a request may go with settings of its own.
         reveal: What a client sees of a verdict beside its marks.
+        doubts: What the guard's certificate, if it has one, depends on and cannot be compared, a line each.
     """
 
     name: str
@@ -39,6 +42,12 @@ class Guard:
     attempt_models: Mapping[int, str] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
     reveal: frozenset[Revealed] = frozenset()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def generator(self) -> GeneratorIdentity:
+        """What is guarded, for certificates."""
+        return upstream_identity(self.upstream, self.attempt_models)
 
     @property
     def required_upstream(self) -> Upstream:
@@ -52,6 +61,13 @@ class Guard:
                 404, f"the guard {self.name!r} has no upstream; it judges at /v1/judge only", code="no_upstream"
             )
         return self.upstream
+
+
+def upstream_identity(upstream: Upstream | None, models: Mapping[int, str]) -> GeneratorIdentity:
+    """Return what can be said of an upstream; which of its models answers is up to each request."""
+    if upstream is None:
+        return GeneratorIdentity("no upstream")
+    return GeneratorIdentity(f"whatever {upstream.origin} serves", fingerprint(upstream.url, dict(models)))
 
 
 class Guards:

@@ -126,7 +126,7 @@ class Recording:
 
 
 def _origin(guard: Guard, policy: Policy) -> Origin:
-    return Origin.of(guard.name, guard.judge, policy)
+    return Origin.of(guard.name, guard.judge, policy, generator=guard.generator)
 
 
 def page_of(settings: ServerSettings, service: Service, record: Recorder | None) -> list[BaseRoute]:

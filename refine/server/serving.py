@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
     _require_upstream(service)
     settings, of_record = with_default_record(settings)
     app = app_of(settings, service)
-    _say(*map(describe, service.guards), of_record, exposure(settings, service))
+    _say(*map(describe, service.guards), *_doubts(service), of_record, exposure(settings, service))
     if check:
         _say("the configuration can be used")
         return
@@ -88,9 +88,10 @@ def describe(guard: Guard) -> str:
     upstream = "no upstream, /v1/judge only" if guard.upstream is None else f"upstream {guard.upstream.origin}"
     unjudged = {"accept": "open", "reject": "best judged answer", "raise": "closed"}[policy.on_judge_error]
     served = f", models {', '.join(guard.models)}" if guard.models else ""
+    certificate = "" if policy.certificate is None else f" by certificate {policy.certificate.id[:8]}"
     return (
         f"guard {guard.name}: judge {guard.judge.name}{of_models}, {upstream}, accepted from "
-        f"{policy.success_rating}, "
+        f"{policy.success_rating}{certificate}, "
         f"at most {policy.max_attempts} attempts, without a verdict: {unjudged}{served}"
     )
 
@@ -112,6 +113,12 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def _doubts(service: Service) -> Iterator[str]:
+    """Yield what certificates depend on and nobody can compare."""
+    for guard in service.guards:
+        yield from guard.doubts
 
 
 def _require_upstream(service: Service) -> None:

@@ -90,6 +90,11 @@ class Upstream:
     def __repr__(self) -> str:
         return f"Upstream({self.origin!r})"
 
+    @property
+    def url(self) -> str:
+        """The whole address, which may hold what is not for a log."""
+        return f"{self._base}{self._query}"
+
     def credentials(self, caller: Mapping[str, str], header: str) -> Mapping[str, str]:
         """Return the headers that authenticate: the operator's key, or else the caller's own, as they came.
 

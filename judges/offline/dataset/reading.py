@@ -78,22 +78,44 @@ def read_rows(
         BadSample: If a row cannot be read; the message names file, line and field.
     """
     file, columns, encoding = _file(path), checked_columns(map), _checked_encoding(encoding)
-    keep = errors == "keep"
+    unit, records, row_of = _records(file, encoding)
+    return _samples(file, unit, records, row_of, columns, keep=errors == "keep")
+
+
+def read_mappings(path: str | Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a file as they stand there, for instance labels without texts; files as for `read_rows`.
+
+    Raises:
+        ConfigurationError: If there is no such file, or its format is unknown.
+        BadSample: If a row cannot be read; the message names file and line.
+    """
+    file = _file(path)
+    unit, records, row_of = _records(file, _checked_encoding("utf-8"))
+    for number, raw in records:
+        try:
+            row = row_of(raw)
+        except BadSample as error:
+            raise BadSample(f"{file}, {unit} {number}: {error}") from error
+        yield row
+
+
+def _records(
+    file: Path, encoding: str
+) -> tuple[str, Iterator[tuple[int, Any]], Callable[[Any], Mapping[str, Any]]]:
+    """Return what a record of the file is called, the records with their numbers, and what makes a row of one."""
     match file.suffix.lower():
         case ".jsonl" | ".ndjson":
-            lines = _json_lines(file, encoding)
-            return _samples(file, "line", lines, lambda line: _json_row(line, encoding), columns, keep=keep)
+            return "line", _json_lines(file, encoding), lambda line: _json_row(line, encoding)
         case ".csv" | ".tsv":
-            records = csv_records(file, encoding=encoding)
-            return _samples(file, "line", records, csv_row, columns, keep=keep)
+            return "line", csv_records(file, encoding=encoding), csv_row
         case ".json":
-            return _samples(file, "row", _json_rows(file, encoding), _row, columns, keep=keep)
+            return "row", _json_rows(file, encoding), _row
         case ".parquet":
-            return _samples(file, "row", _parquet_rows(file), dict, columns, keep=keep)
+            return "row", _parquet_rows(file), dict
         case _:
             raise ConfigurationError(
                 f"rows are read from a .jsonl or a .csv file, or from .json, .tsv or .parquet, not from "
-                f"{str(path)!r}; write a JSON object on each line of a .jsonl file"
+                f"{str(file)!r}; write a JSON object on each line of a .jsonl file"
             )
 
 

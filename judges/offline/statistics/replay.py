@@ -34,7 +34,14 @@ class Replay:
     released: int | None = None
 
 
-def replay_run(ratings: Ratings, threshold: int, max_attempts: int, patience: int | None = None) -> Replay:
+def replay_run(
+    ratings: Ratings,
+    threshold: int,
+    max_attempts: int,
+    patience: int | None = None,
+    *,
+    scores: Sequence[float | None] | None = None,
+) -> Replay:
     """Replay one recorded run under another policy.
 
     It is assumed that neither the generator nor its feedback saw the threshold: the attempts of a run are a fixed
@@ -45,15 +52,17 @@ def replay_run(ratings: Ratings, threshold: int, max_attempts: int, patience: in
         threshold: Lowest rating that passes.
         max_attempts: Most attempts.
         patience: Stop after this many attempts since the best rating last rose; None never does.
+        scores: What patience compares in place of the ratings, as the loop does where a judge gives scores.
     """
     if max_attempts < 1 or (patience is not None and patience < 1):
         raise ValueError(f"max_attempts and patience are at least 1, not {max_attempts!r} and {patience!r}")
-    best, since = 0, 0
-    for number, rating in enumerate(ratings, 1):
+    best, since = -1.0, 0
+    marks = ratings if scores is None else scores
+    for number, (rating, mark) in enumerate(zip(ratings, marks, strict=True), 1):
         if rating is not None and rating >= threshold:
             return Replay(end="pass", attempts=number, released=number)
-        rose = rating is not None and rating > best
-        best, since = (rating or best, 0) if rose else (best, since + 1)
+        rose = mark is not None and mark > best
+        best, since = (mark if mark is not None and rose else best), 0 if rose else since + 1
         if number == max_attempts:
             return Replay(end="exhausted", attempts=number)
         if patience is not None and since >= patience:
@@ -101,6 +110,7 @@ def replay_runs(
     recorded_threshold: int | None = None,
     exploration: float | None = None,
     least_effective: float = _LEAST_EFFECTIVE,
+    scores: Sequence[Sequence[float | None]] | None = None,
 ) -> ReplaySummary:
     """Replay recorded runs under another policy.
 
@@ -113,8 +123,13 @@ def replay_runs(
         recorded_threshold: The success rating under which the runs were recorded; needed with `exploration`.
         exploration: Probability with which a run went on after a pass, as a shadow; gives point estimates.
         least_effective: Effective number of runs below which the ratio estimate is left out.
+        scores: The scores of each run, see `replay_run`.
     """
-    results = [replay_run(run, threshold, max_attempts, patience) for run in runs]
+    marks = [None] * len(runs) if scores is None else scores
+    results = [
+        replay_run(run, threshold, max_attempts, patience, scores=mark)
+        for run, mark in zip(runs, marks, strict=True)
+    ]
     ends = Counter(result.end for result in results)
     n, passed, censored = len(runs), ends["pass"], ends["censored"]
     if not n:

@@ -1,0 +1,301 @@
+"""`align`: how far a judge's verdicts can be believed, by labels of people."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from judges.certificate import IssuedCertificate
+from judges.errors import ConfigurationError, shortened
+from judges.offline.statistics import Agreement, BiasReport, RankMetrics, agreement, rank_metrics
+from judges.offline.statistics.certificates import ALPHA, DELTA
+from judges.offline.trust.bias_data import bias_of
+from judges.offline.trust.calibration import with_labels
+from judges.offline.trust.certifying import GOOD, certify
+from judges.offline.trust.choosing import NextLabel, to_estimate, write_queue
+from judges.offline.trust.correcting import Item, PassRate, Sampling, pass_rate
+from judges.offline.trust.labels import lower_median, majority, usable
+from judges.offline.trust.plain import plain
+from judges.offline.trust.raters import People, people_of
+from judges.offline.trust.report_text import agreement_lines, bias_lines, full_lines, pass_rate_lines
+from judges.offline.trust.rows import JudgedRow, Source, judge_among, read_judged
+
+_BUDGET = 80
+_ECE_RESAMPLES = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """What labels say of a judge; `str()` gives the short report, `report(full=True)` all of it.
+
+    Args:
+        judge: The judge.
+        rows: Rows that were judged.
+        labelled: Rows with a label.
+        questions: Different questions among the labelled rows.
+        ties: Labelled rows on which as many people say good as bad; they are left out of every figure about good
+            and bad.
+        ratings: Whether all labels are ratings; figures of ratings are left out otherwise.
+        agreement: Agreement of judge and people; intervals are over questions.
+        people: Agreement among people; None where no row has two labels.
+        calibration: Of scores: Brier score, and calibration error with what chance explains; None without scores.
+        pass_rate: The pass rate of all rows, corrected for the judge's errors.
+        certificate: What the labels certify; None where they cannot, and a note says why.
+        bias: The report on bias; None where the rows hold no data for one.
+        next_labels: Rows worth labelling next.
+        notes: What a reader must know besides.
+        seed: Seed of every resample.
+    """
+
+    judge: str
+    rows: int
+    labelled: int
+    questions: int
+    ties: int
+    ratings: bool
+    agreement: Agreement
+    people: People | None
+    calibration: RankMetrics | None
+    pass_rate: PassRate | None
+    certificate: IssuedCertificate | None
+    bias: BiasReport | None
+    next_labels: tuple[NextLabel, ...]
+    notes: tuple[str, ...]
+    seed: int
+
+    def __str__(self) -> str:
+        return self.report()
+
+    def report(self, *, full: bool = False) -> str:
+        """Return the report as text; `full` adds every figure there is."""
+        agreed = agreement_lines(
+            self.agreement,
+            self.people,
+            judge=self.judge,
+            labelled=self.labelled,
+            questions=self.questions,
+            ties=self.ties,
+            ratings=self.ratings,
+        )
+        count = len(self.next_labels)
+        following = (
+            f"next: labels of {count} rows, chosen by rating, would sharpen the pass rate most (--next FILE)"
+        )
+        sections = [
+            agreed,
+            pass_rate_lines(self.pass_rate),
+            [] if self.certificate is None else str(self.certificate).splitlines(),
+            [] if self.bias is None else bias_lines(self.bias),
+            [following] if count else [],
+            self.notes,
+            full_lines(self.agreement, self.people, self.calibration, seed=self.seed) if full else [],
+        ]
+        return "\n\n".join(filter(None, map("\n".join, sections)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON; of rows to be labelled, their places and ids."""
+        data: dict[str, Any] = plain(replace(self, next_labels=(), certificate=None))
+        data["certificate"] = None if self.certificate is None else self.certificate.to_dict()
+        data["next_labels"] = [
+            {"index": label.row.index, "outcome_id": label.row.outcome_id, "attempt": label.row.attempt}
+            for label in self.next_labels
+        ]
+        return data
+
+
+def align(
+    rows: Source,
+    labels: Source | None = None,
+    *,
+    judge: str | None = None,
+    good: float = GOOD,
+    sampling: Sampling = "random",
+    split: str | None = None,
+    alpha: float = ALPHA,
+    delta: float = DELTA,
+    thresholds: Sequence[float] | None = None,
+    max_attempts: int | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    next_labels: str | os.PathLike[str] | None = None,
+    budget: int = _BUDGET,
+    ledger: str | os.PathLike[str] | None = None,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Alignment:
+    """Compare a judge's verdicts with labels of people, and say what follows: thresholds, rates, biases.
+
+    Args:
+        rows: Judged rows, some or all with labels: a file, the folder of a run, recorded attempts, or rows.
+        labels: Labels, where they are not in the rows; see `certify`.
+        judge: The judge, where rows have verdicts of several.
+        good: Least rating that is good, for people and judge.
+        sampling: How the labelled rows were drawn: `"random"` from all, `"by_rating"` some of each rating, as
+            `next_labels` draws them, or `"elsewhere"`, from other data than the rows without a label.
+        split: Use the labels of this split alone.
+        alpha: Largest tolerated share of bad answers among those released.
+        delta: Probability that a certificate does not hold.
+        thresholds: Success ratings to choose from.
+        max_attempts: Most attempts of the loop that recorded the rows, where they do not say.
+        certificate: File to which the certificate is written.
+        next_labels: File to which the rows worth labelling next are written.
+        budget: Labels that can be given next.
+        ledger: See `certify`.
+        resamples: Resamples of the bootstrap over questions.
+        seed: Seed of every resample.
+
+    Raises:
+        ConfigurationError: If rows or labels cannot be used; in one line.
+    """
+    if sampling not in {"random", "by_rating", "elsewhere"}:
+        raise ConfigurationError(f"sampling is 'random', 'by_rating' or 'elsewhere', not {shortened(sampling)}")
+    read, strangers = with_labels(read_judged(rows), labels)
+    everything = [replace(row, opinions=usable(row.opinions, split)) for row in read]
+    name = judge_among(everything, judge)
+    judged = [row for row in everything if row.metadata.keys().isdisjoint({"probe", "repeat_of"})]
+    labelled = [row for row in judged if row.opinions]
+    if not labelled:
+        raise ConfigurationError(
+            "no row has a label; add labels to the rows, labels: [{'by': 'ann', 'rating': 4}], or give a file of "
+            "them (--labels)"
+        )
+    ratings = all(opinion.is_rating for row in labelled for opinion in row.opinions)
+    notes = [f"{strangers} labels belong to no row and were left out"] if strangers else []
+    marks = [row.marks.get(name) for row in labelled]
+    as_ratings = [None if mark is None else mark.as_rating for mark in marks]
+    issued = _certificate(
+        rows,
+        labels,
+        notes,
+        sampling,
+        alpha=alpha,
+        delta=delta,
+        thresholds=thresholds,
+        max_attempts=max_attempts,
+        judge=name,
+        good=good,
+        split=split,
+        ledger=ledger,
+    )
+    if issued is not None and certificate is not None:
+        issued.write(Path(certificate))
+    chosen = to_estimate(judged, name, budget=budget, good=good, seed=seed)
+    if next_labels is not None:
+        write_queue(chosen, Path(next_labels))
+    return Alignment(
+        judge=name,
+        rows=len(judged),
+        labelled=len(labelled),
+        questions=len({row.question_id for row in labelled}),
+        ties=sum(majority(row.opinions, good) is None for row in labelled),
+        ratings=ratings,
+        agreement=_agreement(
+            labelled, as_ratings, name, ratings=ratings, good=good, resamples=resamples, seed=seed
+        ),
+        people=people_of(labelled, as_ratings, good=good, ratings=ratings),
+        calibration=_calibration(labelled, name, good=good, seed=seed),
+        pass_rate=pass_rate(_items(judged, name, good), sampling=sampling),
+        certificate=issued,
+        bias=bias_of(everything, name, ratings=ratings, seed=seed),
+        next_labels=tuple(chosen),
+        notes=tuple(notes),
+        seed=seed,
+    )
+
+
+def _agreement(
+    rows: Sequence[JudgedRow],
+    judged: Sequence[int | None],
+    judge: str,
+    *,
+    ratings: bool,
+    good: float,
+    resamples: int,
+    seed: int,
+) -> Agreement:
+    """Return the agreement; of good and bad over rows without a tie, of ratings over all."""
+    scores = [None if (mark := row.marks.get(judge)) is None else mark.score for row in rows]
+    scored = [place for place, rating in enumerate(judged) if rating is not None]
+    use_scores = bool(scored) and all(scores[place] is not None for place in scored)
+    common: dict[str, Any] = {
+        "weights": [row.weight for row in rows],
+        "clusters": _clusters(rows),
+        "good": good,
+        "resamples": resamples,
+        "seed": seed,
+        "scores": scores if use_scores else None,
+    }
+    verdicts = [majority(row.opinions, good) for row in rows]
+    if not ratings:
+        return agreement(verdicts, judged, **common)
+    medians = [lower_median(row.opinions) for row in rows]
+    by_rating = agreement(medians, judged, **common)
+    if None not in verdicts:
+        return by_rating
+    untied = [None if verdict is None else median for verdict, median in zip(verdicts, medians, strict=True)]
+    of_verdicts = agreement(untied, judged, **common)
+    own = {name: figure for name, figure in by_rating.figures.items() if name in _OF_RATINGS}
+    return replace(of_verdicts, n=by_rating.n, labelled=by_rating.labelled, figures={**of_verdicts.figures, **own})
+
+
+_OF_RATINGS = frozenset({"exact", "within_one", "mean_difference", "kappa", "kappa_linear", "kappa_quadratic"})
+
+
+def _clusters(rows: Sequence[JudgedRow]) -> list[str] | None:
+    """Return the question of each row; None where every row has its own, for which exact intervals are known."""
+    questions = [row.question_id for row in rows]
+    return questions if len(set(questions)) < len(questions) else None
+
+
+def _calibration(rows: Sequence[JudgedRow], judge: str, *, good: float, seed: int) -> RankMetrics | None:
+    pairs = [
+        (verdict, mark.score, row.weight)
+        for row in rows
+        if (verdict := majority(row.opinions, good)) is not None
+        and (mark := row.marks.get(judge)) is not None
+        and mark.score is not None
+    ]
+    if not pairs:
+        return None
+    goods, scores, weights = zip(*pairs, strict=True)
+    return rank_metrics(goods, scores, weights=weights, resamples=_ECE_RESAMPLES, seed=seed)
+
+
+def _items(rows: Sequence[JudgedRow], judge: str, good: float) -> list[Item]:
+    items = []
+    for row in rows:
+        mark = row.marks.get(judge)
+        rating = None if mark is None else mark.as_rating
+        items.append(
+            Item(
+                question_id=row.question_id,
+                rating=rating,
+                passes=None if rating is None else rating >= good,
+                good=majority(row.opinions, good),
+                weight=row.weight,
+            )
+        )
+    return items
+
+
+def _certificate(
+    rows: Source, labels: Source | None, notes: list[str], sampling: Sampling, **settings: Any
+) -> IssuedCertificate | None:
+    """Return what the labels certify, or note why they cannot."""
+    if sampling != "random":
+        notes.append("no threshold is certified: that needs a simple random sample of runs")
+        return None
+    try:
+        return certify(rows, labels, unlabelled="left_out", **settings)
+    except ConfigurationError as error:
+        notes.append(f"no threshold is certified: {error}")
+        return None
+
+
+def summary_of(alignment: Alignment) -> Mapping[str, float | None]:
+    """Return the figures of the short report by name, for a table of several judges."""
+    names = ("agreement", "pass_kappa", "tpr", "tnr", "bad_among_passes", "kappa_quadratic")
+    figures = alignment.agreement.figures
+    return {name: figures[name].value for name in names if name in figures}

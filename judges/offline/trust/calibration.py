@@ -1,0 +1,175 @@
+"""Recorded loops with labels, as a certificate is calibrated on them: one run for each question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from judges.certificate import Subject
+from judges.errors import ConfigurationError
+from judges.offline.trust.labels import Opinion, is_bad, usable
+from judges.offline.trust.marks import Mark
+from judges.offline.trust.rows import JudgedRow, Source, read_labels
+
+_ENDS_BEFORE = {
+    "accepted": "success_rating",
+    "max_attempts": "max_attempts",
+    "no_progress": "patience",
+}
+"""The setting of the loop that ended a run which another policy would have continued, by stop reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationRun:
+    """One recorded loop.
+
+    Args:
+        rows: Its attempts, in order.
+        bad: Whether people call each attempt's answer bad; None without a label.
+    """
+
+    rows: tuple[JudgedRow, ...]
+    bad: tuple[bool | None, ...]
+
+    @property
+    def question_id(self) -> str:
+        """The question."""
+        return self.rows[0].question_id
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why it ended, where the record says so."""
+        return next((row.stop_reason for row in self.rows if row.stop_reason), None)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether any attempt of it has a label."""
+        return any(bad is not None for bad in self.bad)
+
+    def marks(self, judge: str) -> list[Mark]:
+        """Return what a judge says of each attempt; an unscored mark where it said nothing."""
+        return [row.marks.get(judge, _UNSCORED) for row in self.rows]
+
+    def progress(self, judge: str) -> list[float | None] | None:
+        """Return the scores that patience compares, as the loop does; None where a rating has none."""
+        marks = self.marks(judge)
+        known = all(mark.score is not None or mark.rating is None for mark in marks)
+        return [mark.score for mark in marks] if known else None
+
+    def ended_before(self, released: int | None, attempts: int, max_attempts: int) -> str | None:
+        """Return which setting ended it before a policy would have; None where it went far enough, or crashed."""
+        if released is not None or attempts >= max_attempts:
+            return None
+        return _ENDS_BEFORE.get(self.stop_reason or "")
+
+
+_UNSCORED = Mark()
+
+
+def runs_of(rows: Sequence[JudgedRow], *, good: float, split: str | None) -> list[CalibrationRun]:
+    """Return the loops that rows are attempts of.
+
+    Rows belong to one loop by their `outcome_id`; without one, a row that is attempt 1, or says no attempt, begins
+    the next loop.
+
+    Raises:
+        ConfigurationError: If attempts of a loop are missing, or labels were used to tune the judge.
+    """
+    return [_run(group, good, split) for group in _grouped(rows)]
+
+
+def _grouped(rows: Sequence[JudgedRow]) -> Iterator[list[JudgedRow]]:
+    groups: dict[str, list[JudgedRow]] = {}
+    current = ""
+    for row in rows:
+        if row.outcome_id is not None:
+            key = f"id {row.outcome_id}"
+        else:
+            current = f"from {row.index}" if row.attempt in {None, 1} or not current else current
+            key = current
+        groups.setdefault(key, []).append(row)
+    yield from groups.values()
+
+
+def _run(rows: list[JudgedRow], good: float, split: str | None) -> CalibrationRun:
+    ordered = sorted(rows, key=lambda row: row.attempt or 1)
+    if [row.attempt or 1 for row in ordered] != list(range(1, len(ordered) + 1)):
+        numbers = ", ".join(str(row.attempt) for row in ordered)
+        raise ConfigurationError(
+            f"row {rows[0].index}: the loop has the attempts {numbers}; a certificate needs all of them from 1, "
+            f"so give the record whole"
+        )
+    return CalibrationRun(
+        rows=tuple(ordered), bad=tuple(is_bad(usable(row.opinions, split), good) for row in ordered)
+    )
+
+
+def with_labels(rows: Sequence[JudgedRow], labels: Source | None) -> tuple[list[JudgedRow], int]:
+    """Return rows with the labels of another file, and how many of these belong to no row.
+
+    A label belongs to the row with its `outcome_id` and `attempt`, or with its question and answer.
+    """
+    if labels is None:
+        return list(rows), 0
+    by_key: dict[object, list[Opinion]] = {}
+    given = list(read_labels(labels))
+    for label in given:
+        for key in _keys(label):
+            by_key.setdefault(key, []).extend(label.opinions)
+    present = {key for row in rows for key in _keys(row)}
+    strangers = sum(present.isdisjoint(_keys(label)) for label in given)
+    if strangers == len(given):
+        raise ConfigurationError(
+            "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and the "
+            'answer, of one, and labels: [{"by": ..., "rating": ...}]'
+        )
+    return [replace(row, opinions=_once(row.opinions, _found(row, by_key))) for row in rows], strangers
+
+
+def _found(row: JudgedRow, by_key: Mapping[object, Sequence[Opinion]]) -> Sequence[Opinion]:
+    return next((by_key[key] for key in _keys(row) if key in by_key), ())
+
+
+def _keys(row: JudgedRow) -> Iterator[object]:
+    """Yield what identifies an answer, the surest first."""
+    if row.outcome_id is not None:
+        yield row.outcome_id, row.attempt or 1
+    yield row.key
+
+
+def _once(own: Iterable[Opinion], others: Iterable[Opinion]) -> tuple[Opinion, ...]:
+    """Return labels in which every person has one, the last."""
+    by_person: dict[tuple[str, str | None], Opinion] = {}
+    for opinion in (*own, *others):
+        by_person[opinion.by, opinion.split] = opinion
+    return tuple(by_person.values())
+
+
+def one_per_question(runs: Sequence[CalibrationRun]) -> list[CalibrationRun]:
+    """Return the first run of each question; further ones are no independent evidence."""
+    first: dict[str, CalibrationRun] = {}
+    for run in runs:
+        first.setdefault(run.question_id, run)
+    return list(first.values())
+
+
+def of_one_loop(runs: Sequence[CalibrationRun]) -> tuple[list[CalibrationRun], Subject, list[str]]:
+    """Return the runs of the loop that recorded most of them, that loop, and what to say about the others."""
+    groups: dict[str, list[CalibrationRun]] = {}
+    for run in runs:
+        key = json.dumps(run.rows[0].metadata.get("subject"), sort_keys=True)
+        groups.setdefault(key, []).append(run)
+    own = max(groups.values(), key=len)
+    subject = own[0].rows[0].subject
+    notes = [
+        f"{len(group)} runs of another loop are left out: {'; '.join(_changes(group, subject))}"
+        for group in groups.values()
+        if group is not own
+    ]
+    return own, subject, notes
+
+
+def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:
+    other = group[0].rows[0].subject
+    return subject.changes(other) if subject.judge_digest and other.judge_digest else ["they do not say which"]

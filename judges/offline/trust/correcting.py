@@ -1,0 +1,145 @@
+"""Pass rates corrected for the judge's errors: from a random sample of labels, from strata, or from other data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from judges.offline.statistics import Figure, ppi_mean, ppi_rate, rogan_gladen, stratified_rate, wilson
+from judges.verdict import HIGHEST, LOWEST
+
+Sampling = Literal["random", "by_rating", "elsewhere"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One judged row: its question, the judge's rating, and whether people call it good, where they said.
+
+    Args:
+        question_id: The question.
+        rating: The judge's rating; None where it is unscored.
+        passes: Whether the judge passes it; None where it is unscored.
+        good: Whether people call it good; None without a label.
+        weight: Design weight.
+    """
+
+    question_id: str
+    rating: int | None
+    passes: bool | None
+    good: bool | None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassRate:
+    """How many answers people would call good.
+
+    Args:
+        corrected: The estimate; it has no value where labels are too few or the judge carries no information.
+        uncorrected: Share that the judge passes, of those it scored.
+        human: What the labels alone say.
+        bounds: Share that the judge passes with every unscored row refused, and with every one passed; None where
+            all are scored.
+        sampling: How the labels were drawn, as was said.
+    """
+
+    corrected: Figure
+    uncorrected: Figure
+    human: Figure | None
+    bounds: tuple[float, float] | None
+    sampling: Sampling
+
+
+def pass_rate(items: Sequence[Item], *, sampling: Sampling) -> PassRate | None:
+    """Return the corrected pass rate of all judged rows; None where no row is judged.
+
+    Args:
+        items: All rows, those without a label included.
+        sampling: `"random"`: the labelled rows are a random sample of all. `"by_rating"`: of each rating some were
+            drawn at random. `"elsewhere"`: the labels are of other data, and only error rates are taken from them.
+    """
+    scored = [item for item in items if item.passes is not None]
+    if not scored:
+        return None
+    labelled = [item for item in scored if item.good is not None]
+    rest = [item for item in scored if item.good is None]
+    population = rest if sampling == "elsewhere" else scored
+    missing = len(items) - len(scored)
+    passes = sum(bool(item.passes) for item in scored)
+    return PassRate(
+        corrected=_corrected(labelled, rest, scored, sampling),
+        uncorrected=_share(sum(bool(item.passes) for item in population), len(population)),
+        human=None if sampling != "random" or not labelled else _human(labelled),
+        bounds=(passes / len(items), (passes + missing) / len(items)) if missing else None,
+        sampling=sampling,
+    )
+
+
+def _corrected(
+    labelled: Sequence[Item], rest: Sequence[Item], scored: Sequence[Item], sampling: Sampling
+) -> Figure:
+    if not rest and labelled:
+        return _human(labelled)
+    if sampling == "elsewhere":
+        return _by_error_rates(labelled, rest)
+    if sampling == "by_rating":
+        return _by_stratum(labelled, scored)
+    good, passes = [float(bool(item.good)) for item in labelled], [float(bool(item.passes)) for item in labelled]
+    others = [float(bool(item.passes)) for item in rest]
+    if any(item.weight != 1 for item in labelled):
+        weights = [item.weight for item in labelled]
+        return ppi_mean(good, passes, others, variant="reference", weights=weights)
+    if len({item.question_id for item in scored}) < len(scored):
+        questions = {item.question_id for item in labelled}
+        apart = [item for item in rest if item.question_id not in questions]
+        return ppi_mean(good, passes, _means(apart), clusters=[item.question_id for item in labelled])
+    return ppi_rate([bool(one) for one in good], [bool(one) for one in passes], [bool(one) for one in others])
+
+
+def _means(items: Sequence[Item]) -> list[float]:
+    """Return the share of passes of each question."""
+    by_question: dict[str, list[bool]] = {}
+    for item in items:
+        by_question.setdefault(item.question_id, []).append(bool(item.passes))
+    return [sum(passes) / len(passes) for passes in by_question.values()]
+
+
+def _by_error_rates(labelled: Sequence[Item], rest: Sequence[Item]) -> Figure:
+    good = [item for item in labelled if item.good]
+    bad = [item for item in labelled if not item.good]
+    if not good or not bad:
+        return Figure.undefined("one_class", len(rest), method="Rogan-Gladen")
+    return rogan_gladen(
+        sum(bool(item.passes) for item in rest),
+        len(rest),
+        sum(not item.passes for item in bad),
+        len(bad),
+        sum(bool(item.passes) for item in good),
+        len(good),
+    )
+
+
+def _by_stratum(labelled: Sequence[Item], scored: Sequence[Item]) -> Figure:
+    ratings = [rating for rating in range(LOWEST, HIGHEST + 1) if any(item.rating == rating for item in scored)]
+    drawn = {rating: [item for item in labelled if item.rating == rating] for rating in ratings}
+    if not ratings or not all(drawn.values()):
+        return Figure.undefined("too_few", len(labelled), method="stratified")
+    shares = [sum(item.rating == rating for item in scored) / len(scored) for rating in ratings]
+    return stratified_rate(
+        shares,
+        len(scored),
+        [len(drawn[rating]) for rating in ratings],
+        [sum(bool(item.good) for item in drawn[rating]) for rating in ratings],
+    )
+
+
+def _human(labelled: Sequence[Item]) -> Figure:
+    return _share(sum(bool(item.good) for item in labelled), len(labelled), method="Wilson, labels alone")
+
+
+def _share(wins: int, n: int, *, method: str = "Wilson") -> Figure:
+    if not n:
+        return Figure.undefined("too_few", 0, method=method)
+    low, high = wilson(wins, n)
+    return Figure(value=wins / n, n=n, low=low, high=high, method=method)

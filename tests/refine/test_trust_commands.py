@@ -1,0 +1,129 @@
+"""`refine align` and `refine certify`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.certificate import IssuedCertificate
+from judges.testing import ScriptedJudge
+from refine import SelfRefine
+from refine.cli.app import app
+from refine.record import DatabaseRecord
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Call `refine` in this process, and return exit code, output and errors."""
+    with pytest.raises(SystemExit) as exit_:
+        app([str(word) for word in words])
+    captured = capsys.readouterr()
+    return int(exit_.value.code or 0), captured.out, captured.err
+
+
+def written(file: Path, rows: list[dict[str, Any]]) -> Path:
+    """Write rows as JSON lines."""
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return file
+
+
+def recorded(record: Any) -> None:
+    """Record 40 loops, of which every fourth needs a second attempt."""
+    ratings = [rating for number in range(40) for rating in ((2, 4) if number % 4 == 0 else (4,))]
+    refiner = SelfRefine(
+        lambda _: "an answer", ScriptedJudge(ratings), success_rating=4, max_attempts=2, record=record
+    )
+    for number in range(40):
+        refiner.refine(f"question {number}")
+
+
+def test_from_a_record_to_a_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Choose what to label, have it labelled, certify: each step leads to the next."""
+    attempts, queue, out = tmp_path / "attempts.jsonl", tmp_path / "queue.jsonl", tmp_path / "certificate.json"
+    recorded(attempts)
+    code, shown, _ = call(capsys, "certify", attempts, "--next", queue)
+    assert (code, shown.split()[0]) == (0, "50")
+    rows = [json.loads(line) for line in queue.read_text().splitlines()]
+    assert all("rating" not in row for row in rows)
+    labels = written(tmp_path / "labels.jsonl", [{**row, "labels": [{"by": "ann", "up": True}]} for row in rows])
+    code, shown, _ = call(capsys, "certify", attempts, "--labels", labels, "--out", out)
+    assert code == 0
+    assert shown.startswith("CERTIFIED  success_rating=2, max_attempts=2\nAt most 10.0% of the answers that pass")
+    assert f"written to {out}, id {IssuedCertificate.read(out).id}" in shown
+    code, _, errors = call(capsys, "certify", attempts, "--labels", labels, "--out", out)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "is there already" in errors
+    none = tmp_path / "none.json"
+    for _ in range(2):  # a file that certifies nothing may be replaced
+        code, shown, _ = call(capsys, "certify", attempts, "--labels", labels, "--out", none, "--alpha", "0.01")
+        assert (code, shown.split("  ")[0]) == (1, "NOT CERTIFIED")
+    code, shown, _ = call(capsys, "certify", attempts, "--labels", labels, "--out", tmp_path / "j.json", "--json")
+    assert (code, json.loads(shown)["threshold"]) == (0, 2.0)
+
+
+def test_a_record_in_a_database_has_its_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Labels given on the page are enough; texts need not be recorded."""
+    file = tmp_path / "record.db"
+    with DatabaseRecord(f"sqlite:///{file}") as record:
+        recorded(record)
+        record.flush()
+        for row in record.outcomes(limit=100):
+            for number in range(1, row["attempts"] + 1):
+                record.label(row["id"], number, by="ann", rating=4)
+    code, shown, _ = call(capsys, "certify", file, "--out", tmp_path / "certificate.json")
+    assert code == 0
+    assert "40 questions, 50 labels" in shown
+    assert (tmp_path / "record.db.ledger").exists()
+    subject = IssuedCertificate.read(tmp_path / "certificate.json").subject
+    assert (subject.judge, subject.max_attempts) == ("scripted", 2)
+
+
+def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Agreement first; `--full` adds all figures, `--json` is all as data, `--next` and `--certificate` write."""
+    rows = [
+        {"question": f"q{n}", "answer": "a", "rating": 1 + n % 4, "label": 1 + (n + (n % 7 == 0)) % 4}
+        for n in range(60)
+    ]
+    file = written(tmp_path / "labelled.jsonl", rows)
+    _, shown, _ = call(capsys, "align", file, "--json", "--certificate", tmp_path / "certificate.json")
+    assert json.loads(shown)["agreement"]["figures"]["exact"]["value"] == pytest.approx(51 / 60)
+    assert IssuedCertificate.read(tmp_path / "certificate.json").runs == 60
+    written(file, [{**row, "label": None if n % 2 else row["label"]} for n, row in enumerate(rows)])
+    code, shown, _ = call(capsys, "align", file, "--full", "--next", tmp_path / "next.jsonl", "--budget", 20)
+    assert code == 0
+    assert shown.startswith("judge: 30 labelled rows, 100% of them scored\npeople say good")
+    assert "all figures" in shown
+    assert "pass rate, corrected" in shown
+    assert (tmp_path / "next.jsonl").read_text().count("\n") > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["certify", "none.jsonl"], "there is no file"),
+        (["certify", "none.db"], "there is no record"),
+        (["certify", "rows.jsonl", "--method", "exact"], "--method is sequence, fallback or anytime"),
+        (["certify", "rows.jsonl", "--thresholds", "high"], "--thresholds are numbers with commas"),
+        (["certify", "rows.jsonl", "--chain", "5,4"], "--chain is for --escalation"),
+        (["certify", "rows.jsonl", "--unlabelled", "good"], "--unlabelled is bad or left-out"),
+        (["certify", "rows.jsonl", "--escalation", "a,b", "--thresholds", "4"], "are given as --chain"),
+        (["certify", "rows.jsonl"], "no attempt has a label"),
+        (["align", "rows.jsonl"], "no row has a label"),
+        (["align", "rows.jsonl", "--drawn", "once"], "--drawn is random, by-rating or elsewhere"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was given, and what to do; exit code 2."""
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "rows.jsonl", [{"question": "q", "answer": "a", "rating": 4}])
+    code, shown, errors = call(capsys, *words)
+    assert (code, shown, errors.count("\n")) == (2, "", 1)
+    assert message in errors

@@ -1,0 +1,312 @@
+"""Certificates of recorded loops and of single answers: what counts, what is refused, what labels are spent on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import special
+
+from judges import ConfigurationError
+from judges.certificate import IssuedCertificate
+from judges.offline import certify
+from judges.offline.trust.choosing import write_queue
+from judges.offline.trust.queueing import labels_to_certify
+
+Row = dict[str, Any]
+LOOPS = (
+    "4|g 34|gg 2334|bggg 1224|bbbb 3223|gbbg 4|g 24|bg 1111|bbbb 334|bbg 2.4|bgg 4|b 23|bg* 34|gg 2224|bbbg 4|g"
+)
+"""Recorded with success rating 4 and 4 attempts: ratings, labels, `.` unscored, `*` crashed."""
+
+
+def loop_rows(loops: str = LOOPS, *, ids: bool = True) -> list[Row]:
+    """Write loops as rows of a record."""
+    rows = []
+    for number, loop in enumerate(loops.split()):
+        ratings, labels = loop.rstrip("*").split("|")
+        for attempt, (rating, label) in enumerate(zip(ratings, labels, strict=True), 1):
+            rows.append(
+                {
+                    **({"outcome_id": f"o{number}"} if ids else {}),
+                    "question": f"question {number}",
+                    "answer": f"{number}.{attempt}",
+                    "attempt": attempt,
+                    "rating": None if rating == "." else int(rating),
+                    "labels": [{"by": "ann", "rating": 4 if label == "g" else 1}],
+                }
+            )
+    return rows
+
+
+def single_rows(released: Mapping[int, tuple[int, int]]) -> list[Row]:
+    """Write single answers: by rating, how many there are, and how many of them are bad."""
+    return [
+        {"question": f"{rating}.{n}", "answer": "a", "rating": rating, "label": "bad" if n < bad else "good"}
+        for rating, (count, bad) in released.items()
+        for n in range(count)
+    ]
+
+
+def table(certificate: IssuedCertificate) -> dict[object, tuple[int, int]]:
+    """Return released and bad by policy."""
+    return {row.policy: (row.released, row.bad) for row in certificate.rows}
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_loops_are_replayed_under_every_threshold(ids: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """The published loops come to the published counts, with or without ids of outcomes."""
+    rows = loop_rows(ids=ids)
+    four = certify(rows, max_attempts=4, alpha=0.2)
+    assert table(four) == {4: (12, 2), 3: (14, 3), 2: (14, 8)}
+    two = certify(rows, max_attempts=2, alpha=0.2)
+    assert table(two) == {4: (7, 1), 3: (11, 2), 2: (14, 8)}
+    assert [row.status for row in four.rows] == ["too_few", "refused", "not_tested"]
+    assert table(certify(rows, max_attempts=4, patience=2, thresholds=(4,), alpha=0.2)) == {4: (11, 2)}
+    assert table(certify(rows, max_attempts=4, patience=1, thresholds=(4,), alpha=0.2)) == {4: (7, 1)}
+    assert four.runs == 15
+    assert four.rows[0].mean_attempts == pytest.approx(38 / 15)
+    assert "too few: 14 released answers" in str(four)
+
+
+def test_labels_in_a_file_of_their_own(tmp_path: Path) -> None:
+    """They are found by outcome and attempt, or by question and answer; labels of other answers are named."""
+    bare = [{name: value for name, value in row.items() if name != "labels"} for row in loop_rows()]
+    attempts = tmp_path / "attempts.jsonl"
+    attempts.write_text("".join(f"{json.dumps(row)}\n" for row in bare))
+    by_id = [{name: row[name] for name in ("outcome_id", "attempt", "labels")} for row in loop_rows()]
+    flat = [{**row, "labels": None, **row["labels"][0]} for row in by_id]
+    flat = [{name: value for name, value in row.items() if name != "labels"} for row in flat]
+    by_text = [{name: row[name] for name in ("question", "answer", "labels")} for row in loop_rows()]
+    for name, labels in (("ids", by_id), ("flat", flat), ("texts", by_text)):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in labels))
+        assert table(certify(attempts, file, max_attempts=4, alpha=0.2)) == {4: (12, 2), 3: (14, 3), 2: (14, 8)}
+    without_ids = [{name: value for name, value in row.items() if name != "outcome_id"} for row in bare]
+    both = [{**row, "labels": labelled["labels"]} for row, labelled in zip(bare, by_id, strict=True)]
+    assert table(certify(without_ids, both, max_attempts=4, alpha=0.2))[3] == (14, 3)
+    stranger = {"outcome_id": "o99", "attempt": 1, "by": "ann", "rating": 4}
+    assert "1 labels belong to no recorded attempt" in str(certify(bare, [*by_id, stranger], max_attempts=4))
+    with pytest.raises(ConfigurationError, match="no label belongs to a recorded attempt"):
+        certify(bare, [stranger], max_attempts=4)
+
+
+def test_what_counts_as_bad() -> None:
+    """A tie of people, and an answer without a label, are bad; a run that is left out must be asked for."""
+    rows = single_rows({4: (40, 0)})
+    rows[0]["labels"], rows[1]["labels"] = [1, 4], {"ann": True, "bob": False, "cy": True}
+    del rows[0]["label"], rows[1]["label"], rows[2]["label"]
+    found = certify(rows)
+    assert (found.released, found.bad, found.threshold) == (40, 2, None)
+    assert "1 released answers have no label, and count as bad" in str(found)
+    left_out = certify(rows, unlabelled="left_out")
+    assert (left_out.released, left_out.bad) == (39, 1)
+    assert "right only if the others are a random sample" in str(left_out)
+    stricter = certify(single_rows({3: (40, 0)}), good=4)
+    assert stricter.threshold == 2
+
+
+def test_one_run_for_each_question_counts() -> None:
+    """Further runs of a question are no independent evidence."""
+    rows = [{**row, "question_id": f"q{place // 2}"} for place, row in enumerate(single_rows({4: (60, 0)}))]
+    found = certify(rows)
+    assert (found.runs, found.certified) == (30, True)
+    assert "30 further runs of the same questions are left out" in str(found)
+
+
+def test_runs_of_another_loop_are_left_out() -> None:
+    """The certificate is about the loop with the most runs, and says what the others were."""
+    own = {"judge": "helpful", "judge_digest": "1", "policy": {"max_attempts": 1, "feedback": "f"}}
+    other = {**own, "policy": {"max_attempts": 2, "feedback": "f"}}
+    rows = [{**row, "subject": other if n >= 40 else own} for n, row in enumerate(single_rows({4: (50, 0)}))]
+    found = certify(rows)
+    assert (found.runs, found.subject.judge, found.subject.max_attempts) == (40, "helpful", 1)
+    assert "10 runs of another loop are left out: max_attempts was 1 and is 2" in str(found)
+
+
+def test_labels_that_tuned_the_judge_are_refused() -> None:
+    """The firewall: `tuned_on`, unless another split is chosen."""
+    rows = [{**row, "split": "tune" if n % 2 else "certify"} for n, row in enumerate(single_rows({4: (80, 0)}))]
+    with pytest.raises(ConfigurationError, match="tuned_on"):
+        certify(rows)
+    with pytest.raises(ConfigurationError, match="tuned_on"):
+        certify(rows, split="tune")
+    assert certify(rows, split="certify", unlabelled="left_out").released == 40
+    own = [{**row, "label": None, "labels": [{"by": "ann", "up": True, "split": "tune"}]} for row in rows]
+    with pytest.raises(ConfigurationError, match="tuned_on"):
+        certify([{**row, "split": None} for row in own])
+
+
+def test_a_further_certificate_on_the_same_labels_spends_delta(tmp_path: Path) -> None:
+    """The k-th question to the same labels gets delta/k; the same question again, and fresh labels, do not."""
+    file, ledger = tmp_path / "rows.jsonl", tmp_path / "rows.jsonl.ledger"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in single_rows({4: (40, 0), 3: (40, 2)})))
+    first = certify(file)
+    assert (first.use_of_labels, first.delta) == (1, 0.05)
+    assert ledger.exists()
+    assert certify(file).use_of_labels == 1
+    second = certify(file, alpha=0.2)
+    assert (second.use_of_labels, second.delta, second.delta_in_all) == (2, 0.025, 0.05)
+    assert certify(file, method="fallback").delta == pytest.approx(0.05 / 3)
+    assert certify(file, alpha=0.2).use_of_labels == 2
+    fresh = [{**row, "answer": "b"} for row in single_rows({4: (40, 0)})]
+    assert certify(fresh, ledger=ledger).use_of_labels == 1
+    ledger.write_text("no ledger\n")
+    with pytest.raises(ConfigurationError, match=r"the ledger .* cannot be read"):
+        certify(file)
+
+
+def test_labels_that_come_in_may_be_looked_at_with_e_values(tmp_path: Path) -> None:
+    """Exact tests of a growing file are further questions to it; e-values are not."""
+    ledger = tmp_path / "ledger"
+    few, many = single_rows({4: (30, 0)}), single_rows({4: (43, 0)})
+    assert certify(few, ledger=ledger).use_of_labels == 1
+    assert certify(many, ledger=ledger).use_of_labels == 2
+    own = tmp_path / "own"
+    looks = [
+        certify(single_rows({4: (n, 0)}), method="anytime", thresholds=(4,), ledger=own) for n in (30, 42, 43)
+    ]
+    assert [look.certified for look in looks] == [False, False, True]
+    assert [look.use_of_labels for look in looks] == [1, 1, 1]
+    assert looks[2].rows[0].e == pytest.approx(20.887534920767465)
+
+
+def test_a_record_says_nothing_about_what_it_did_not_do() -> None:
+    """A stricter threshold, more attempts and more patience than recorded are refused; crashed loops are not."""
+    accepted = [{**row, "stop_reason": "accepted"} for row in single_rows({4: (40, 0), 3: (20, 0)})]
+    accepted = [{**row, "attempt": 1, "max_attempts": 3} for row in accepted]
+    found = certify(accepted)
+    assert [row.policy for row in found.rows] == [3, 2]
+    assert "4 is not in the record" in str(found)
+    with pytest.raises(ConfigurationError, match="recorded with a laxer threshold than 4"):
+        certify(accepted, thresholds=(4, 3))
+    exhausted = [{**row, "stop_reason": "max_attempts"} for row in single_rows({4: (40, 0), 1: (1, 1)})]
+    exhausted = [{**row, "attempt": 1, "max_attempts": 1} for row in exhausted]
+    assert certify(exhausted).threshold == 2
+    with pytest.raises(ConfigurationError, match="1 recorded loops were ended by max_attempts"):
+        certify(exhausted, max_attempts=2)
+    impatient = [{**row, "stop_reason": "no_progress"} if row["rating"] == 1 else row for row in exhausted]
+    with pytest.raises(ConfigurationError, match="ended by patience"):
+        certify(impatient, max_attempts=2)
+    crashed = [{**row, "stop_reason": "deadline"} if row["rating"] == 1 else row for row in exhausted]
+    assert certify(crashed, max_attempts=2).rows[0].released == 40
+    with pytest.raises(ConfigurationError, match="the loop has the attempts 2"):
+        certify([{**row, "attempt": 2} for row in loop_rows("4|g")], max_attempts=2)
+    with pytest.raises(ConfigurationError, match="give max_attempts"):
+        certify(loop_rows())
+
+
+def test_other_promises() -> None:
+    """Scores on a fixed grid, bad answers among all questions, and single answers of loops never recorded."""
+    rows = [
+        {**row, "score": (row["rating"] - 1) / 3} for row in single_rows({4: (60, 1), 3: (60, 2), 1: (80, 80)})
+    ]
+    by_score = certify(rows, scores=True)
+    assert (by_score.kind, by_score.threshold, len(by_score.rows)) == ("score", 0.5, 10)
+    with pytest.raises(ConfigurationError, match="is about a score, and a loop accepts by rating"):
+        _ = by_score.success_rating
+    per_question = certify(rows, risk="per_question")
+    assert [(row.released, row.bad) for row in per_question.rows] == [(200, 1), (200, 3), (200, 3)]
+    assert per_question.promise.startswith("at most 10.0% of the questions get a bad answer")
+    assumed = certify(single_rows({4: (100, 0)}), independent_attempts=True, max_attempts=3)
+    assert assumed.certified
+    assert assumed.rows[0].p == pytest.approx(float(special.bdtr(0, 100, 0.1 / 3)))
+    assert "ASSUMES independent attempts" in str(assumed)
+    weak: dict[str, Any] = {"independent_attempts": True, "max_attempts": 3}
+    assert not certify(single_rows({4: (80, 0)}), **weak).certified
+    loops = [{**row, "labels": None} for row in loop_rows(" ".join(["134|ggg", "4|g"] * 5))]
+    less_weak = certify(single_rows({4: (80, 0)}), loops=loops, **weak)
+    assert less_weak.certified
+    assert less_weak.rows[0].p == pytest.approx(float(special.bdtr(0, 80, 0.2 / 3)))
+    with pytest.raises(ConfigurationError, match="an exact certificate needs a simple random sample"):
+        certify([{**row, "weight": 5} for row in single_rows({4: (40, 0)})])
+
+
+def escalation_rows(groups: Sequence[tuple[int, int, str, int]]) -> list[Row]:
+    """Write answers that a cheap and a strong judge rated."""
+    return [
+        {"question": f"{cheap}{strong}{label}{n}", "answer": "a", "ratings": {"cheap": cheap, "strong": strong},
+         "label": label}
+        for cheap, strong, label, count in groups
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def test_an_escalation_from_cheap_to_strong_to_people() -> None:
+    """The chain of joint policies is tested as one, only what machines release counts, and shares are told."""
+    groups = [(4, 4, "good", 60), (4, 2, "bad", 1), (2, 4, "good", 40), (3, 3, "bad", 30), (1, 1, "bad", 20)]
+    found = certify(escalation_rows(groups), escalation=("cheap", "strong"))
+    assert [row.policy for row in found.rows] == [(5, 4), (4, 4), (4, 3), (3, 3)]
+    assert [(row.released, row.bad) for row in found.rows] == [(100, 0), (101, 1), (131, 31), (131, 31)]
+    assert [row.status for row in found.rows] == ["certified", "certified", "refused", "not_tested"]
+    assert found.threshold == 1
+    assert found.rows[1].shares == pytest.approx((61 / 151, 40 / 151, 50 / 151))
+    assert "judge 1 releases 40%, judge 2 releases 26%, people decide 33%" in str(found)
+    with pytest.raises(ConfigurationError, match="goes from strict to lax"):
+        certify(escalation_rows(groups), escalation=("cheap", "strong"), thresholds=((4, 4), (5, 4)))
+    with pytest.raises(ConfigurationError, match="choose one with judge="):
+        certify(escalation_rows(groups))
+    assert certify(escalation_rows(groups), judge="strong").rows[0].released == 100
+
+
+def test_how_many_labels_are_missing() -> None:
+    """Where nothing is certified: the alpha that would have passed, and the labels that probably suffice."""
+    found = certify(single_rows({4: (60, 3)}), thresholds=(4,))
+    assert (found.certified, found.labels_needed) == (False, 203)
+    assert found.reachable_alpha == pytest.approx(float(special.betaincinv(4, 57, 0.95)))
+    assert "About 203 released and labelled answers are needed, 143 more than now" in str(found)
+    hopeless = certify(single_rows({4: (60, 30)}), thresholds=(4,))
+    assert hopeless.labels_needed is None
+    assert "More labels will not do" in str(hopeless)
+    warned = certify(single_rows({4: (40, 3), 3: (60, 0)}))
+    assert "consider --method fallback" in str(warned)
+    assert certify(single_rows({4: (40, 3), 3: (60, 0)}), method="fallback").threshold == 2
+
+
+def test_which_answers_to_label(tmp_path: Path) -> None:
+    """Of a random sample of runs whatever a threshold would release: blind, shuffled, one in ten for two."""
+    bare = [{name: value for name, value in row.items() if name != "labels"} for row in loop_rows()]
+    chosen = labels_to_certify(bare, max_attempts=4, budget=100)
+    keys = {(label.row.outcome_id, label.row.attempt) for label in chosen}
+    assert len(keys) == len(chosen) == 24
+    assert ("o2", 1) in keys
+    assert ("o2", 3) not in keys
+    assert sum(label.raters == 2 for label in chosen) == 2
+    assert labels_to_certify(bare, max_attempts=4, budget=5) != chosen
+    assert len(labels_to_certify(bare, loop_rows(), max_attempts=4)) == 0
+    write_queue(chosen, tmp_path / "queue.jsonl")
+    written = [json.loads(line) for line in (tmp_path / "queue.jsonl").read_text().splitlines()]
+    assert all(row["labels"] == [] and "rating" not in row and row["response"] for row in written)
+    with pytest.raises(ConfigurationError, match="is there already, perhaps with labels in it"):
+        write_queue(chosen, tmp_path / "queue.jsonl")
+    labels = [{**row, "labels": [{"by": "ann", "up": True}]} for row in written]
+    assert certify(bare, labels, max_attempts=4).rows[0].bad == 0
+
+
+def test_wrong_input_is_one_line() -> None:
+    """What was given, and what to do."""
+    rows = single_rows({4: (40, 0)})
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        ([], {}, "there are no attempts"),
+        (
+            [{**rows[0], "label": 7}],
+            {},
+            "row 0: a label is a rating from 1 to 4, true or false, or 'good' or 'bad'",
+        ),
+        ([{**rows[0], "rating": 7}], {}, "the judge's rating is a whole number from 1 to 4, not 7"),
+        ([{"question": "q", "answer": "a", "label": 4}], {}, "no row has a verdict"),
+        ([{"question": "q", "answer": "a", "rating": 4}], {}, "no attempt has a label"),
+        (rows, {"alpha": 10}, "alpha lies between 0 and 1"),
+        (rows, {"thresholds": (5,)}, "thresholds are ratings from 1 to 4"),
+        (rows, {"judge": "other"}, "no row has a verdict of 'other'"),
+        (rows, {"max_attempts": 0}, "max_attempts is a whole number from 1"),
+        (3, {}, "rows are a file, the folder of a run, or samples, not 3"),
+    ]
+    for source, settings, message in wrong:
+        with pytest.raises(ConfigurationError) as caught:
+            certify(source, **settings)
+        assert message in str(caught.value)
+        assert "\n" not in str(caught.value)
