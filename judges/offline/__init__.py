@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
     from judges.offline.trust.alignment import Alignment, align
     from judges.offline.trust.certifying import certify
+    from judges.offline.trust.loop_replay import LoopReplay, replay
 
 _HOMES = {
     "Alignment": "trust.alignment",
     "Change": "run_comparison",
+    "LoopReplay": "trust.loop_replay",
     "RunComparison": "run_comparison",
     "align": "trust.alignment",
     "certify": "trust.certifying",
     "compare_runs": "run_comparison",
+    "replay": "trust.loop_replay",
 }
 """What needs numpy and scipy, and is loaded when it is used."""
 
@@ -34,6 +37,7 @@ __all__ = [
     "Change",
     "Comparison",
     "Evaluation",
+    "LoopReplay",
     "Progress",
     "RankedSystem",
     "Ranking",
@@ -53,6 +57,7 @@ __all__ = [
     "paired",
     "rank",
     "read_rows",
+    "replay",
 ]
 
 

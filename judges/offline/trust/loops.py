@@ -1,0 +1,301 @@
+"""Recorded loops, read from their attempts: one question, what was tried, and under which policy."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from judges.errors import BadSample, ConfigurationError, shortened
+from judges.offline.dataset.reading import read_rows
+from judges.offline.run.loading import load_run
+from judges.offline.run.source import read_sample
+from judges.offline.trust.opinions import Opinion, read_opinions
+from judges.sample import Sample
+from judges.verdict import HIGHEST, LOWEST
+
+LoopRows = str | Path | Iterable[Sample | Mapping[str, object] | BadSample]
+"""The path of a file of rows or of a run's folder, or the rows: samples, or mappings as a record yields them."""
+
+LeftOut = Literal["unreadable", "no attempt", "attempts missing", "no policy", "no stop reason", "not judged"]
+"""Why a row or a loop is left out."""
+
+_CRASHES = frozenset({"judge_failed", "generator_failed", "deadline", "budget", "interrupted"})
+"""Stop reasons by which a loop ended before its policy had it end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopPolicy:
+    """The policy under which a loop was recorded, and the judge that rated it.
+
+    Args:
+        success_rating: Lowest rating that passed.
+        max_attempts: Most attempts.
+        patience: Attempts without a gain after which it stopped; None never did.
+        policy_digest: Fingerprint of the whole policy.
+        judge_digest: Fingerprint of the judge, its models and prompts.
+    """
+
+    success_rating: int
+    max_attempts: int
+    patience: int | None = None
+    policy_digest: str = ""
+    judge_digest: str = ""
+
+    def __str__(self) -> str:
+        patience = "" if self.patience is None else f", patience {self.patience}"
+        return f"success rating {self.success_rating}, {self.max_attempts} attempts{patience}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopAttempt:
+    """One recorded attempt.
+
+    Args:
+        number: From 1.
+        rating: 1 to 4; None where it is unscored.
+        score: 0 to 1.
+        passes: Whether the judge lets the rating count: a score below the judge's own pass mark passes no gate.
+        released: Whether its answer was released.
+        shadow: Whether it was made after the answer had been released.
+        cost: US dollars of generating and judging; None where that is unknown.
+        rejudged: Its rating from a second, independent judgement, for the gain of the next attempt.
+        rejudged_as_best: The same, for what the best attempt of a loop is worth.
+        opinions: What people think of it.
+        sample: The sample that was judged, where the record holds texts.
+    """
+
+    number: int
+    rating: int | None
+    score: float | None = None
+    passes: bool = True
+    released: bool = False
+    shadow: bool = False
+    cost: float | None = None
+    rejudged: int | None = None
+    rejudged_as_best: int | None = None
+    opinions: tuple[Opinion, ...] = ()
+    sample: Sample | None = field(default=None, repr=False)
+
+    @property
+    def gate_rating(self) -> int | None:
+        """The rating as a gate counts it: 1, the lowest, where the judge's own pass mark was missed."""
+        return self.rating if self.passes or self.rating is None else LOWEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLoop:
+    """One question sent through the loop.
+
+    Args:
+        id: Id of the outcome; of an old record its place in the file.
+        question_id: The same for the same question.
+        at: When it ended, in seconds since the epoch.
+        policy: The policy in force; None where the record does not say.
+        stop_reason: Why it stopped; None where the record does not say.
+        continuation_probability: How probable it was that the loop went on after a pass; None where it never did.
+        attempts: All attempts, those after the release included.
+    """
+
+    id: str
+    question_id: str
+    at: float | None
+    policy: LoopPolicy | None
+    stop_reason: str | None
+    continuation_probability: float | None
+    attempts: tuple[LoopAttempt, ...]
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended before its policy had it end: an error, a budget, a deadline."""
+        return self.stop_reason in _CRASHES
+
+    @property
+    def judged(self) -> tuple[LoopAttempt, ...]:
+        """The attempts that were judged: of a loop that crashed, not the one that came to no verdict."""
+        attempts = self.attempts
+        while self.crashed and attempts and attempts[-1].rating is None:
+            attempts = attempts[:-1]
+        return attempts
+
+    @property
+    def released(self) -> LoopAttempt | None:
+        """The attempt whose answer was released, if any."""
+        return next((attempt for attempt in self.attempts if attempt.released), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loops:
+    """The loops of a record.
+
+    Args:
+        loops: In the order in which they were recorded.
+        left_out: How many rows or loops could not be read, by reason.
+    """
+
+    loops: tuple[RecordedLoop, ...]
+    left_out: Mapping[LeftOut, int]
+
+
+def best_of(attempts: Iterable[LoopAttempt]) -> LoopAttempt | None:
+    """Return the attempt with the highest rating before any shadow, the latest on a tie; None if none is rated."""
+    rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.shadow]
+    return max(reversed(rated), key=lambda attempt: attempt.rating or 0, default=None)
+
+
+def read_loops(rows: LoopRows) -> Loops:
+    """Read the loops of a record.
+
+    An outcome that was recorded twice, while it waited for a review and after it, is read once, as it was last. Of
+    several candidates for one attempt, only the one chosen is read.
+
+    Args:
+        rows: A file of JSON lines as `record=` or `refine export` writes it, the folder of a run of `refine
+            evaluate` over such a file, or rows, for instance `DatabaseRecord.attempts()`.
+
+    Raises:
+        ConfigurationError: If there is no such file, or no row is an attempt.
+    """
+    left_out: Counter[LeftOut] = Counter()
+    groups: dict[str, dict[int, tuple[Mapping[str, object], Sample | None]]] = {}
+    current = ""
+    for place, (metadata, sample) in enumerate(_rows(rows, left_out)):
+        number = _whole(metadata.get("attempt"), 1)
+        if number is None:
+            left_out["no attempt"] += 1
+            continue
+        if metadata.get("chosen") is False:
+            continue
+        identifier = metadata.get("outcome_id")
+        if isinstance(identifier, str) and identifier:
+            current = identifier
+        elif number == 1 or not current.startswith("row "):
+            current = f"row {place}"
+        groups.setdefault(current, {})[number] = metadata, sample
+    if not groups and left_out["no attempt"]:
+        raise ConfigurationError(
+            "no row is a recorded attempt (none has an attempt in its metadata); record loops with "
+            "SelfRefine(..., record='attempts.jsonl')"
+        )
+    loops = [_loop(identifier, group, left_out) for identifier, group in groups.items()]
+    return Loops(loops=tuple(loop for loop in loops if loop is not None), left_out=dict(left_out))
+
+
+def _rows(rows: LoopRows, left_out: Counter[LeftOut]) -> Iterator[tuple[Mapping[str, object], Sample | None]]:
+    """Yield the metadata of each row, with the sample where the row has texts."""
+    if isinstance(rows, str | os.PathLike):
+        rows = _read(rows)
+    for row in rows:
+        if isinstance(row, Sample):
+            yield row.metadata, row
+        elif isinstance(row, Mapping) and "metadata" not in row:
+            yield row, None
+        elif isinstance(read := read_sample(row), Sample):
+            yield read.metadata, read
+        else:
+            left_out["unreadable"] += 1
+
+
+def _read(path: str | Path) -> Iterable[Sample | BadSample]:
+    if "://" in str(path):
+        raise ConfigurationError(
+            f"a database is read by refine.record: pass DatabaseRecord({shortened(str(path))}).attempts(), or use "
+            f"the command, which takes its URL"
+        )
+    folder = Path(path)
+    if not folder.is_dir():
+        return read_rows(path, errors="keep")
+    return [BadSample(row.error) if row.sample is None else row.sample for row in load_run(folder).rows]
+
+
+def _loop(
+    identifier: str, group: Mapping[int, tuple[Mapping[str, object], Sample | None]], left_out: Counter[LeftOut]
+) -> RecordedLoop | None:
+    if sorted(group) != list(range(1, len(group) + 1)):
+        left_out["attempts missing"] += 1
+        return None
+    ordered = [group[number] for number in sorted(group)]
+    first = ordered[0][0]
+    policy = _policy(first)
+    stops = [reason for metadata, _ in ordered if isinstance(reason := metadata.get("stop_reason"), str)]
+    attempts = [_attempt(number, *row) for number, row in enumerate(ordered, 1)]
+    return RecordedLoop(
+        id=identifier,
+        question_id=str(first.get("question_id") or identifier),
+        at=seconds_of(first.get("at")),
+        policy=policy,
+        stop_reason=stops[-1] if stops else None,
+        continuation_probability=_fraction(first.get("continuation_probability")) or None,
+        attempts=tuple(attempts[: policy.max_attempts] if policy is not None else attempts),
+    )
+
+
+def _policy(metadata: Mapping[str, object]) -> LoopPolicy | None:
+    success, most = _whole(metadata.get("success_rating"), LOWEST), _whole(metadata.get("max_attempts"), 1)
+    if success is None or success > HIGHEST or most is None:
+        return None
+    return LoopPolicy(
+        success_rating=success,
+        max_attempts=1 if metadata.get("observed_only") is True else most,
+        patience=_whole(metadata.get("patience"), 1),
+        policy_digest=str(metadata.get("policy_digest") or ""),
+        judge_digest=str(metadata.get("judge_digest") or ""),
+    )
+
+
+def _attempt(number: int, metadata: Mapping[str, object], sample: Sample | None) -> LoopAttempt:
+    rating, score = _whole(metadata.get("rating"), LOWEST), _fraction(metadata.get("score"))
+    if rating is not None and score is None:
+        score = (rating - LOWEST) / (HIGHEST - LOWEST)
+    rejudged = _whole(metadata.get("rejudged"), LOWEST)
+    return LoopAttempt(
+        number=number,
+        rating=rating if rating is None or rating <= HIGHEST else None,
+        score=score,
+        passes=metadata.get("rated_natively") is not False or metadata.get("passed") is not False,
+        released=metadata.get("released") is True,
+        shadow=metadata.get("shadow") is True,
+        cost=_cost(metadata),
+        rejudged=rejudged if rejudged is None or rejudged <= HIGHEST else None,
+        opinions=read_opinions(metadata.get("labels")),
+        sample=None if sample is None or sample.response is None else sample,
+    )
+
+
+def _cost(metadata: Mapping[str, object]) -> float | None:
+    """Return what generating and judging cost; None where either is unknown."""
+    total = 0.0
+    for name in ("usage", "judge_usage"):
+        usage = metadata.get(name)
+        cost = usage.get("cost") if isinstance(usage, Mapping) else None
+        if not isinstance(cost, int | float):
+            return None
+        total += cost
+    return total
+
+
+def seconds_of(time: object) -> float | None:
+    """Return a time in seconds since the epoch: from ISO 8601, or from milliseconds; None for anything else."""
+    if isinstance(time, int | float) and not isinstance(time, bool) and math.isfinite(time):
+        return time / 1000
+    if not isinstance(time, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _whole(value: object, least: int) -> int | None:
+    return value if type(value) is int and value >= least else None
+
+
+def _fraction(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= 1 else None  # type: ignore[operator,arg-type]  # a number
