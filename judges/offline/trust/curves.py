@@ -12,7 +12,10 @@ from judges.offline.statistics.replay import AttemptPoint
 from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, best_of
 
 _Z = NormalDist().inv_cdf(0.975)
-_UNDER_PATIENCE = "under this patience: a loop that patience stopped never passes; the last column lets it pass at its next attempt"
+_UNDER_PATIENCE = (
+    "under this patience, a loop that it stopped never passes; the last column lets such a loop pass at its next "
+    "attempt"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
