@@ -96,7 +96,7 @@ def curve(loops: Sequence[RecordedLoop], policy: LoopPolicy, *, seed: int) -> tu
     waited = any(loop.stop_reason == "no_progress" for loop in loops)
     never = [_ratings(loop, policy, then=None) for loop in loops]
     upper = [_ratings(loop, policy, then=policy.success_rating) for loop in loops] if waited else []
-    uppers = {point.attempt: point.cumulative for point in pass_at_attempt(upper, policy.success_rating)}
+    uppers = [point.cumulative for point in pass_at_attempt(upper, policy.success_rating)]
     points = pass_at_attempt(never, policy.success_rating)
     intervals = _intervals(points, never, policy.success_rating, [loop.question_id for loop in loops], seed)
     curve_points = [
@@ -108,7 +108,7 @@ def curve(loops: Sequence[RecordedLoop], policy: LoopPolicy, *, seed: int) -> tu
             low=low,
             high=high,
             method=method,
-            if_patience_passed=uppers.get(point.attempt),
+            if_patience_passed=uppers[min(point.attempt, len(uppers)) - 1] if uppers else None,
         )
         for point, (low, high, method) in zip(points, intervals, strict=True)
     ]

@@ -230,8 +230,8 @@ def _notes(loops: Sequence[RecordedLoop]) -> tuple[str, ...]:
     crashed = sum(loop.crashed for loop in loops)
     if crashed:
         notes.append(
-            f"{crashed} loops ended early by an error, a budget or a deadline: they are open from there on, which "
-            f"is fair if that did not depend on the ratings"
+            f"{crashed} of the loops ended early, by an error, a budget or a deadline, and are open from there "
+            f"on: fair if that did not depend on the ratings"
         )
     tuned = sum(
         any(one.split == "tune" for one in attempt.opinions) for loop in loops for attempt in loop.attempts

@@ -1,0 +1,84 @@
+"""The commands on recorded loops: `refine replay`, `monitor` and `label`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from refine.cli import run_options as options
+from refine.cli.one_line import one_line_errors
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="Recorded loops: attempts.jsonl, or the URL of a record, e.g. sqlite:///record.db",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of whatever is drawn.")]
+
+
+def replay(
+    source: Source,
+    *,
+    threshold: Annotated[
+        list[int] | None, typer.Option(metavar="1-4", help="Success rating to replay; repeat it for several.")
+    ] = None,
+    max_attempts: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Most attempts to replay; repeat it for several.")
+    ] = None,
+    patience: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Patience to replay; repeat it for several.")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="DIGEST", help="Loops of this policy. Default: the one with the most loops."),
+    ] = None,
+    rejudge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[:KEY=VALUE,...]",
+            help="Judge that judges some attempts again, so that the gain is unbiased: the one that recorded.",
+        ),
+    ] = None,
+    rejudge_fraction: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the refused attempts that are judged again.")
+    ] = 0.2,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    language: options.Language = None,
+    max_concurrency: options.MaxConcurrency = 8,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what recorded loops say: passes by attempt, gain per attempt, and what other policies would do.
+
+    \b
+    refine replay attempts.jsonl
+    refine replay sqlite:///record.db --threshold 4 --max-attempts 2 --max-attempts 3
+    refine replay attempts.jsonl --rejudge helpfulness --model openai:gpt-5-mini
+
+    Exit code: 0 told, 1 nothing is identified, 2 bad input.
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    with one_line_errors():
+        from refine.cli.replaying import ReplayOptions, run_replay  # noqa: PLC0415 - loads numpy and the judges
+
+        replay_options = ReplayOptions(
+            source=source,
+            thresholds=threshold or (),
+            max_attempts=max_attempts or (),
+            patience=patience or (),
+            policy=policy,
+            rejudge=rejudge,
+            rejudge_fraction=rejudge_fraction,
+            model=model,
+            base_url=base_url,
+            language=language,
+            max_concurrency=max_concurrency,
+            seed=seed,
+            as_json=as_json,
+        )
+        raise typer.Exit(run_replay(replay_options))
