@@ -149,7 +149,8 @@ def _print_best(out: Console, result: LoopReplay) -> None:
     if not best.share:
         out.print(Text("The last attempt of a loop is nowhere worse than its best."))
         return
-    line = f"The best attempt beats the last in {_share(best.share)} of the loops; mean gain {best.mean_difference:.2f}"
+    share = _share(best.share)
+    line = f"The best attempt beats the last in {share} of the loops, by {best.mean_difference:.2f} over all"
     if best.rejudged_rating is None:
         line += ", which flatters it: it is the highest of several ratings"
     else:
