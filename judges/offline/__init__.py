@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from judges.offline.trust.alignment import Alignment, align
     from judges.offline.trust.certifying import certify
     from judges.offline.trust.loop_replay import LoopReplay, replay
+    from judges.offline.trust.monitoring import MonitorReport, monitor
 
 _HOMES = {
     "Alignment": "trust.alignment",
     "Change": "run_comparison",
     "LoopReplay": "trust.loop_replay",
+    "MonitorReport": "trust.monitoring",
     "RunComparison": "run_comparison",
     "align": "trust.alignment",
     "certify": "trust.certifying",
     "compare_runs": "run_comparison",
+    "monitor": "trust.monitoring",
     "replay": "trust.loop_replay",
 }
 """What needs numpy and scipy, and is loaded when it is used."""
@@ -38,6 +41,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "LoopReplay",
+    "MonitorReport",
     "Progress",
     "RankedSystem",
     "Ranking",
@@ -54,6 +58,7 @@ __all__ = [
     "compare_runs",
     "evaluate",
     "load_run",
+    "monitor",
     "paired",
     "rank",
     "read_rows",

@@ -282,6 +282,7 @@ def _require_server() -> None:
 app.command(no_args_is_help=True)(trust_commands.align)
 app.command(no_args_is_help=True)(trust_commands.certify)
 app.command(no_args_is_help=True)(loop_commands.replay)
+app.command(no_args_is_help=True)(loop_commands.monitor)
 app.command(no_args_is_help=True)(run_commands.resume)
 app.command(no_args_is_help=True)(run_commands.rescore)
 app.command(no_args_is_help=True)(run_commands.merge)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -82,3 +83,65 @@ def replay(
             as_json=as_json,
         )
         raise typer.Exit(run_replay(replay_options))
+
+
+def monitor(
+    source: Source,
+    *,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The certificate in force: its share of bad answers counts."),
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Share of bad answers that is tolerated, 0 to 1.")
+    ] = None,
+    canary: Annotated[
+        Path | None, typer.Option(metavar="ROWS", help="Labelled rows to judge again: at least 50, with ratings.")
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option(metavar="NAME[:KEY=VALUE,...]", help="The judge in force, for the canary.")
+    ] = None,
+    success_rating: Annotated[
+        int | None, typer.Option(min=1, max=4, metavar="1-4", help="Rating that passes on the canary.")
+    ] = None,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    language: options.Language = None,
+    max_concurrency: options.MaxConcurrency = 8,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stay, and look again; the canary is judged once.")
+    ] = False,
+    every: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks.")] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Look whether a loop still does what it was certified to do.
+
+    Labels in the record are audits: an alarm is due when more answers are bad than the certificate tolerates, or
+    when the judge, the generator or the policy is not the certified one any more.
+
+    \b
+    refine monitor sqlite:///record.db --certificate certificate.json
+    refine monitor attempts.jsonl --alpha 0.1 --watch
+    refine monitor attempts.jsonl --canary canary.jsonl --judge helpfulness --model openai:gpt-5-mini
+
+    Exit code: 0 no alarm, 1 an alarm, 2 bad input, 3 nothing can raise an alarm: no audits and no canary.
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    with one_line_errors():
+        from refine.cli.monitoring import MonitorOptions, run_monitor  # noqa: PLC0415 - loads numpy and the judges
+
+        monitor_options = MonitorOptions(
+            source=source,
+            certificate=certificate,
+            alpha=alpha,
+            canary=canary,
+            judge=judge,
+            success_rating=success_rating,
+            model=model,
+            base_url=base_url,
+            language=language,
+            max_concurrency=max_concurrency,
+            watch=watch,
+            every=every,
+            as_json=as_json,
+        )
+        raise typer.Exit(run_monitor(monitor_options))

@@ -57,7 +57,7 @@ def rows_of(
         metadata: dict[str, Any] = {
             "outcome_id": f"outcome {number}",
             "question_id": f"question {number}",
-            "at": f"2026-11-22T00:00:{number % 60:02}.{number // 60:03}+00:00",
+            "at": f"2026-11-22T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.000+00:00",
             "attempt": place + 1,
             "success_rating": success_rating,
             "max_attempts": max_attempts,

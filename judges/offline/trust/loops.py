@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
+from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.offline.dataset.reading import read_rows
 from judges.offline.run.loading import load_run
@@ -100,6 +103,7 @@ class RecordedLoop:
         stop_reason: Why it stopped; None where the record does not say.
         continuation_probability: How probable it was that the loop went on after a pass; None where it never did.
         attempts: All attempts, those after the release included.
+        subject: What a certificate of the record is about; None where the record does not say.
     """
 
     id: str
@@ -109,6 +113,7 @@ class RecordedLoop:
     stop_reason: str | None
     continuation_probability: float | None
     attempts: tuple[LoopAttempt, ...]
+    subject: Subject | None = field(default=None, repr=False)
 
     @property
     def crashed(self) -> bool:
@@ -232,7 +237,15 @@ def _loop(
         stop_reason=stops[-1] if stops else None,
         continuation_probability=_fraction(first.get("continuation_probability")) or None,
         attempts=tuple(attempts[: policy.max_attempts] if policy is not None else attempts),
+        subject=_subject(first.get("subject")),
     )
+
+
+def _subject(data: object) -> Subject | None:
+    try:
+        return Subject.model_validate(data) if isinstance(data, Mapping) else None
+    except ValidationError:
+        return None
 
 
 def _policy(metadata: Mapping[str, object]) -> LoopPolicy | None:
