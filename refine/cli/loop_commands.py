@@ -19,12 +19,19 @@ Source = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Labels that `refine label` wrote. Default: those beside SOURCE, if there are any."
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of whatever is drawn.")]
 
 
 def replay(
     source: Source,
     *,
+    labels: Labels = None,
     threshold: Annotated[
         list[int] | None, typer.Option(metavar="1-4", help="Success rating to replay; repeat it for several.")
     ] = None,
@@ -69,6 +76,7 @@ def replay(
 
         replay_options = ReplayOptions(
             source=source,
+            labels=labels,
             thresholds=threshold or (),
             max_attempts=max_attempts or (),
             patience=patience or (),
@@ -88,6 +96,7 @@ def replay(
 def monitor(
     source: Source,
     *,
+    labels: Labels = None,
     certificate: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The certificate in force: its share of bad answers counts."),
@@ -131,6 +140,7 @@ def monitor(
 
         monitor_options = MonitorOptions(
             source=source,
+            labels=labels,
             certificate=certificate,
             alpha=alpha,
             canary=canary,

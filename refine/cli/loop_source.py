@@ -66,6 +66,20 @@ def loop_rows(source: str, *, texts: bool = False) -> Iterator[Iterable[SourceRo
         yield read_rows(source, errors="keep")
 
 
+def labels_file(source: str) -> Path:
+    """Return where `refine label` keeps the labels of a file, or of the folder of a run."""
+    path = Path(source)
+    return path / "labels.jsonl" if path.is_dir() else path.with_name(f"{path.stem}.labels.jsonl")
+
+
+def labels_of(source: str, labels: Path | None) -> Path | None:
+    """Return the file of labels that is named, or else the one beside the source, if there is one."""
+    if labels is not None or is_database(source):
+        return labels
+    beside = labels_file(source)
+    return beside if beside.is_file() and beside != Path(source) else None
+
+
 def console() -> Console:
     """Return a console for tables on stdout."""
     own = Console(file=sys.stdout, highlight=False)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -16,7 +17,7 @@ from judges.offline.trust.curves import AttemptGain, CurvePoint
 from judges.offline.trust.loop_replay import LoopReplay, replay
 from judges.offline.trust.policies import ReplayedPolicy
 from refine.cli.judge_specs import load_judges
-from refine.cli.loop_source import console, loop_rows
+from refine.cli.loop_source import console, labels_of, loop_rows
 
 _BAR = 20
 """Columns of a bar for 100 %."""
@@ -27,6 +28,7 @@ class ReplayOptions:
     """The options of the command, as they were written."""
 
     source: str
+    labels: Path | None
     thresholds: Sequence[int]
     max_attempts: Sequence[int]
     patience: Sequence[int]
@@ -54,6 +56,7 @@ def run_replay(options: ReplayOptions) -> int:
     with loop_rows(options.source, texts=judge is not None) as rows:
         result = replay(
             rows,
+            labels_of(options.source, options.labels),
             thresholds=options.thresholds or None,
             max_attempts=options.max_attempts or None,
             patience=options.patience or None,

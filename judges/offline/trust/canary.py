@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from judges.errors import BadSample, ConfigurationError
-from judges.offline.dataset.reading import read_rows
+from judges.errors import ConfigurationError
 from judges.offline.run.evaluate import evaluate
-from judges.offline.run.source import read_sample
 from judges.offline.statistics import clopper_pearson, e_cusum, mcnemar
-from judges.offline.trust.opinions import is_bad, read_opinions
+from judges.offline.trust.calibration import with_labels
+from judges.offline.trust.labels import TUNED, is_bad
+from judges.offline.trust.rows import JudgedRow, Source, read_judged
 from judges.sample import Sample
 
 ALARM_AT = 100.0
 """Value of the alarm statistic from which on it is an alarm: without a change, one in 100 audits or more."""
 LEAST_ROWS = 50
+_GOOD = 3
 _LEVEL = 0.01
 _MOST_UNSCORED = 0.1
-
-CanaryRows = str | Iterable[Sample | Mapping[str, object] | BadSample]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,7 @@ class CanaryResult:
 
     Args:
         rows: Rows with labels and an earlier verdict.
-        left_out: Rows without one of these, or unreadable.
+        left_out: Rows without one of these.
         scored: Rows with a verdict now.
         right_before: Verdicts that agreed with people then, of those.
         right_now: Verdicts that agree now.
@@ -66,22 +64,26 @@ class _CanaryRow:
 
 
 def judge_canary(
-    rows: CanaryRows, judge: object, *, success_rating: int = 3, max_concurrency: int = 8
+    rows: Source,
+    judge: object,
+    labels: Source | None = None,
+    *,
+    success_rating: int = 3,
+    max_concurrency: int = 8,
 ) -> CanaryResult:
     """Judge a canary set again, and compare with its labels and with the verdicts it holds.
 
     Args:
-        rows: A file of rows, or rows, with `labels` and the earlier `rating` in the metadata, as `refine export`
-            writes them and `refine label` leaves them in `labelled.jsonl`.
+        rows: A file of rows, or rows, with the earlier `rating` in the metadata, as `refine export` writes them.
         judge: The judge.
+        labels: Labels that are not in the rows: a file that `refine label` wrote.
         success_rating: Lowest rating that passes.
         max_concurrency: Rows that are judged at once.
 
     Raises:
         ConfigurationError: If the file cannot be read, or the judge cannot be used.
     """
-    source = read_rows(rows, errors="keep") if isinstance(rows, str) else map(read_sample, rows)
-    read = [_read(row, success_rating) for row in source]
+    read = [_read(row, success_rating) for row in with_labels(read_judged(rows), labels)[0]]
     known = [row for row in read if row is not None]
     left_out = len(read) - len(known)
     if len(known) < LEAST_ROWS:
@@ -100,14 +102,14 @@ def judge_canary(
     return _compared(pairs, rows=len(known), left_out=left_out)
 
 
-def _read(row: Sample | BadSample, success_rating: int) -> _CanaryRow | None:
-    if not isinstance(row, Sample):
+def _read(row: JudgedRow, success_rating: int) -> _CanaryRow | None:
+    if row.sample is None or len(row.marks) != 1:
         return None
-    rating, bad = row.metadata.get("rating"), is_bad(read_opinions(row.metadata.get("labels")))
-    if type(rating) is not int or bad is None:
+    (mark,) = row.marks.values()
+    bad = is_bad([one for one in row.opinions if (one.split or "").lower() not in TUNED], _GOOD)
+    if mark.effective is None or bad is None:
         return None
-    own_mark = row.metadata.get("rated_natively") is not False or row.metadata.get("passed") is not False
-    return _CanaryRow(row, not bad, rating >= success_rating and own_mark)
+    return _CanaryRow(row.sample, not bad, mark.effective >= success_rating)
 
 
 def _compared(pairs: list[tuple[bool, bool]], *, rows: int, left_out: int) -> CanaryResult:

@@ -13,6 +13,7 @@ from judges.offline.trust.curves import AttemptGain, BestVersusLast, CurvePoint,
 from judges.offline.trust.loops import LeftOut, LoopPolicy, LoopRows, Loops, RecordedLoop, read_loops
 from judges.offline.trust.policies import ReplayedPolicy, candidates, replay_policy
 from judges.offline.trust.rejudging import rejudged_loops
+from judges.offline.trust.rows import Source
 
 ASSUMPTION = (
     "Replay assumes that neither the generator nor its feedback sees the threshold: the attempts of a loop are a "
@@ -89,6 +90,7 @@ class LoopReplay:
 
 def replay(
     rows: LoopRows,
+    labels: Source | None = None,
     *,
     thresholds: Sequence[int] | None = None,
     max_attempts: Sequence[int] | None = None,
@@ -104,6 +106,7 @@ def replay(
 
     Args:
         rows: A file of attempts, the folder of a run over one, or rows, for instance `DatabaseRecord.attempts()`.
+        labels: Labels that are not in the rows: a file that `refine label` wrote.
         thresholds: Success ratings to replay; by default 4, 3 and 2.
         max_attempts: Numbers of attempts to replay; by default 1 to one more than was allowed.
         patience: Patiences to replay, None for no patience; by default those below the one in force.
@@ -120,7 +123,7 @@ def replay(
             cannot be used.
     """
     _check(thresholds, max_attempts, patience)
-    record = read_loops(rows)
+    record = read_loops(rows, labels)
     left_out, loops = _identified(record)
     if not loops:
         return _not_identified(record, left_out)

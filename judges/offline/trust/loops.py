@@ -18,7 +18,8 @@ from judges.errors import BadSample, ConfigurationError, shortened
 from judges.offline.dataset.reading import read_rows
 from judges.offline.run.loading import load_run
 from judges.offline.run.source import read_sample
-from judges.offline.trust.opinions import Opinion, read_opinions
+from judges.offline.trust.labels import LABEL_NAMES, TUNED, Opinion, is_bad, opinions_in
+from judges.offline.trust.rows import Source, read_judged, read_labels
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
 
@@ -27,6 +28,9 @@ LoopRows = str | Path | Iterable[Sample | Mapping[str, object] | BadSample]
 
 LeftOut = Literal["unreadable", "no attempt", "attempts missing", "no policy", "no stop reason", "not judged"]
 """Why a row or a loop is left out."""
+
+_GOOD = 3
+"""Least human rating that is good."""
 
 _CRASHES = frozenset({"judge_failed", "generator_failed", "deadline", "budget", "interrupted"})
 """Stop reasons by which a loop ended before its policy had it end."""
@@ -84,6 +88,16 @@ class LoopAttempt:
     rejudged_as_best: int | None = None
     opinions: tuple[Opinion, ...] = ()
     sample: Sample | None = field(default=None, repr=False)
+
+    @property
+    def bad(self) -> bool | None:
+        """Whether people call the answer bad; a tie is bad; None without a label that may be used to measure."""
+        return is_bad([one for one in self.opinions if not _tuned(one)], _GOOD)
+
+    @property
+    def tuned(self) -> bool:
+        """Whether a label of it tuned the judge, and is not used."""
+        return any(map(_tuned, self.opinions))
 
     @property
     def gate_rating(self) -> int | None:
@@ -147,13 +161,17 @@ class Loops:
     left_out: Mapping[LeftOut, int]
 
 
+def _tuned(opinion: Opinion) -> bool:
+    return (opinion.split or "").lower() in TUNED
+
+
 def best_of(attempts: Iterable[LoopAttempt]) -> LoopAttempt | None:
     """Return the attempt with the highest rating before any shadow, the latest on a tie; None if none is rated."""
     rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.shadow]
     return max(reversed(rated), key=lambda attempt: attempt.rating or 0, default=None)
 
 
-def read_loops(rows: LoopRows) -> Loops:
+def read_loops(rows: LoopRows, labels: Source | None = None) -> Loops:
     """Read the loops of a record.
 
     An outcome that was recorded twice, while it waited for a review and after it, is read once, as it was last. Of
@@ -162,6 +180,8 @@ def read_loops(rows: LoopRows) -> Loops:
     Args:
         rows: A file of JSON lines as `record=` or `refine export` writes it, the folder of a run of `refine
             evaluate` over such a file, or rows, for instance `DatabaseRecord.attempts()`.
+        labels: Labels that are not in the rows: a file that `refine label` wrote, or rows of its form. Each
+            belongs to the row with its `outcome_id` and `attempt`, or with its question and answer.
 
     Raises:
         ConfigurationError: If there is no such file, or no row is an attempt.
@@ -187,7 +207,9 @@ def read_loops(rows: LoopRows) -> Loops:
             "no row is a recorded attempt (none has an attempt in its metadata); record loops with "
             "SelfRefine(..., record='attempts.jsonl')"
         )
-    loops = [_loop(identifier, group, left_out) for identifier, group in groups.items()]
+    given = _Labels(labels)
+    loops = [_loop(identifier, group, given, left_out) for identifier, group in groups.items()]
+    given.check()
     return Loops(loops=tuple(loop for loop in loops if loop is not None), left_out=dict(left_out))
 
 
@@ -218,8 +240,36 @@ def _read(path: str | Path) -> Iterable[Sample | BadSample]:
     return [BadSample(row.error) if row.sample is None else row.sample for row in load_run(folder).rows]
 
 
+class _Labels:
+    """Labels of another file, by what they belong to."""
+
+    def __init__(self, source: Source | None) -> None:
+        self._by_key: dict[object, list[Opinion]] = {}
+        self._used = False
+        for row in () if source is None else read_labels(source):
+            key = row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
+            self._by_key.setdefault(key, []).extend(row.opinions)
+
+    def of(self, loop: str, number: int, sample: Sample | None) -> list[Opinion]:
+        """Return the labels of an attempt."""
+        if not self._by_key:
+            return []
+        by_text = [] if sample is None else self._by_key.get(read_judged([sample])[0].key, [])
+        opinions = [*self._by_key.get((loop, number), []), *by_text]
+        self._used = self._used or bool(opinions)
+        return opinions
+
+    def check(self) -> None:
+        """Raise a `ConfigurationError` if there are labels and none belongs to an attempt."""
+        if self._by_key and not self._used:
+            raise ConfigurationError("no label belongs to a recorded attempt; give the labels of this record")
+
+
 def _loop(
-    identifier: str, group: Mapping[int, tuple[Mapping[str, object], Sample | None]], left_out: Counter[LeftOut]
+    identifier: str,
+    group: Mapping[int, tuple[Mapping[str, object], Sample | None]],
+    labels: _Labels,
+    left_out: Counter[LeftOut],
 ) -> RecordedLoop | None:
     if sorted(group) != list(range(1, len(group) + 1)):
         left_out["attempts missing"] += 1
@@ -228,7 +278,10 @@ def _loop(
     first = ordered[0][0]
     policy = _policy(first)
     stops = [reason for metadata, _ in ordered if isinstance(reason := metadata.get("stop_reason"), str)]
-    attempts = [_attempt(number, *row) for number, row in enumerate(ordered, 1)]
+    attempts = [
+        _attempt(number, metadata, sample, labels.of(identifier, number, sample))
+        for number, (metadata, sample) in enumerate(ordered, 1)
+    ]
     return RecordedLoop(
         id=identifier,
         question_id=str(first.get("question_id") or identifier),
@@ -261,7 +314,9 @@ def _policy(metadata: Mapping[str, object]) -> LoopPolicy | None:
     )
 
 
-def _attempt(number: int, metadata: Mapping[str, object], sample: Sample | None) -> LoopAttempt:
+def _attempt(
+    number: int, metadata: Mapping[str, object], sample: Sample | None, labels: Iterable[Opinion]
+) -> LoopAttempt:
     rating, score = _whole(metadata.get("rating"), LOWEST), _fraction(metadata.get("score"))
     if rating is not None and score is None:
         score = (rating - LOWEST) / (HIGHEST - LOWEST)
@@ -275,9 +330,17 @@ def _attempt(number: int, metadata: Mapping[str, object], sample: Sample | None)
         shadow=metadata.get("shadow") is True,
         cost=_cost(metadata),
         rejudged=rejudged if rejudged is None or rejudged <= HIGHEST else None,
-        opinions=read_opinions(metadata.get("labels")),
+        opinions=_opinions(metadata, labels, f"attempt {number} of {metadata.get('outcome_id', 'a loop')}: "),
         sample=None if sample is None or sample.response is None else sample,
     )
+
+
+def _opinions(metadata: Mapping[str, object], others: Iterable[Opinion], place: str) -> tuple[Opinion, ...]:
+    """Return the labels of a row and of another file; of each person the last."""
+    labels = next((metadata[name] for name in LABEL_NAMES if metadata.get(name) is not None), None)
+    split = metadata.get("split")
+    own = opinions_in(labels, split=None if split is None else str(split), place=place)
+    return tuple({(opinion.by, opinion.split): opinion for opinion in (*own, *others)}.values())
 
 
 def _cost(metadata: Mapping[str, object]) -> float | None:

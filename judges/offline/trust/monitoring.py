@@ -10,9 +10,9 @@ from typing import Any, Literal
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics import confidence_sequence, e_cusum
-from judges.offline.trust.canary import ALARM_AT, CanaryResult, CanaryRows, judge_canary
-from judges.offline.trust.loops import LoopRows, RecordedLoop, read_loops, seconds_of
-from judges.offline.trust.opinions import Opinion, is_bad, usable
+from judges.offline.trust.canary import ALARM_AT, CanaryResult, judge_canary
+from judges.offline.trust.loops import LoopAttempt, LoopRows, RecordedLoop, read_loops, seconds_of
+from judges.offline.trust.rows import Source
 
 _REFUSED = frozenset({"max_attempts", "no_progress"})
 
@@ -105,10 +105,12 @@ class MonitorReport:
 
 def monitor(
     rows: LoopRows,
+    labels: Source | None = None,
     *,
     certificate: object = None,
     alpha: float | None = None,
-    canary: CanaryRows | None = None,
+    canary: Source | None = None,
+    canary_labels: Source | None = None,
     judge: object = None,
     success_rating: int | None = None,
     max_concurrency: int = 8,
@@ -118,9 +120,11 @@ def monitor(
     Args:
         rows: A file of attempts, or rows, for instance `DatabaseRecord.attempts()`; labels in their metadata are
             audits.
+        labels: Audits that are not in the rows: a file that `refine label` wrote.
         certificate: A certificate, or its file. An alarm, or a change of what it depends on, voids it.
         alpha: Share of bad answers among those released that is tolerated; by default that of the certificate.
         canary: A labelled set to judge again, see `judge_canary`; needs a judge.
+        canary_labels: Its labels, where they are not in its rows.
         judge: The judge in force, for the canary.
         success_rating: Lowest rating that passes on the canary; by default that of the loops.
         max_concurrency: Rows of the canary that are judged at once.
@@ -133,14 +137,16 @@ def monitor(
         raise ConfigurationError(f"alpha is a share between 0 and 1, not {shortened(alpha)}")
     if (canary is None) is not (judge is None):
         raise ConfigurationError("a canary needs a judge to judge it again, and a judge a canary: give both")
-    loops, others, notes = _current(read_loops(rows).loops)
+    loops, others, notes = _current(read_loops(rows, labels).loops)
     audits, audit_notes = _audited(loops, issued, alpha)
     changes = _changes(loops, issued)
     own_rating = loops[-1].policy.success_rating if loops and loops[-1].policy else 3
     result = None
     if canary is not None:
         passing = success_rating or own_rating
-        result = judge_canary(canary, judge, success_rating=passing, max_concurrency=max_concurrency)
+        result = judge_canary(
+            canary, judge, canary_labels, success_rating=passing, max_concurrency=max_concurrency
+        )
     can_alarm = audits.reason is None or (result is not None and result.reason is None)
     return MonitorReport(
         loops=len(loops),
@@ -195,14 +201,13 @@ def _audited(
         answer = loop.released
         if answer is None or loop.stop_reason != "accepted" or not answer.opinions:
             continue
-        opinions = usable(answer.opinions)
-        bad = is_bad(opinions)
-        if bad is None:
-            tuned += len(opinions) < len(answer.opinions)
-        elif since is not None and loop.at is not None and loop.at <= since:
+        tuned += answer.tuned
+        if answer.bad is None:
+            continue
+        if since is not None and loop.at is not None and loop.at <= since:
             calibration += 1
         else:
-            labelled.append((_audited_at(loop, opinions), bad))
+            labelled.append((_audited_at(loop, answer), answer.bad))
     if calibration:
         notes.append(f"{calibration} labelled answers are those of the certificate, or older, and are no audits")
     if tuned:
@@ -212,9 +217,9 @@ def _audited(
     return _alarm(bads, p0), notes
 
 
-def _audited_at(loop: RecordedLoop, opinions: Sequence[Opinion]) -> float:
+def _audited_at(loop: RecordedLoop, answer: LoopAttempt) -> float:
     """Return when an answer was audited: when the last label was given, or else when it was released."""
-    times = [time for opinion in opinions if (time := seconds_of(opinion.at)) is not None]
+    times = [time for opinion in answer.opinions if (time := seconds_of(opinion.at)) is not None]
     return max(times, default=loop.at or 0.0)
 
 

@@ -11,7 +11,6 @@ from judges.offline.statistics import clopper_pearson, replay_run, replay_runs, 
 from judges.offline.statistics.curves import curve_intervals
 from judges.offline.statistics.replay import End, Replay, ReplaySummary
 from judges.offline.trust.loops import LoopPolicy, RecordedLoop
-from judges.offline.trust.opinions import is_bad, usable
 
 ReplayStatus = Literal["exact", "bounds", "estimate"]
 """`exact`: every loop went far enough. `bounds`: some ended first. `estimate`: exploration says how they go on."""
@@ -157,12 +156,12 @@ def _summary(
         [ratings for ratings, _ in marks],
         *candidate,
         scores=[scores for _, scores in marks],
-        bad=[[is_bad(usable(one.opinions)) for one in loop.judged] for loop in loops] if bad else None,
+        bad=[[attempt.bad for attempt in loop.judged] for loop in loops] if bad else None,
     )
 
 
 def _labels(loop: RecordedLoop) -> int:
-    return sum(is_bad(usable(attempt.opinions)) is not None for attempt in loop.attempts)
+    return sum(attempt.bad is not None for attempt in loop.attempts)
 
 
 def _explored(
