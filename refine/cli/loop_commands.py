@@ -155,3 +155,47 @@ def monitor(
             as_json=as_json,
         )
         raise typer.Exit(run_monitor(monitor_options))
+
+
+def label(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Answers: attempts.jsonl, the folder of a run, or the URL of a record.",
+            show_default=False,
+        ),
+    ],
+    *,
+    labels: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File of the labels. Default: beside SOURCE; of a record, the record."),
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who labels. Default: your login.")] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(metavar="certify|report|tune", help="What the labels may be used for: tune never measures."),
+    ] = None,
+    next_rows: Annotated[
+        int | None,
+        typer.Option("--next", min=1, metavar="N", help="Only the N answers whose labels are worth most."),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Label answers in the terminal: blind to the verdict, in random order, one in ten by two people.
+
+    Keys: 1-4 rating, g good, b bad, n note, s skip, z undo, q quit. Every label is saved at once; the same command
+    goes on where you stopped.
+
+    \b
+    refine label attempts.jsonl --by ann
+    refine label sqlite:///record.db --split certify --next 60
+    refine certify attempts.jsonl --labels attempts.labels.jsonl --out certificate.json
+
+    Exit code: 0 labelled, 1 nothing is left to label, 2 bad input.
+    """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
+    with one_line_errors():
+        from refine.cli.labelling import LabelOptions, run_label  # noqa: PLC0415 - loads the judges
+
+        label_options = LabelOptions(source=source, labels=labels, by=by, split=split, next=next_rows, seed=seed)
+        raise typer.Exit(run_label(label_options))
