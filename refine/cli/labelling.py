@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from judges import ConfigurationError
 from judges.offline.trust.labelling import Label, LabelFile, LabelItem, Labelling, LabelStore, items_of, labels_in
@@ -78,20 +78,9 @@ def _label(
 
 
 def _chosen(options: LabelOptions, rows: list[JudgedRow], labels: list[JudgedRow]) -> list[JudgedRow]:
-    from judges.offline.trust.calibration import with_labels  # noqa: PLC0415 - loads numpy
-    from judges.offline.trust.queue import choose_rows  # noqa: PLC0415 - likewise
+    from judges.offline.trust.queue import choose_rows  # noqa: PLC0415 - loads numpy
 
-    known = with_labels(rows, [*_as_mappings(labels)])[0] if labels else rows
-    return choose_rows(known, budget=options.next or 1, seed=options.seed)
-
-
-def _as_mappings(labels: Iterable[JudgedRow]) -> Iterable[dict[str, Any]]:
-    """Return labels as rows again, each with the texts that it holds."""
-    for label in labels:
-        texts = {} if label.sample is None else label.sample.model_dump(mode="json", exclude={"metadata"})
-        place = {"outcome_id": label.outcome_id, "attempt": label.attempt}
-        opinions = [{"by": one.by, "rating": one.rating, "split": one.split} for one in label.opinions]
-        yield {**texts, **{name: value for name, value in place.items() if value is not None}, "labels": opinions}
+    return choose_rows(rows, labels, budget=options.next or 1, seed=options.seed)
 
 
 class RecordStore:

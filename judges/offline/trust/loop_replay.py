@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from judges.errors import ConfigurationError, shortened
 from judges.offline.trust.curves import AttemptGain, BestVersusLast, CurvePoint, best_versus_last, curve, gains_of
-from judges.offline.trust.loops import LeftOut, LoopPolicy, LoopRows, Loops, RecordedLoop, read_loops
+from judges.offline.trust.loop_reading import LoopRows, read_loops
+from judges.offline.trust.loops import LeftOut, LoopPolicy, Loops, RecordedLoop
 from judges.offline.trust.policies import ReplayedPolicy, candidates, replay_policy
 from judges.offline.trust.rejudging import rejudged_loops
 from judges.offline.trust.rows import Source

@@ -11,7 +11,8 @@ from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics import confidence_sequence, e_cusum
 from judges.offline.trust.canary import ALARM_AT, CanaryResult, judge_canary
-from judges.offline.trust.loops import LoopAttempt, LoopRows, RecordedLoop, read_loops, seconds_of
+from judges.offline.trust.loop_reading import LoopRows, read_loops, seconds_of
+from judges.offline.trust.loops import LoopAttempt, RecordedLoop
 from judges.offline.trust.rows import Source
 
 _REFUSED = frozenset({"max_attempts", "no_progress"})
