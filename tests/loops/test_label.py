@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 from typer.testing import CliRunner
 
 from judges import ConfigurationError, Sample
@@ -30,6 +32,7 @@ from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
+from refine.cli.label_screen import LabelScreen
 from refine.cli.label_text import lines_of, wrap
 from refine.cli.labelling import RecordStore
 from refine.record import DatabaseRecord
@@ -119,16 +122,34 @@ def test_a_person_labels_in_a_terminal(tmp_path: Path) -> None:
         screen.until("saved: good")
         screen.keys("s")
         screen.until("skipped")
-        screen.keys("q")
-        assert "1 labels by ann" in screen.until("go on with")
-        assert screen.process.wait(PATIENCE_S) == 0
-    with terminal("label", source, "--by", "ann") as screen:
-        assert "1 of 3" in screen.until("z undo")
         screen.keys("14")
-        screen.until("all are labelled")
+        assert "3 labels by ann" in screen.until("all are labelled")
         assert screen.process.wait(PATIENCE_S) == 0
-    assert len(written(file)) == 3
+    assert [one.get("rating") for one in written(file)] == [None, 1, 4]
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_keys_without_a_real_terminal(tmp_path: Path) -> None:
+    """A note is dropped by skipping; quitting keeps what was said; a full disk is told."""
+    store = LabelFile(tmp_path / "labels.jsonl")
+    rows = [{"question": f"q{number}", "answer": "a\n" * 99} for number in range(9)]
+    labelling = Labelling(items_of(read_judged(rows)), store, by="ann")
+    with create_pipe_input() as keys:
+        screen = LabelScreen(labelling, source="x", terminal_input=keys, terminal_output=DummyOutput())
+        keys.send_text("nfor nobody\x1b[A\rsnfor this\r2jj  kb+-zuq4")
+        screen.run()
+    assert [(one.get("rating"), one.get("up"), one.get("note")) for one in written(tmp_path / "labels.jsonl")] == [
+        (2, None, "for this"),
+        (None, False, None),
+        (None, True, None),
+        (None, True, None),
+    ]
+    assert labelling.labelled_now == 4
+    lost = Labelling(items_of(read_judged(rows)), LabelFile(tmp_path / "nowhere" / "labels.jsonl"), by="ann")
+    with create_pipe_input() as keys:
+        keys.send_text("1gzq")
+        LabelScreen(lost, source="x", terminal_input=keys, terminal_output=DummyOutput()).run()
+    assert lost.labelled_now == 0
 
 
 def test_without_a_terminal_it_says_what_to_do(tmp_path: Path) -> None:
@@ -156,21 +177,21 @@ def test_labels_are_what_the_other_commands_read(tmp_path: Path) -> None:
 
 def test_who_labels_what(tmp_path: Path) -> None:
     """The order is random and each person's own; one in ten is for two people; what is done is not shown again."""
-    rows = read_judged(write_loops(tmp_path / "attempts.jsonl", ["4"] * 300))
+    rows = read_judged(write_loops(tmp_path / "attempts.jsonl", ["4"] * 150))
     file = LabelFile(tmp_path / "labels.jsonl")
     ann = Labelling(items_of(rows), file, by="ann")
-    assert ann.total == 300
+    assert ann.total == 150
     order = [item.key for item in ann._queue]
     assert order != [item.key for item in items_of(rows)]
     assert order == [item.key for item in Labelling(items_of(rows), file, by="ann")._queue]
     assert order != [item.key for item in Labelling(items_of(rows), file, by="bob")._queue]
     while ann.current is not None:
         ann.label(up=True)
-    assert 10 < ann.waiting < 60
+    assert 3 < ann.waiting < 35
     bob = Labelling(items_of(rows, labels_in(tmp_path / "labels.jsonl")), file, by="bob")
     assert bob.total == ann.waiting
     again = Labelling(items_of(rows, labels_in(tmp_path / "labels.jsonl")), file, by="ann")
-    assert (again.current, again.labelled) == (None, 300)
+    assert (again.current, again.labelled) == (None, 150)
     queued = [{"question": "q", "answer": "a", "raters": 2, "labels": []}]
     assert items_of(read_judged(queued))[0].people == 2
     with pytest.raises(ConfigurationError, match="by whom"):

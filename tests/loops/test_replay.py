@@ -75,7 +75,7 @@ def test_exploration_gives_an_estimate_where_it_is_enough(tmp_path: Path) -> Non
 def test_a_gain_that_is_none(tmp_path: Path) -> None:
     """Without any improvement the raw change is above 0, and the one with a second judgement is not."""
     draw = random.Random(7)
-    noisy = [draw.choice((1, 2, 3, 4)) for _ in range(6_000)]
+    noisy = [draw.choice((1, 2, 3, 4)) for _ in range(3_000)]
     loops, place = [], 0
     while place < len(noisy) - 4:
         ratings: list[int] = []

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened
+from judges.fingerprint import fingerprint
 from judges.offline.trust.curves import AttemptGain, BestVersusLast, CurvePoint, best_versus_last, curve, gains_of
 from judges.offline.trust.loop_reading import LoopRows, read_loops
 from judges.offline.trust.loops import LeftOut, LoopPolicy, Loops, RecordedLoop
@@ -155,7 +157,7 @@ def replay(
             replay_policy(chosen, in_force, candidate, least_effective=least_effective, seed=seed)
             for candidate in table
         ),
-        notes=_notes(chosen),
+        notes=(*_notes(chosen), *_other_judge(judge, in_force)),
     )
 
 
@@ -245,3 +247,15 @@ def _notes(loops: Sequence[RecordedLoop]) -> tuple[str, ...]:
     if len({loop.continuation_probability for loop in loops}) > 1:
         notes.append("the loops were recorded with several probabilities of exploration: bounds alone are shown")
     return tuple(notes)
+
+
+def _other_judge(judge: object, policy: LoopPolicy) -> tuple[str, ...]:
+    """Say where attempts were judged again by another judge than the one that recorded."""
+    if judge is None or not policy.judge_digest:
+        return ()
+    try:
+        same = fingerprint(as_judge(judge)) == policy.judge_digest
+    except Exception:  # noqa: BLE001 - one of the user's that has no fingerprint is unknown
+        same = False
+    note = "the judge that judged again is not known to be the one that recorded: the gain is between two scales"
+    return () if same else (note,)
