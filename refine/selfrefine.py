@@ -309,7 +309,7 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
     def _write(self, outcome: Outcome, config: RunnableConfig, explored: float | None = None) -> None:
         if self._record is None:
             return
-        overrides = carried.overrides_of(config)
+        overrides = self._loop.overrides_in(config)
         changed = self.policy if overrides is None else overrides.applied_to(self.policy)
         origin = self._origin if changed is self.policy else self._origin.under(changed)
         self._record.add(
