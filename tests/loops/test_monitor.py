@@ -155,6 +155,18 @@ def test_a_record_is_monitored_as_it_is(tmp_path: Path) -> None:
     assert report["pass_rate"]["passed"] == 3
 
 
+def test_the_policy_in_force_is_that_of_most(tmp_path: Path) -> None:
+    """A request that overrides the policy does not hide the others; an earlier policy does not count."""
+    rows = [
+        row for number in range(90) for row in rows_of(number, "4", policy_digest="new" if number > 29 else "old")
+    ]
+    rows += rows_of(91, "4", policy_digest="overridden")
+    report = monitor(rows, alpha=0.1)
+    assert (report.loops, report.other_loops) == (60, 31)
+    assert "31 loops ran under another policy" in report.notes[0]
+    assert monitor([*rows_of(0, "4")], alpha=0.1).loops == 1
+
+
 def test_a_canary(tmp_path: Path) -> None:
     """The same judge raises no alarm; one that got worse does; too few rows, or verdicts, say nothing."""
     path = write_loops(tmp_path / "a.jsonl", ["4"])

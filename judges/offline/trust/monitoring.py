@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -14,6 +15,9 @@ from judges.offline.trust.canary import ALARM_AT, CanaryResult, judge_canary
 from judges.offline.trust.loop_reading import LoopRows, read_loops, seconds_of
 from judges.offline.trust.loops import LoopAttempt, RecordedLoop
 from judges.offline.trust.rows import Source
+
+_LATEST = 50
+"""Latest loops by which the policy in force is told: single requests may override it."""
 
 _REFUSED = frozenset({"max_attempts", "no_progress"})
 
@@ -75,8 +79,8 @@ class MonitorReport:
     """Whether a loop still does what it was certified to do.
 
     Args:
-        loops: Loops under the policy and the judge of the latest one, which are looked at.
-        other_loops: Loops under earlier ones.
+        loops: Loops under the policy and judge of most of the latest ones, which are looked at.
+        other_loops: Loops under others.
         pass_rate: How many pass.
         audits: The alarm on released answers.
         canary: The alarm on the judge; None where no canary was given.
@@ -164,15 +168,16 @@ def monitor(
 
 
 def _current(loops: Sequence[RecordedLoop]) -> tuple[list[RecordedLoop], int, list[str]]:
-    """Return the loops that ran under the policy and the judge of the latest one, in the order of their ends."""
+    """Return the loops under the policy and judge of most of the latest ones, in the order of their ends."""
     judged = [loop for loop in loops if loop.stop_reason is not None and loop.stop_reason != "skipped"]
     ordered = sorted(judged, key=lambda loop: loop.at or 0.0)
-    current = [loop for loop in ordered if loop.policy == ordered[-1].policy]
+    latest = Counter(loop.policy for loop in reversed(ordered[-_LATEST:])).most_common(1)
+    current = [loop for loop in ordered if loop.policy == latest[0][0]]
     notes = []
     if len(judged) < len(loops):
         notes.append(f"{len(loops) - len(judged)} loops were not judged, or do not say why they stopped")
     if len(current) < len(judged):
-        notes.append(f"{len(judged) - len(current)} loops ran under an earlier policy or judge, and are left out")
+        notes.append(f"{len(judged) - len(current)} loops ran under another policy or judge, and are left out")
     return current, len(judged) - len(current), notes
 
 
