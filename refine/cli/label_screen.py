@@ -28,7 +28,7 @@ _STYLE = Style.from_dict(
         "bar": "ansigreen",
         "dim": "ansibrightblack",
         "key": "bold",
-        "said": "ansigreen",
+        "saved": "ansigreen",
         "fault": "bold ansired",
         "note": "ansiyellow",
     }
@@ -179,14 +179,14 @@ class LabelScreen:
         return bindings
 
     def _say(self, *, rating: int | None = None, up: bool | None = None) -> None:
-        said = f"{rating}" if rating is not None else "good" if up else "bad"
+        label = f"{rating}" if rating is not None else "good" if up else "bad"
         try:
             self._labelling.label(rating=rating, up=up, note=self._note.text)
         except ConfigurationError as error:
             self._status = ("class:fault", f"not saved: {error}")
             return
         self._note.reset()
-        self._show_next(f"saved: {said}")
+        self._show_next(f"saved: {label}")
 
     def _skip(self) -> None:
         self._note.reset()
@@ -204,12 +204,12 @@ class LabelScreen:
             self._status = ("class:fault", "nothing to take back")
             return
         self._note.text = str(label.get("note", ""))
-        said = label.get("rating", "good" if label.get("up") else "bad")
-        self._show_next(f"taken back: {said}")
+        name = label.get("rating", "good" if label.get("up") else "bad")
+        self._show_next(f"taken back: {name}")
 
     def _show_next(self, status: str) -> None:
         self._top = 0
-        self._status = ("class:said", status)
+        self._status = ("class:saved", status)
         if self._labelling.current is None:
             self.app.exit()
 

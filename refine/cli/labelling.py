@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judges import ConfigurationError
-from judges.offline.trust.labelling import Label, LabelFile, LabelItem, Labelling, LabelStore, items_of, labels_in
+from judges.offline.trust.label_file import LabelFile, labels_in
+from judges.offline.trust.labelling import Label, LabelItem, Labelling, LabelStore, items_of
 from judges.offline.trust.rows import JudgedRow, read_judged
 from refine.cli.loop_source import is_database, labels_file, open_database
 
@@ -58,9 +59,9 @@ def run_label(options: LabelOptions) -> int:
 def _label(
     options: LabelOptions, rows: list[JudgedRow], labels: Iterable[JudgedRow], store: LabelStore, place: str
 ) -> int:
-    given = list(labels)
-    chosen = rows if options.next is None else _chosen(options, rows, given)
-    items = items_of(chosen, given)
+    earlier = list(labels)
+    chosen = rows if options.next is None else _chosen(options, rows, earlier)
+    items = items_of(chosen, earlier)
     if not items:
         raise ConfigurationError(
             f"{options.source} holds no answers to label; give rows with questions and answers"
@@ -91,8 +92,8 @@ class RecordStore:
 
     def add(self, item: LabelItem, label: Label) -> None:
         """Save a label in the record."""
-        given = {name: label.get(name) for name in ("rating", "up", "note", "split")}
-        self._record.label(str(item.outcome_id), item.attempt or 1, by=str(label["by"]), **given)
+        fields = {name: label.get(name) for name in ("rating", "up", "note", "split")}
+        self._record.label(str(item.outcome_id), item.attempt or 1, by=str(label["by"]), **fields)
 
     def remove(self, item: LabelItem, label: Label) -> None:
         """Delete a label from the record."""
@@ -125,5 +126,5 @@ def _waiting(labelling: Labelling) -> str:
 def _summary(labelling: Labelling, options: LabelOptions, place: str) -> str:
     left = labelling.total - labelling.labelled
     after = f"go on with `refine label {options.source}`" if left else "all are labelled"
-    given = f"{labelling.labelled_now} labels by {labelling.by} in {place}"
-    return f"{given}; {left} left: {after}{_waiting(labelling)}\n"
+    count = f"{labelling.labelled_now} labels by {labelling.by} in {place}"
+    return f"{count}; {left} left: {after}{_waiting(labelling)}\n"

@@ -26,7 +26,8 @@ from typer.testing import CliRunner
 
 from judges import ConfigurationError, Sample
 from judges.offline import certify, monitor, replay
-from judges.offline.trust.labelling import LabelFile, Labelling, items_of, labels_in
+from judges.offline.trust.label_file import LabelFile, labels_in
+from judges.offline.trust.labelling import Labelling, items_of
 from judges.offline.trust.queue import choose_rows
 from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge

@@ -94,9 +94,9 @@ def test_the_alarm_on_audited_answers(tmp_path: Path) -> None:
     assert (result.exit_code, report["alarm"]) == (1, True)
     assert report["audits"]["highest"] == pytest.approx(128)
     assert report["audits"]["statistic"] == pytest.approx(e_cusum(bads, 0.1)[-1])
-    shown = refine("monitor", path, "--alpha", "0.1").stdout
-    assert shown.startswith("ALARM")
-    assert "highest 128" in shown
+    text = refine("monitor", path, "--alpha", "0.1").stdout
+    assert text.startswith("ALARM")
+    assert "highest 128" in text
     tuned = [row for number in range(9) for row in rows_of(number, "4")]
     for row in tuned:
         row["metadata"]["labels"] = [{"by": "ann", "up": False, "split": "tune"}]

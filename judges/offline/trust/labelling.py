@@ -1,27 +1,18 @@
-"""Labelling by hand: which answer is next, what was said of it, and the file in which that is kept."""
+"""Labelling by hand: which answer is next, what a person says of it, and what is left."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Protocol
 
 from judges.errors import ConfigurationError, shortened
-from judges.offline.trust.rows import JudgedRow, read_labels
+from judges.offline.trust.rows import JudgedRow
 from judges.sample import Sample
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - Windows has no such locks
-    fcntl = None  # type: ignore[assignment]  # as said
 
 SPLITS = ("certify", "report", "tune")
 """What a label may be used for; labels that tuned a judge never measure it."""
@@ -30,7 +21,6 @@ DOUBLE = 0.1
 """Share of the answers that two people label."""
 
 _PEOPLE = 2
-_FOLDER_SYNC = getattr(os, "O_DIRECTORY", None)
 
 Label = Mapping[str, Any]
 """A label: `by`, `at`, `rating` or `up`, and where there are such `note` and `split`."""
@@ -93,14 +83,14 @@ def items_of(rows: Sequence[JudgedRow], labels: Iterable[JudgedRow] = ()) -> lis
         identity = _key_of(row)
         by = {opinion.by for opinion in row.opinions} | people[identity] | people[row.key]
         text = f"{row.outcome_id} {row.attempt}" if row.outcome_id is not None else row.key
-        wanted = row.metadata.get("raters")
+        raters = row.metadata.get("raters")
         items[identity] = LabelItem(
             key=text,
             sample=row.sample,
             outcome_id=row.outcome_id,
             attempt=None if row.outcome_id is None else row.attempt or 1,
             by=frozenset(by),
-            people=wanted if type(wanted) is int and wanted > 0 else _PEOPLE if _is_doubled(text) else 1,
+            people=raters if type(raters) is int and raters > 0 else _PEOPLE if _is_doubled(text) else 1,
         )
     return list(items.values())
 
@@ -113,15 +103,6 @@ def _is_doubled(key: str) -> bool:
     """Check whether an answer is one of those that two people label; the same in every process."""
     draw = int.from_bytes(blake2b(key.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
     return draw < DOUBLE * 2**64
-
-
-def labels_in(path: Path) -> list[JudgedRow]:
-    """Return the labels in a file; none where there is no file yet.
-
-    Raises:
-        ConfigurationError: If it cannot be read.
-    """
-    return list(read_labels(path)) if path.is_file() else []
 
 
 class Labelling:
@@ -199,7 +180,7 @@ class Labelling:
     def label(self, *, rating: int | None = None, up: bool | None = None, note: str = "") -> None:
         """Keep what is said of the answer shown, and show the next."""
         item = self._queue[0]
-        label = {
+        fields = {
             "by": self.by,
             "at": self._clock().isoformat(timespec="seconds"),
             "rating": rating,
@@ -207,10 +188,10 @@ class Labelling:
             "note": note.strip() or None,
             "split": self.split,
         }
-        said = {name: value for name, value in label.items() if value is not None}
-        self._store.add(item, said)
+        label = {name: value for name, value in fields.items() if value is not None}
+        self._store.add(item, label)
         self._queue.pop(0)
-        self._done.append((item, said))
+        self._done.append((item, label))
 
     def skip(self) -> None:
         """Show the next answer, and this one again at the end."""
@@ -227,96 +208,3 @@ class Labelling:
         self._done.pop()
         self._queue.insert(0, item)
         return label
-
-
-class LabelFile:
-    """A file of JSON lines to which labels are appended: each is on the disk before the next answer is shown.
-
-    It is readable by its owner only, since it holds what people asked. Several people may share it.
-
-    Args:
-        path: The file, in a folder that exists.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def add(self, item: LabelItem, label: Label) -> None:
-        """Append a label, on a line of its own even after a torn one.
-
-        Raises:
-            ConfigurationError: If it cannot be written.
-        """
-        line = _line(item, label)
-        with self._opened() as file:
-            size = os.lseek(file, 0, os.SEEK_END)
-            torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-            _write(file, b"\n" + line if torn else line)
-            os.fsync(file)
-
-    def remove(self, item: LabelItem, label: Label) -> None:
-        """Take a label out again, the last one of this content.
-
-        Raises:
-            ConfigurationError: If it cannot be written.
-        """
-        line = _line(item, label)
-        with self._opened() as file:
-            content = os.pread(file, os.lseek(file, 0, os.SEEK_END), 0)
-            start = content.rfind(line)
-            if start >= 0:
-                os.lseek(file, start, os.SEEK_SET)
-                _write(file, content[start + len(line) :])
-                os.ftruncate(file, len(content) - len(line))
-                os.fsync(file)
-
-    def repair(self) -> None:
-        """Take out a last line that was never written whole: whoever wrote it was never told that it is kept.
-
-        Raises:
-            ConfigurationError: If the file cannot be written.
-        """
-        if not self._path.is_file():
-            return
-        with self._opened() as file:
-            content = os.pread(file, os.lseek(file, 0, os.SEEK_END), 0)
-            start = content.rfind(b"\n") + 1
-            with suppress(ValueError):
-                json.loads(content[start:] or b"{}")
-                return
-            os.ftruncate(file, start)
-            os.fsync(file)
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        """Open the file for this process alone."""
-        is_new = not self._path.exists()
-        try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{self._path} cannot be written ({error.strerror}); give --labels"
-            ) from error
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
-        except OSError as error:
-            raise ConfigurationError(f"{self._path} cannot be written ({error.strerror}); make room") from error
-        finally:
-            os.close(file)
-        if is_new and _FOLDER_SYNC is not None:
-            with suppress(OSError):
-                folder = os.open(self._path.parent, os.O_RDONLY | _FOLDER_SYNC)
-                os.fsync(folder)
-                os.close(folder)
-
-
-def _line(item: LabelItem, label: Label) -> bytes:
-    return f"{json.dumps(item.line(label), ensure_ascii=False)}\n".encode(errors="backslashreplace")
-
-
-def _write(file: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file, rest) :]

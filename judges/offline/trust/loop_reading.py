@@ -62,9 +62,9 @@ def read_loops(rows: LoopRows, labels: Source | None = None) -> Loops:
             "no row is a recorded attempt (none has an attempt in its metadata); record loops with "
             "SelfRefine(..., record='attempts.jsonl')"
         )
-    given = _Labels(labels)
-    loops = [_loop(identifier, group, given, left_out) for identifier, group in groups.items()]
-    given.check()
+    beside = _Labels(labels)
+    loops = [_loop(identifier, group, beside, left_out) for identifier, group in groups.items()]
+    beside.check()
     return Loops(loops=tuple(loop for loop in loops if loop is not None), left_out=dict(left_out))
 
 
