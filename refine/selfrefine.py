@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -39,6 +40,7 @@ from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.runtime.validation import one_of
 from refine.answering import AnswersQuestions
+from refine.exploration import Explorer
 from refine.question import RefineInput, read_question
 from refine.record.opening import Recorder, open_record
 from refine.record.origin import Origin
@@ -91,6 +93,9 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             `"supersede"`, see `graphs.self_refine`.
         bounds: How far a request may go with its `context`; None allows what is stricter or cheaper than the
             policy.
+        explore: Probability of going on after an answer was accepted, above 0 and at most 1, to record what a
+            stricter policy would have come to. The answer stays the accepted one, but comes only after that: for
+            recording, not for people who wait. Not inside a graph, nor with a checkpointer.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`, or
             `certificate="certificate.json"`, which sets the success rating and is refused for another loop.
 
@@ -112,6 +117,7 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
         concurrent_turns: ConcurrentTurns = "queue",
         on_new_question: OnNewQuestion = "refuse",
         bounds: Bounds | None = None,
+        explore: float | None = None,
         **settings: Any,
     ) -> None:
         self.name = name
@@ -134,6 +140,7 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
         self._origin = (
             Origin() if record is None else Origin.of(name, as_judge(judge), self.policy, generator=generator)
         )
+        self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
         self._parts: dict[str, Any] = {
             "generator": generator,
             "judge": judge,
@@ -148,6 +155,7 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             "concurrent_turns": concurrent_turns,
             "on_new_question": on_new_question,
             "bounds": bounds,
+            "explore": explore,
         }
         self._durability: dict[str, Any] = {} if durability is None else {"durability": durability}
         self._warned_of_memory = False
@@ -210,6 +218,9 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
                 outcome = self._final_outcome(state, graph_config)
             else:
                 outcome = run(self._loop, graph_input, config)
+                if self._explorer is not None:
+                    self._explorer.record(outcome, config, self._write)
+                    return outcome
         except Unanswered as unanswered:
             self._write(unanswered.outcome, config)
             raise
@@ -227,6 +238,9 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
                 outcome = self._final_outcome(state, graph_config)
             else:
                 outcome = await arun(self._loop, graph_input, config)
+                if self._explorer is not None:
+                    await self._explorer.arecord(outcome, config, self._awrite)
+                    return outcome
         except Unanswered as unanswered:
             await self._awrite(unanswered.outcome, config)
             raise
@@ -292,21 +306,24 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
         *conversation, answer = state["messages"]
         return Outcome.of(refinement, conversation, answer, now=time.time())
 
-    def _write(self, outcome: Outcome, config: RunnableConfig) -> None:
+    def _write(self, outcome: Outcome, config: RunnableConfig, explored: float | None = None) -> None:
         if self._record is None:
             return
-        overrides = carried.overrides_of(config)
+        overrides = self._loop.overrides_in(config)
         changed = self.policy if overrides is None else overrides.applied_to(self.policy)
-        self._record.add(outcome, self._origin if changed is self.policy else self._origin.under(changed))
+        origin = self._origin if changed is self.policy else self._origin.under(changed)
+        self._record.add(
+            outcome, origin if explored is None else replace(origin, continuation_probability=explored)
+        )
 
-    async def _awrite(self, outcome: Outcome, config: RunnableConfig) -> None:
+    async def _awrite(self, outcome: Outcome, config: RunnableConfig, explored: float | None = None) -> None:
         if self._record is None or not getattr(self._record, "blocks", True):
-            self._write(outcome, config)
+            self._write(outcome, config, explored)
             return
         try:
-            await asyncio.to_thread(self._write, outcome, config)
+            await asyncio.to_thread(self._write, outcome, config, explored)
         except RuntimeError:  # the pool of threads is shut down: `add` itself raises nothing
-            self._write(outcome, config)
+            self._write(outcome, config, explored)
 
 
 def _name_of(generator: object) -> str:

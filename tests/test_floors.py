@@ -42,6 +42,7 @@ FRAMEWORKS = frozenset(
         "opentelemetry",
         "phonenumbers",
         "prometheus_client",
+        "prompt_toolkit",
         "pydantic_settings",
         "playwright",
         "psycopg",
@@ -77,7 +78,7 @@ DOORS: dict[str, frozenset[str]] = {
     "judges/testing.py": frozenset({"langchain_core"}),
     "graphs/": frozenset({"langchain_core", "langgraph"}),
     "refine/": frozenset({"langchain", "langchain_core", "langgraph"}),
-    "refine/cli/": frozenset({"rich", "typer"}),
+    "refine/cli/": frozenset({"prompt_toolkit", "rich", "typer"}),
     "refine/page/": frozenset({"langchain_core", "starlette"}),
     "refine/record/": frozenset({"langchain_core", "sqlalchemy"}),
     "refine/server/": frozenset(

@@ -20,16 +20,22 @@ if TYPE_CHECKING:
     from judges.offline.run_comparison import Change, RunComparison, compare_runs
     from judges.offline.trust.alignment import Alignment, align
     from judges.offline.trust.certifying import certify
+    from judges.offline.trust.loop_replay import LoopReplay, replay
+    from judges.offline.trust.monitoring import MonitorReport, monitor
 
 _HOMES = {
     "Alignment": "trust.alignment",
     "Change": "run_comparison",
+    "LoopReplay": "trust.loop_replay",
+    "MonitorReport": "trust.monitoring",
     "RayEvaluation": "run.ray",
     "RunComparison": "run_comparison",
     "align": "trust.alignment",
     "certify": "trust.certifying",
     "compare_runs": "run_comparison",
     "evaluate_ray": "run.ray",
+    "monitor": "trust.monitoring",
+    "replay": "trust.loop_replay",
 }
 """What needs numpy and scipy, or Ray, and is loaded when it is used."""
 
@@ -39,6 +45,8 @@ __all__ = [
     "Change",
     "Comparison",
     "Evaluation",
+    "LoopReplay",
+    "MonitorReport",
     "Progress",
     "RankedSystem",
     "Ranking",
@@ -57,9 +65,11 @@ __all__ = [
     "evaluate",
     "evaluate_ray",
     "load_run",
+    "monitor",
     "paired",
     "rank",
     "read_rows",
+    "replay",
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from refine.cli import run_commands, trust_commands
+from refine.cli import loop_commands, run_commands, trust_commands
 from refine.cli import run_options as options
 from refine.cli.one_line import OneLineErrors, error_exit, one_line_errors
 
@@ -287,6 +287,9 @@ def _require_server() -> None:
 
 app.command(no_args_is_help=True)(trust_commands.align)
 app.command(no_args_is_help=True)(trust_commands.certify)
+app.command(no_args_is_help=True)(loop_commands.replay)
+app.command(no_args_is_help=True)(loop_commands.monitor)
+app.command(no_args_is_help=True)(loop_commands.label)
 app.command(no_args_is_help=True)(run_commands.resume)
 app.command(no_args_is_help=True)(run_commands.rescore)
 app.command(no_args_is_help=True)(run_commands.merge)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from judges import ConfigurationError
-
-_DATABASES = {".db", ".sqlite", ".sqlite3"}
+from refine.cli.loop_source import is_database, open_database
 
 
 def recorded(source: str) -> tuple[str | list[dict[str, Any]], Path | None]:
@@ -17,18 +14,9 @@ def recorded(source: str) -> tuple[str | list[dict[str, Any]], Path | None]:
     Raises:
         ConfigurationError: If a database is meant, and there is none, or the extra `record` is not installed.
     """
-    if "://" not in source and Path(source).suffix.lower() not in _DATABASES:
+    if not is_database(source):
         return source, None
-    if find_spec("sqlalchemy") is None:
-        raise ConfigurationError("a record in a database needs SQLAlchemy; install the extra: selfrefine[record]")
-    from refine.record import DatabaseRecord, open_record  # noqa: PLC0415 - loads the loop
-
-    record = open_record(source)
-    if not isinstance(record, DatabaseRecord):
-        raise ConfigurationError(f"{source!r} is no database")
-    with record:
-        if record.file is not None and not record.file.exists():
-            raise ConfigurationError(f"there is no record {str(record.file)!r}")
+    with open_database(source) as record:
         return list(record.attempts()), record.file
 
 

@@ -187,11 +187,11 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         try:
             transition = flow.run(self._steps(turn, call, request, config), perform)
         except Unanswered as unanswered:
-            self._tell(unanswered.outcome)
+            self._tell(unanswered.outcome, config)
             raise
         if transition.outcome is None:
             return self._with_figures(turn, handed_on(turn, call.response, request))
-        self._tell(transition.outcome)
+        self._tell(transition.outcome, config)
         return released(turn, transition.outcome)
 
     async def awrap_model_call(
@@ -209,11 +209,11 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         try:
             transition = await flow.arun(self._steps(turn, call, request, config), perform)
         except Unanswered as unanswered:
-            await self._atell(unanswered.outcome)
+            await self._atell(unanswered.outcome, config)
             raise
         if transition.outcome is None:
             return self._with_figures(turn, handed_on(turn, call.response, request))
-        await self._atell(transition.outcome)
+        await self._atell(transition.outcome, config)
         return released(turn, transition.outcome)
 
     def _figures(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,20 +262,25 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         update = {_CHANNEL: {self._name: turn.figures}}
         return ExtendedModelResponse(response, command=Command(update=update))
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _origin_of(self, config: RunnableConfig) -> Origin:
+        """Return the origin of a turn, under the policy that its request made of ours."""
+        overrides = self._loop.overrides_in(config)
+        return self._origin if overrides is None else self._origin.under(overrides.applied_to(self.policy))
+
+    def _tell(self, outcome: Outcome, config: RunnableConfig) -> None:
         """Hand an outcome to whoever wants it."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
-            self._record.add(outcome, self._origin)
+            self._record.add(outcome, self._origin_of(config))
         if self._on_outcome is not None:
             with _only_warning():
                 waited_for(self._on_outcome(outcome))
 
-    async def _atell(self, outcome: Outcome) -> None:
+    async def _atell(self, outcome: Outcome, config: RunnableConfig) -> None:
         """Hand an outcome to whoever wants it, without blocking."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
-            await in_thread(self._record.add, outcome, self._origin)
+            await in_thread(self._record.add, outcome, self._origin_of(config))
         if self._on_outcome is not None:
             with _only_warning():
                 value = self._on_outcome(outcome)

@@ -76,7 +76,9 @@ def recorded_samples(entry: Entry) -> Iterator[Sample]:
             if draft.verdict is not None:
                 row |= {name: getattr(draft.verdict, name) for name in ("rationale", "feedback")}
             sample = next(samples)
-            metadata = {**metadata_of(outcome, row), **sample.metadata}
+            metadata = {**sample.metadata, **metadata_of(outcome, row)}
+            if draft is not attempt or attempt.number > outcome["attempts"]:
+                metadata.pop("stop_reason", None)
             yield sample.model_copy(update={"metadata": metadata})
 
 

@@ -11,10 +11,9 @@ from judges import ConfigurationError
 from judges.offline import Evaluation
 
 if TYPE_CHECKING:
-    from judges.offline.trust.loop_replay import LoopReplay
-
     from judges.certificate import IssuedCertificate
     from judges.offline.trust.alignment import Alignment
+    from judges.offline.trust.loop_replay import LoopReplay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

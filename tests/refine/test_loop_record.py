@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from sqlalchemy import create_engine, text
 
 from graphs import Overrides
 from judges import Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord
 
 POLICY: dict[str, Any] = {"success_rating": 3, "max_attempts": 4, "patience": 2}
@@ -63,6 +65,17 @@ def test_the_policy_is_the_one_in_force(tmp_path: Path) -> None:
     ratings = [(row["success_rating"], row["attempt"]) for row in lines(file)]
     assert ratings == [(3, 1), (4, 1), (4, 2)]
     assert len({row["policy_digest"] for row in lines(file)}) == 2
+
+
+def test_an_agent_records_the_policy_in_force(tmp_path: Path) -> None:
+    """The same holds for the turns of an agent."""
+    file = tmp_path / "attempts.jsonl"
+    middleware = SelfRefineMiddleware(ScriptedJudge([3], cycle=True), record=file, max_attempts=2)
+    agent = create_agent(ScriptedModel(["draft"] * 9), middleware=[middleware], context_schema=Overrides)
+    question: Any = {"messages": [("user", "what?")]}
+    agent.invoke(question)
+    agent.invoke(question, context=Overrides(success_rating=4))
+    assert [(row["success_rating"], row["attempt"]) for row in lines(file)] == [(3, 1), (4, 1), (4, 2)]
 
 
 @pytest.mark.parametrize("verdict", [Verdict.scored(0.9, threshold=0.95), Verdict.rated(4)])

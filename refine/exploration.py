@@ -1,0 +1,99 @@
+"""Recording with exploration: some loops go on after their answer was accepted, and are written down with that."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from langchain_core.runnables import RunnableConfig
+
+from graphs import Outcome
+from graphs.exploring import aexplore, explore
+from graphs.loop import Loop
+from judges import ConfigurationError
+from judges.errors import shortened
+from judges.runtime import losses
+
+_log = logging.getLogger("refine")
+
+Write = Callable[[Outcome, RunnableConfig, float | None], None]
+AWrite = Callable[[Outcome, RunnableConfig, float | None], Awaitable[None]]
+
+
+class Explorer:
+    """Lets accepted loops go on with a probability, and records what comes of it.
+
+    Args:
+        probability: Of going on after each acceptance.
+        loop: The loop.
+    """
+
+    def __init__(self, probability: float, loop: Loop) -> None:
+        self._probability, self._loop = probability, loop
+
+    @classmethod
+    def of(cls, probability: object, loop: Loop, *, checkpointer: object, record: object) -> Self | None:
+        """Return an explorer; None where nothing is to be explored.
+
+        Raises:
+            ConfigurationError: If the probability is out of range, nothing is recorded, or the loop cannot go on.
+        """
+        if probability is None:
+            return None
+        if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 < probability <= 1:
+            raise ConfigurationError(
+                f"explore is a probability above 0 and at most 1, not {shortened(probability)}"
+            )
+        if record is None:
+            raise ConfigurationError("explore is for a record: give record='attempts.jsonl', too")
+        if checkpointer:
+            raise ConfigurationError("explore records without a checkpointer; leave one of the two out")
+        policy = loop.policy
+        if policy.shadow or policy.candidates > 1 or policy.on_exhausted == "interrupt":
+            raise ConfigurationError(
+                "explore goes with a loop of one candidate, without shadow=True or on_exhausted='interrupt'; "
+                "leave explore out, or these"
+            )
+        return cls(float(probability), loop)
+
+    def record(self, outcome: Outcome, config: RunnableConfig, write: Write) -> None:
+        """Explore and record an outcome; if exploring fails it is recorded as it is, which is logged."""
+        explored = None
+        with _logging_failure():
+            explored = explore(self._loop, outcome, config, self._goes_on)
+            _check(explored)
+        write(explored or outcome, config, None if explored is None else self._probability)
+
+    async def arecord(self, outcome: Outcome, config: RunnableConfig, write: AWrite) -> None:
+        """Explore and record without blocking; otherwise as `record`."""
+        explored = None
+        with _logging_failure():
+            explored = await aexplore(self._loop, outcome, config, self._goes_on)
+            _check(explored)
+        await write(explored or outcome, config, None if explored is None else self._probability)
+
+    def _goes_on(self) -> bool:
+        return random.random() < self._probability  # noqa: S311 - no secret
+
+
+class _BrokeOff(Exception):  # noqa: N818 - never leaves this module
+    """A shadow ended before its policy had it end."""
+
+
+def _check(explored: Outcome | None) -> None:
+    if explored is None:
+        raise _BrokeOff
+
+
+@contextmanager
+def _logging_failure() -> Iterator[None]:
+    """Log what fails: the answer is there, and must go out."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - as said
+        reason = "an attempt failed" if isinstance(error, _BrokeOff) else type(error).__name__
+        with losses.logging_safely():
+            _log.warning("a loop could not be explored, and is recorded as it was released: %s", reason)

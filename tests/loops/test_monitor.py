@@ -1,0 +1,206 @@
+"""Whether a loop still does what it was certified to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from judges import ConfigurationError, Verdict
+from judges.certificate import IssuedCertificate, Subject
+from judges.offline import monitor
+from judges.offline.statistics import e_cusum
+from judges.testing import ScriptedJudge
+from refine import SelfRefine
+from refine.cli.app import app
+from refine.record import DatabaseRecord
+from tests.loops.recorded import rows_of, write_loops
+
+
+def refine(*arguments: object) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def issued(path: Path, **fields: Any) -> Path:
+    """Write a certificate that tolerates 10 %."""
+    defaults: dict[str, Any] = {
+        "subject": Subject(judge="judge", judge_digest="j" * 32, policy={"max_attempts": 4}),
+        "threshold": 4,
+        "alpha": 0.1,
+        "delta": 0.05,
+        "delta_in_all": 0.05,
+        "method": "sequence",
+        "good": 3,
+        "runs": 0,
+        "released": 0,
+        "bad": 0,
+        "labels": 0,
+        "labels_digest": "",
+        "rows": (),
+        "issued_at": "2026-11-21T00:00:00+00:00",
+        "written_by": "test",
+    }
+    IssuedCertificate.issue(**{**defaults, **fields}).write(path)
+    return path
+
+
+def canary_rows(n: int, *, wrong: int = 0) -> list[dict[str, Any]]:
+    """Return rows of which half are good, and the judge was wrong about the first few."""
+    return [
+        {
+            "user_input": f"question {number}?",
+            "response": "good" if number % 2 else "bad",
+            "metadata": {
+                "rating": 4 if (number % 2 == 1) is (number >= wrong) else 1,
+                "labels": [{"by": "ann", "rating": 4 if number % 2 else 1}],
+            },
+        }
+        for number in range(n)
+    ]
+
+
+def test_the_pass_rate_holds_at_any_look(tmp_path: Path) -> None:
+    """The interval is the confidence sequence; what was not judged is told in outer bounds."""
+    path = write_loops(tmp_path / "a.jsonl", ["4"] * 45 + ["1111"] * 5)
+    rate = monitor(path, alpha=0.1).pass_rate
+    assert (rate.low, rate.high) == pytest.approx((0.7134621031268706, 0.9841525898093346))
+    crashed = write_loops(tmp_path / "b.jsonl", ["4"] * 45 + ["1111"] * 5 + ["1*"] * 5)
+    outer = monitor(crashed, alpha=0.1).pass_rate
+    assert (outer.low, outer.high, outer.unjudged) == (rate.low, rate.high, 5)
+    assert outer.low_if_refused < rate.low
+    assert outer.high_if_passed > outer.high
+
+
+def test_the_alarm_on_audited_answers(tmp_path: Path) -> None:
+    """It is due when the statistic reaches 100, counts passed answers in the order of audits, and stays."""
+    loops = ["4|b" if bad else "4|g" for bad in [0, 1, 0, 1, 1, 0, 1, 1]]
+    path = write_loops(tmp_path / "a.jsonl", [*loops, "1111|bbbb", "4"])
+    audits = monitor(path, alpha=0.1).audits
+    assert (audits.audits, audits.bad, audits.p0, audits.p1) == (8, 5, 0.1, 0.2)
+    assert audits.statistic == pytest.approx(25.283950617)
+    assert not audits.alarm
+    bads = [1] * 7 + [0] * 60
+    path = write_loops(tmp_path / "b.jsonl", ["4|b" if bad else "4|g" for bad in bads])
+    result = refine("monitor", path, "--alpha", "0.1", "--json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["alarm"]) == (1, True)
+    assert report["audits"]["highest"] == pytest.approx(128)
+    assert report["audits"]["statistic"] == pytest.approx(e_cusum(bads, 0.1)[-1])
+    text = refine("monitor", path, "--alpha", "0.1").stdout
+    assert text.startswith("ALARM")
+    assert "highest 128" in text
+    tuned = [row for number in range(9) for row in rows_of(number, "4")]
+    for row in tuned:
+        row["metadata"]["labels"] = [{"by": "ann", "up": False, "split": "tune"}]
+    report = monitor(tuned, alpha=0.1).to_dict()
+    assert (report["audits"]["reason"], report["silent"]) == ("too_few", True)
+    assert "tuned_on" in report["notes"][0]
+
+
+def test_nothing_can_be_said(tmp_path: Path) -> None:
+    """Without audits, or without a tolerated share, nothing can raise an alarm: exit code 3 says so."""
+    path = write_loops(tmp_path / "a.jsonl", ["4", "1111"])
+    result = refine("monitor", path)
+    assert result.exit_code == 3
+    assert "NOTHING CAN BE SAID" in result.stdout
+    assert "give a certificate" in result.stdout
+    assert refine("monitor", path, "--alpha", "0.1").exit_code == 3
+    nothing = tmp_path / "nothing.json"
+    issued(nothing, threshold=None)
+    labelled = write_loops(tmp_path / "b.jsonl", ["4|g"])
+    assert refine("monitor", labelled, "--certificate", nothing).exit_code == 3
+    assert refine("monitor", labelled, "--alpha", "0.1").exit_code == 0
+    assert refine("monitor", labelled, "--alpha", "7").exit_code == 2
+    assert refine("monitor", labelled, "--watch", "--json").exit_code == 2
+    with pytest.raises(ConfigurationError, match="canary needs a judge"):
+        monitor(path, canary=[])
+
+
+def test_a_certificate_tells_what_is_tolerated_and_of_which_loop(tmp_path: Path) -> None:
+    """Its calibration is no audit; a change of what it depends on voids it."""
+    subject = {"judge": "judge", "judge_digest": "j" * 32, "policy": {"max_attempts": 4}}
+    file = issued(tmp_path / "certificate.json", recorded_until="2026-11-22T00:00:01+00:00")
+    loops = ["4|g", "4|g", "4|b", "4|g"]
+    path = write_loops(tmp_path / "a.jsonl", loops, subject=subject)
+    report = monitor(path, certificate=file)
+    assert (report.audits.audits, report.audits.bad, report.audits.p0) == (2, 1, 0.1)
+    assert "2 labelled answers are those of the certificate" in report.notes[0]
+    assert (report.alarm, report.changes) == (False, ())
+    other = write_loops(tmp_path / "b.jsonl", loops, subject={**subject, "judge_digest": "k" * 32})
+    result = refine("monitor", other, "--certificate", file)
+    assert result.exit_code == 1
+    assert "the certificate is void" in result.stdout
+    assert "changed" in result.stdout
+
+
+def test_a_record_is_monitored_as_it_is(tmp_path: Path) -> None:
+    """Labels that people give on the page are audits, also in a record without texts."""
+    url = f"sqlite:///{tmp_path / 'record.db'}"
+    with DatabaseRecord(url) as record:
+        assistant = SelfRefine(lambda _: "draft", ScriptedJudge([4], cycle=True), record=record)
+        ids = [assistant.refine(f"{number}?").id for number in range(3)]
+        assert record.flush()
+        for number, bad in zip(ids, (False, True, False), strict=True):
+            record.label(number, 1, by="ann", up=not bad)
+    report = json.loads(refine("monitor", url, "--alpha", "0.1", "--json").stdout)
+    assert (report["audits"]["audits"], report["audits"]["bad"]) == (3, 1)
+    assert report["pass_rate"]["passed"] == 3
+
+
+def test_the_policy_in_force_is_that_of_most(tmp_path: Path) -> None:
+    """A request that overrides the policy does not hide the others; an earlier policy does not count."""
+    rows = [
+        row for number in range(90) for row in rows_of(number, "4", policy_digest="new" if number > 29 else "old")
+    ]
+    rows += rows_of(91, "4", policy_digest="overridden")
+    report = monitor(rows, alpha=0.1)
+    assert (report.loops, report.other_loops) == (60, 31)
+    assert "31 loops ran under another policy" in report.notes[0]
+    assert monitor([*rows_of(0, "4")], alpha=0.1).loops == 1
+
+
+def test_a_canary(tmp_path: Path) -> None:
+    """The same judge raises no alarm; one that got worse does; too few rows, or verdicts, say nothing."""
+    path = write_loops(tmp_path / "a.jsonl", ["4"])
+    same = ScriptedJudge(lambda sample: 4 if sample.response == "good" else 1)
+    worse = ScriptedJudge(lambda sample: 4)
+    mute = ScriptedJudge(lambda sample: Verdict.without_score("judge_failed"))
+    fine = monitor(path, canary=canary_rows(60, wrong=3), judge=same).canary
+    assert fine is not None
+    assert (fine.right_before, fine.right_now, fine.only_now, fine.p, fine.alarm) == (57, 60, 3, 0.25, False)
+    report = monitor(path, canary=canary_rows(60), judge=worse)
+    assert report.canary is not None
+    assert (report.canary.only_before, report.canary.alarm, report.alarm) == (30, True, True)
+    assert report.canary.p is not None
+    assert report.canary.p < 0.001
+    few = monitor(path, canary=canary_rows(49), judge=same)
+    assert few.canary is not None
+    assert (few.canary.reason, few.silent) == ("too_few", True)
+    unjudged = monitor(path, canary=canary_rows(60), judge=mute).canary
+    assert unjudged is not None
+    assert unjudged.reason == "not_identified"
+
+
+def test_watching_until_somebody_ends_it(tmp_path: Path) -> None:
+    """The screen follows the record; Ctrl-C ends with the exit code of the last look."""
+    path = write_loops(tmp_path / "a.jsonl", ["4|b"] * 6)
+    command = [sys.executable, "-m", "refine.cli", "monitor", str(path), "--alpha", "0.1", "--watch"]
+    settings = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen([*command, "--every", "0.1"], stdout=subprocess.PIPE, env=settings) as process:
+        assert process.stdout is not None
+        assert b"no alarm" in process.stdout.readline()
+        write_loops(path, ["4|b"] * 7)
+        for line in process.stdout:
+            if b"ALARM" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(20) == 1
