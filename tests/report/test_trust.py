@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.loops.recorded import V_B, write_loops
+from pydantic import JsonValue
 
 from judges import ConfigurationError, Sample, Verdict
 from judges.offline import Evaluation, Row, certify
@@ -16,6 +16,7 @@ from refine.report.building import RunData, build
 from refine.report.markdown import markdown
 from refine.report.trust import TrustSources
 from refine.report.view import Report
+from tests.loops.recorded import V_B, write_loops
 from tests.runs.commands import line_of, refine
 
 HUMAN = "44321433214423143241"
@@ -29,7 +30,7 @@ def rows_of(judge: str, human: str = "") -> tuple[Row, ...]:
 
 def row_of(index: int, rating: int, label: str) -> Row:
     """Return a row that one judge rated."""
-    metadata = {"labels": [{"by": "ann", "rating": int(label)}]} if label else {}
+    metadata: dict[str, JsonValue] = {"labels": [{"by": "ann", "rating": int(label)}]} if label else {}
     sample = Sample(user_input=f"question {index}", response=f"answer {index}", metadata=metadata)
     verdict = Verdict.rated(rating, judge="helpfulness")
     return Row(index=index, sample=sample, verdicts={"helpfulness": verdict})
