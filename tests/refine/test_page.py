@@ -252,6 +252,7 @@ def test_nothing_is_undone_by_what_comes_late(browser: Browser, record: Database
         on_their_way.append(route)
 
     with serving(record) as address, opened(browser, address) as page:
+        expect(page.locator("#figures")).to_contain_text("mean rating")
         page.route("**/page/api/figures*", hold_figures)
         page.reload()
         expect(page.locator(".rows > li")).to_have_count(1)
