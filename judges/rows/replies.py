@@ -92,7 +92,7 @@ def _of_messages(messages: Sequence[Any]) -> Reply:
     questions = [index for index, message in enumerate(messages) if _role(message) in ("user", "human")]
     since = questions[-1] + 1 if questions else 0
     steps, last = tuple(messages[since:]), messages[-1]
-    if not steps or _role(last) not in {"assistant", "ai", "AIMessageChunk"} or _calls_tools(last):
+    if not steps or _role(last) not in ("assistant", "ai", "AIMessageChunk") or _calls_tools(last):
         return Reply(None, steps, tuple(messages[:since]))
     return Reply(_content(last), steps[:-1], tuple(messages[:since]))
 
