@@ -152,7 +152,8 @@ def _is_phone(plain: Plain, labels: Labels, start: int, number: str, regions: tu
         return bool(_REACHABLE.fullmatch(number)) and _is_dialled(number, regions, at_least=at_least)
     if labels.names_other(start, PHONE, REACH):
         return False
-    return _is_phone_alone(plain, number, regions, is_grouped=is_grouped)
+    goes_on = re.match(r"[ .]\d", plain.text[end : end + 2]) is not None
+    return _is_phone_alone(plain, number, regions, is_grouped=is_grouped and (not goes_on or "0" in number[:2]))
 
 
 def _is_phone_alone(plain: Plain, number: str, regions: tuple[str, ...], *, is_grouped: bool) -> bool:
