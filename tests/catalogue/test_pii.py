@@ -71,6 +71,7 @@ def kinds_in(text: str, **settings: Any) -> list[str]:
         ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYzKLp3x9QaB", ["api_key"]),
         ("curl -u admin:Pa55w0rd! https://host", ["password"]),
         ("mongodb://root:s3cr3tPass@10.1.2.3:27017", ["password"]),
+        ("mysql://root:P@ss1234@127.0.0.1/db", ["password"]),
         ("初始密码：Aa123456", ["password"]),
         ("Authorization: Bearer abcdEFGH1234567890abcdEFGH1234567890", ["token"]),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----", ["private_key"]),
@@ -110,6 +111,8 @@ def test_a_place_is_that_of_the_text_as_it_is() -> None:
     text = "ﬃ\u200b ☎ 電話：０１０－６２３４５６７８、\u200bmail anna\u200b@firma.it"
     places = [text[finding.start : finding.end] for finding in find(text)]
     assert places == ["０１０－６２３４５６７８", "anna\u200b@firma.it"]
+    (finding,) = find("mysql://root:P@ss1234@127.0.0.1/db")
+    assert (finding.start, finding.end) == (13, 21)
 
 
 def test_countries_and_kinds_are_chosen() -> None:

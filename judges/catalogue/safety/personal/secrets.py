@@ -24,7 +24,7 @@ _JWT = re.compile(
 )
 _URL = re.compile(
     r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>`]{0,100}"
-    r":(?P<password>[^\s/@\"'<>`]{1,200})@(?=[\w\[])"
+    r":(?P<password>[^\s/\"'<>`]{1,200})@(?=[\w\[])"
 )
 _QUERY = re.compile(
     r"[?&](?:api_?key|key|token|access_token|auth|password|passwd|pwd|secret|client_secret)="
