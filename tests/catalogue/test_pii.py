@@ -96,6 +96,7 @@ def test_personal_data_is_found_as_people_write_it(text: str, kinds: list[str]) 
         'password = os.environ["DB_PASSWORD"]; token: str = Header(...); api_key="YOUR_API_KEY"',
         "The password must contain 8 characters, digits and symbols.",
         "Boston, MA 02110-1335, call 911 now, or toll-free 1-800-555-0199",
+        "It is 612 345 678 away, or 678 901 234 567 in all. Население: 146 447 424, площадь 612 345 678.",
         "Population 8 336 817; 612 345 678 euros; +100 000 000 users; 0999-12-31",
         "x = 4242424242424242; y = 0xDEADBEEF12345678; 6.02214076e23; 1.648 777 2536e-41",
         "Meet me 09:00-17:00 on 2024-01-15, room 415-555, pages 100-200.",
