@@ -71,6 +71,7 @@ def kinds_in(text: str, **settings: Any) -> list[str]:
         ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYzKLp3x9QaB", ["api_key"]),
         ("curl -u admin:Pa55w0rd! https://host", ["password"]),
         ("mongodb://root:s3cr3tPass@10.1.2.3:27017", ["password"]),
+        ("mysql://root:P@ss1234@127.0.0.1/db", ["password"]),
         ("初始密码：Aa123456", ["password"]),
         ("Authorization: Bearer abcdEFGH1234567890abcdEFGH1234567890", ["token"]),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----", ["private_key"]),
@@ -95,6 +96,7 @@ def test_personal_data_is_found_as_people_write_it(text: str, kinds: list[str]) 
         'password = os.environ["DB_PASSWORD"]; token: str = Header(...); api_key="YOUR_API_KEY"',
         "The password must contain 8 characters, digits and symbols.",
         "Boston, MA 02110-1335, call 911 now, or toll-free 1-800-555-0199",
+        "It is 612 345 678 away, or 678 901 234 567 in all. Население: 146 447 424, площадь 612 345 678.",
         "Population 8 336 817; 612 345 678 euros; +100 000 000 users; 0999-12-31",
         "x = 4242424242424242; y = 0xDEADBEEF12345678; 6.02214076e23; 1.648 777 2536e-41",
         "Meet me 09:00-17:00 on 2024-01-15, room 415-555, pages 100-200.",
@@ -110,6 +112,8 @@ def test_a_place_is_that_of_the_text_as_it_is() -> None:
     text = "ﬃ\u200b ☎ 電話：０１０－６２３４５６７８、\u200bmail anna\u200b@firma.it"
     places = [text[finding.start : finding.end] for finding in find(text)]
     assert places == ["０１０－６２３４５６７８", "anna\u200b@firma.it"]
+    (finding,) = find("mysql://root:P@ss1234@127.0.0.1/db")
+    assert (finding.start, finding.end) == (13, 21)
 
 
 def test_countries_and_kinds_are_chosen() -> None:

@@ -94,6 +94,10 @@ _GROUPED = re.compile(
 )
 _REACHABLE = re.compile(r"\d{10,15}|[0679]\d{8}|[\d() .\-/]*[() .\-/][\d() .\-/]*")
 """What may follow a word such as "call": many digits, or some in groups."""
+_MAYBE_QUANTITY = re.compile(r"\d{3} \d{3} \d{3}")
+_ROMANCE = re.compile(r"(?<!\w)(?:el|la|los|que|su|en|mi|al|por|para|il|di|che|suo|mio|per)(?!\w)")
+"""Words of Spanish and Italian, in which such a number is rather a phone number."""
+
 _PLAIN_MOBILE = re.compile(r"1[3-9]\d{9}|[78]9\d{9}")
 _FEWEST, _MOST, _SURELY = 7, 15, 10
 _MOST_GROUPS = 8
@@ -152,7 +156,10 @@ def _is_phone(plain: Plain, labels: Labels, start: int, number: str, regions: tu
         return bool(_REACHABLE.fullmatch(number)) and _is_dialled(number, regions, at_least=at_least)
     if labels.names_other(start, PHONE, REACH):
         return False
-    return _is_phone_alone(plain, number, regions, is_grouped=is_grouped)
+    has_trunk = number.lstrip("(").startswith("0")
+    goes_on = re.match(r"[ .]\d\d\d" if has_trunk else r"[ .]\d", plain.text[end : end + 4]) is not None
+    is_quantity = _MAYBE_QUANTITY.fullmatch(number) and not _ROMANCE.search(plain.folded)
+    return _is_phone_alone(plain, number, regions, is_grouped=is_grouped and not goes_on and not is_quantity)
 
 
 def _is_phone_alone(plain: Plain, number: str, regions: tuple[str, ...], *, is_grouped: bool) -> bool:

@@ -23,37 +23,43 @@ _JWT = re.compile(
     r"(?<![A-Za-z0-9_-])(eyJ[A-Za-z0-9_-]{8,})\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+){0,2}"
 )
 _URL = re.compile(
-    r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,20}://(?P<user>[^\s/:@\"'<>`]{0,100}):(?P<password>[^\s/@\"'<>`]{1,200})@(?=[\w\[])"
+    r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>`]{0,100}"
+    r":(?P<password>[^\s/\"'<>`]{1,200})@(?=[\w\[])"
 )
 _QUERY = re.compile(
-    r"[?&](?:api_?key|key|token|access_token|auth|password|passwd|pwd|secret|client_secret)=(?P<value>[^\s&\"'<>`#]{8,300})",
+    r"[?&](?:api_?key|key|token|access_token|auth|password|passwd|pwd|secret|client_secret)="
+    r"(?P<value>[^\s&\"'<>`#]{8,300})",
     re.IGNORECASE,
 )
 _CURL = re.compile(r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,60}:(?P<password>[^\s\"']{4,100})")
 _HEADER = re.compile(
     r"\b(?P<scheme>bearer|basic|token|apikey)[ :]+(?P<value>[A-Za-z0-9_.~+/=-]{16,2000})", re.IGNORECASE
 )
-_IS = (
-    r"[\"'`*_]{0,3}\s{0,3}(?:[(（][^()（）\n]{1,30}[)）]\s{0,3})?"
-    r"(?:=>|:=|==?|[:：=]|\b(?:is|are|was|ist|lautet|est|es|é|è|to|это|такой|такая|jest|olarak)\b|—|-(?=\s)|是|为|為|は|는|은|है|हैं)"
+
+_VERBS = "is|are|was|ist|lautet|est|es|é|è|to|это|такой|такая|jest|olarak"
+_SAYS = (
+    r"(?:(?:[ \t]{1,3}[^\s:：]{1,20}){0,4}?[ \t]{0,3}[:：]\s{0,3}"  # password for the WLAN:
+    r"|[\"'`*_]{0,3}\s{0,3}(?:[(（][^()（）\n]{1,30}[)）]\s{0,3})?"  # "password" (new)
+    rf"(?:=>|:=|==?|[:：=]|\b(?:{_VERBS})\b|—|-(?=\s)|是|为|為|は|는|은|है|हैं)"
     r"[ \t]{0,3}\n?[ \t]{0,3}(?:[:：]\s{0,3})?"
+    r"|\s{1,3}(?=[\"'`「“‘«]))"  # the password "..."
+    r"[\"'`「“‘«*]{0,3}"
 )
-_IS = rf"(?:(?:[ \t]{{1,3}}[^\s:：]{{1,20}}){{0,4}}?[ \t]{{0,3}}[:：]\s{{0,3}}|{_IS}|\s{{1,3}}(?=[\"'`「“‘«]))"
-_OPENING = r"[\"'`「“‘«*]{0,3}"
+"""What stands between a label and the secret it names."""
+
 _WORD = r"(?<![A-Za-z0-9\u00c0-\u04ff])"
-_PASSWORD = re.compile(
-    rf"{_WORD}(?:{LOGIN_WORDS}){_IS}{_OPENING}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE
-)
-_KEY = re.compile(
-    rf"{_WORD}(?:{KEY_WORDS}){_IS}{_OPENING}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII
-)
+_PASSWORD = re.compile(rf"{_WORD}(?:{LOGIN_WORDS}){_SAYS}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE)
+_KEY = re.compile(rf"{_WORD}(?:{KEY_WORDS}){_SAYS}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII)
 _PLACEHOLDER = re.compile(
-    r"^[\[{<%]|\$\{|\$\(|^\$[A-Z_]+$|\{\{|^\*+$|^x+$|^\.+$|your|example|placeholder|changeme|change_me|redacted|dummy|^tiger$|insert|xxxx|\*\*\*|\.\.\.|…|"
-    r"^(?:password|passwd|pass|pwd|secret|token|user|username|root|admin|test|none|null|true|false|string|str)\d{0,3}$",
+    r"^[\[{<%]|\$\{|\$\(|^\$[A-Z_]+$|\{\{|^\*+$|^x+$|^\.+$|xxxx|\*\*\*|\.\.\.|…|"
+    r"your|example|placeholder|changeme|change_me|redacted|dummy|insert|"
+    r"^(?:password|passwd|pass|pwd|secret|token|user|username|root|admin|test|none|null|true|false|string|str)\d{0,3}$|"
+    r"^tiger$",  # of scott, in the manuals of databases
     re.IGNORECASE,
 )
 _CODE = re.compile(
-    r"^[A-Za-z_][\w.]*[(\[]|^(?:os|process|self|this|config|settings|env|request|req|input|getpass)\.|::|->|^https?:|^/|\(\)|^--"
+    r"^[A-Za-z_][\w.]*[(\[]|::|->|^https?:|^/|\(\)|^--|"
+    r"^(?:os|process|self|this|config|settings|env|request|req|input|getpass)\."
 )
 _LEAST_ENTROPY, _FEWEST_CHARACTERS = 2.5, 16
 
