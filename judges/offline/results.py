@@ -186,15 +186,13 @@ class Evaluation(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read an evaluation that `save` wrote, or the folder of a finished run.
+        """Read an evaluation that `save` wrote; the folder of a run is read by `load_run`.
 
         Raises:
             ConfigurationError: If there is no such file, or it holds something else.
         """
         if Path(path).is_dir():
-            from judges.offline.run.loading import load_run  # noqa: PLC0415 - it is built on this module
-
-            return cls.model_validate(load_run(path), from_attributes=True)
+            raise ConfigurationError(f"{path} is a folder; read a run by judges.offline.load_run(...)")
         try:
             with Path(path).open(encoding="utf-8") as file:
                 summary = json.loads(next(file, "null"))

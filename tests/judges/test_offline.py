@@ -634,8 +634,8 @@ def test_an_evaluation_is_saved_and_loaded(tmp_path: Path) -> None:
         Evaluation.load(tmp_path / "other")
     with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
         Evaluation.load(tmp_path / "missing")
-    evaluate([BadSample("no sample"), {"question": "q", "answer": "a"}], Length(at_most=3), run=tmp_path / "run")
-    assert Evaluation.load(tmp_path / "run").scores == {"length": [None, 1.0]}
+    with pytest.raises(ConfigurationError, match=r"is a folder; read a run by judges.offline.load_run\(\.\.\.\)"):
+        Evaluation.load(tmp_path)
     with pytest.raises(KeyError, match="no judge of this run is called 'goood'; its judges are good, short"):
         evaluation["goood"]
     with pytest.raises(ConfigurationError, match="cannot be written"):

@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 GOOD = '{"question": "q", "answer": "a"}\n'
 FILES = {
     "ok.jsonl": GOOD.encode(),
-    "rows.json": GOOD.encode(),
     "rows.txt": GOOD.encode(),
     "empty.jsonl": b"",
     "empty.csv": b"",
@@ -54,7 +53,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (f"none.jsonl {JUDGED}", "there is no file 'none.jsonl'; give the path of"),
         (f"run {JUDGED}", "'run' is no file; give the path of"),
         (f"'' {JUDGED}", "'.' is no file"),
-        (f"rows.json {JUDGED}", "not from 'rows.json'; write a JSON object on each line of a .jsonl file"),
         (f"rows.txt {JUDGED}", "not from 'rows.txt'"),
         *(
             (f"{name} {JUDGED}", f"{name} holds no rows; write one")

@@ -13,6 +13,9 @@ from judges.offline.statistics.resampling import cluster_rows
 _EXACT_UP_TO = 16
 """Most differences other than 0 for which all sign patterns are enumerated."""
 
+_MOST_SIGNS = 1_000_000
+"""Most signs held in memory at once."""
+
 _EPSILON = 1e-9
 
 
@@ -73,6 +76,8 @@ def sign_flip(
     if len(sizes) <= _EXACT_UP_TO:
         patterns = np.array(list(product((-1, 1), repeat=len(sizes))))
         return float((np.abs(patterns @ sizes) >= observed).mean())
-    signs = np.random.default_rng(seed).choice((-1.0, 1.0), size=(flips, len(sizes)))
-    hits = int((np.abs(signs @ sizes) >= observed).sum())
+    random, hits, at_once = np.random.default_rng(seed), 0, max(1, _MOST_SIGNS // len(sizes))
+    for start in range(0, flips, at_once):
+        signs = random.choice((-1.0, 1.0), size=(min(at_once, flips - start), len(sizes)))
+        hits += int((np.abs(signs @ sizes) >= observed).sum())
     return (1 + hits) / (1 + flips)

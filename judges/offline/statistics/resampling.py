@@ -15,6 +15,8 @@ from judges.offline.statistics.figure import Figure
 Indices = NDArray[np.intp]
 _INDICATIVE_BELOW = 30
 _MOST_DROPPED = 0.05
+_MOST_PARTS = 1_000
+"""Most times that the jackknife leaves something out: of more questions it leaves out several at once."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,29 @@ def bootstrap(
         says so.
     """
     data = np.asarray(values, float)
+    groups = cluster_rows(len(data), clusters)
+    if statistic is None and data.ndim == 1 and groups:
+        sample = _Means(data, groups)
+        return _bootstrap(sample.of, sample.without, len(groups), resamples=resamples, level=level, seed=seed)
     compute = statistic or (lambda rows: float(rows.mean()))
-    return bootstrap_rows(
-        lambda rows: compute(data[rows]),
-        cluster_rows(len(data), clusters),
-        resamples=resamples,
-        level=level,
-        seed=seed,
-    )
+    return bootstrap_rows(lambda rows: compute(data[rows]), groups, resamples=resamples, level=level, seed=seed)
+
+
+class _Means:
+    """The mean of drawn questions from the sum of each, which takes a fraction of the time of gathering rows."""
+
+    def __init__(self, data: NDArray[np.float64], groups: Sequence[Indices]) -> None:
+        self._sums = np.array([data[rows].sum() for rows in groups])
+        self._sizes = np.array([len(rows) for rows in groups], float)
+
+    def of(self, draw: Indices) -> float:
+        """Return the mean over the values of the questions drawn."""
+        return float(self._sums[draw].sum() / self._sizes[draw].sum())
+
+    def without(self, places: Indices) -> float:
+        """Return the mean without some questions."""
+        size = self._sizes.sum() - self._sizes[places].sum()
+        return float((self._sums.sum() - self._sums[places].sum()) / size)
 
 
 def cluster_rows(n: int, clusters: Sequence[Hashable] | None) -> list[Indices]:
@@ -118,24 +135,50 @@ def bootstrap_rows(
     seed: int = 0,
 ) -> Figure:
     """Return a statistic of row numbers with its interval; otherwise as `bootstrap`."""
-    n = len(groups)
-    estimate = statistic(np.concatenate(groups)) if n else None
+    n, rows_of = len(groups), _rows_of(groups)
+    return _bootstrap(
+        lambda draw: statistic(rows_of(draw)),
+        lambda places: statistic(rows_of(np.delete(np.arange(n), places))),
+        n,
+        resamples=resamples,
+        level=level,
+        seed=seed,
+    )
+
+
+def _rows_of(groups: Sequence[Indices]) -> Callable[[Indices], Indices]:
+    """Return a function from questions drawn to their rows."""
+    if all(len(group) == 1 for group in groups):
+        rows = np.concatenate(groups) if groups else np.array([], np.intp)
+        return lambda draw: rows[draw]
+    return lambda draw: np.concatenate([groups[i] for i in draw])
+
+
+def _bootstrap(
+    of: Callable[[Indices], float | None],
+    without: Callable[[Indices], float | None],
+    n: int,
+    *,
+    resamples: int,
+    level: float,
+    seed: int,
+) -> Figure:
+    """Return a statistic with its interval, from its value for questions drawn and for all but one."""
+    estimate = of(np.arange(n)) if n else None
     if estimate is None:
         return Figure.undefined("too_few", n)
     figure = Figure(value=float(estimate), n=n, note="indicative" if n < _INDICATIVE_BELOW else "")
     if n < 2:  # noqa: PLR2004 - one question has no spread
         return replace(figure, note="no interval from a single question")
     random = np.random.default_rng(seed)
-    draws = (random.integers(0, n, n) for _ in range(resamples))
-    replicates = _defined(statistic(np.concatenate([groups[i] for i in draw])) for draw in draws)
-    left_out = _defined(
-        statistic(np.concatenate([group for place, group in enumerate(groups) if place != i])) for i in range(n)
-    )
+    replicates = _defined(of(random.integers(0, n, n)) for _ in range(resamples))
+    parts = np.array_split(np.arange(n), min(n, _MOST_PARTS))
+    left_out = _defined(without(places) for places in parts)
     dropped = resamples - len(replicates)
     if not replicates:
         return replace(figure, note="no interval: no resample has a value")
     interval = None
-    if dropped <= _MOST_DROPPED * resamples and len(left_out) == n:
+    if dropped <= _MOST_DROPPED * resamples and len(left_out) == len(parts):
         interval = bca(replicates, estimate, left_out, level=level)
     if interval is not None:
         return figure.between(interval.low, interval.high, f"BCa bootstrap over questions, seed {seed}")
