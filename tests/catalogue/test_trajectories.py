@@ -8,6 +8,8 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.prompting.prompts import language_of
+from judges.testing import ScriptedModel
+from tests.catalogue.scripts import asked
 from tests.laws import for_every
 
 Calls = list[dict[str, Any]]
@@ -149,7 +151,7 @@ def test_what_cannot_be_matched_is_unscored(fields: dict[str, Any], reason: str)
 
 
 def test_other_names_and_faulty_settings() -> None:
-    """Modes are known under ADK's names, the judge under those of the rivals; a wrong setting says what is right."""
+    """Modes are known under ADK's names, the judge under its rivals'; a wrong setting says what is right."""
     for mode in ("EXACT", "exact", "IN_ORDER", "ANY_ORDER"):
         assert judged(mode, [[A], [B]], [A, B]).passed
     for name in ("create_trajectory_match_evaluator", "tool_trajectory_avg_score"):
@@ -163,3 +165,23 @@ def test_other_names_and_faulty_settings() -> None:
     }.items():
         with pytest.raises(ConfigurationError, match=message):
             load("trajectory_match", **dict(settings))
+
+
+@pytest.mark.parametrize(
+    ("label", "score", "passed"),
+    [("sound", 1, True), ("wasteful", 2 / 3, True), ("flawed", 1 / 3, False), ("wrong", 0, False)],
+)
+async def test_a_model_judges_the_way(label: str, score: float, passed: bool) -> None:  # noqa: FBT001 - a case
+    """In four degrees, in one call; the reference is shown where there is one, as it was given."""
+    row = {"user_input": "Plan it.", "response": "Done.", "trajectory": messages([A], [B])}
+    reply = {"rationale": "because", "verdict": label, "feedback": "Do C first."}
+    references: dict[str, Any] = {"reference_trajectory": messages([A, B]), "reference_tool_calls": [A]}
+    for key, reference in {**references, "": None}.items():
+        model = ScriptedModel([reply, reply])
+        judge = load("trajectory_accuracy", model=model)
+        for verdict in (judge({**row, key: reference}), await judge.acall({**row, key: reference})):
+            assert (verdict.value, verdict.score, verdict.passed, verdict.usage.calls) == (label, score, passed, 1)
+            assert verdict.feedback == ("" if score == 1 else "Do C first.")
+        shown = asked(model)[0]
+        assert ("reference_trajectory" in shown) is bool(key)
+        assert [one["role"] for one in shown["conversation"]] == ["user", "assistant", "assistant", "assistant"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import ClassVar, Literal, Unpack, get_args
+from typing import Any, ClassVar, Literal, Unpack, get_args
 
 from judges.catalogue.agents.reference import REFERENCE_KEYS, reference_steps_in
 from judges.catalogue.metric import MetricSettings
@@ -25,9 +25,6 @@ from judges.judge import Judge
 from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
-
-_NAMES = {"exact": "strict"}
-"""Modes under the names that others give them."""
 
 
 class TrajectoryMatch(ToolCalls):
@@ -147,8 +144,9 @@ class TrajectoryMatch(ToolCalls):
 
 def _checked_mode(mode: object) -> TrajectoryMode:
     """Return the mode, which may be spelled as an enum's name or value elsewhere: `IN_ORDER`."""
-    name = mode.lower() if isinstance(mode, str) else mode
-    return one_of(TrajectoryMode, _NAMES.get(str(name), name), setting="mode")
+    name: Any = mode.lower() if isinstance(mode, str) else mode
+    checked: TrajectoryMode = one_of(TrajectoryMode, "strict" if name == "exact" else name, setting="mode")
+    return checked
 
 
 def _checked_rules(rules: object) -> Mapping[str, ArgumentsRule]:
