@@ -16,7 +16,7 @@ from judges.verdict import Verdict
 class Hallucination(Faithfulness):
     """Judge what share of the answer's claims is supported by nothing at hand: no context, and no tool result.
 
-    The claims and their verdicts are those of `ragas.faithfulness`, and in a panel with it they are asked for once.
+    The claims and their verdicts are those of `ragas.faithfulness`; a panel of both asks for them once.
     Value = contradicted or absent claims / claims, where low is good; score = 1 - value. It passes at `threshold`,
     1 unless given: when nothing is made up. Items say what the evidence contradicts, and what it does not mention.
 

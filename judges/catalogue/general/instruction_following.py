@@ -78,7 +78,7 @@ class InstructionFollowing(ModelJudge):
         needs=("user_input", "response"),
         calls="2",
         source="as in deepeval (PromptAlignment), mlflow and Vertex AI",
-        differs="Instructions are listed from the conversation, each an item; those that do not apply do not count.",
+        differs="Instructions are listed from the conversation, each an item; what does not apply is left out.",
     )
     pack = "instruction_following"
     pass_mark = 1.0

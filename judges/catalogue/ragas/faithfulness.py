@@ -21,7 +21,7 @@ Missing = Literal["unscored", "unsupported"]
 
 
 class Faithfulness(ModelJudge):
-    """Judge what share of the answer's claims can be inferred from the retrieved contexts, and from what tools returned.
+    """Judge what share of the answer's claims the retrieved contexts, and what tools returned, support.
 
     The answer is broken into claims, and each claim is classified as supported, contradicted or absent: two calls.
     Score = supported / claims. No claims (a greeting, a refusal) is unscored, `no_claims`, after one call.
