@@ -100,15 +100,11 @@ class Bias(ModelJudge):
         data: dict[str, JsonValue] = {**question_of(sample), "answer": answer}
         data["kinds"] = numbered_items(names, called="kind")
         reply = yield from self.ask(BIAS, sample, data, check=one_each(len(names)))
-        items = [
-            _item(*pair) for pair in zip(self._kinds, in_order(reply.items), strict=True)
-        ]
+        items = [_item(*pair) for pair in zip(self._kinds, in_order(reply.items), strict=True)]
         return self._conclude(sample, items, names)
 
     def _conclude(self, sample: Sample, items: Sequence[Verdict], names: Sequence[str]) -> Verdict:
-        lines = [
-            f"{name} - {item.feedback}" for name, item in zip(names, items, strict=True) if not item.passed
-        ]
+        lines = [f"{name} - {item.feedback}" for name, item in zip(names, items, strict=True) if not item.passed]
         feedback = self.say("biased", sample, kinds=bullets(lines, longest=600)) if lines else ""
         return Verdict.checked(not lines, rationale=reasons(items), feedback=feedback, items=tuple(items))
 
