@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 
 from judges import ConfigurationError, load
 from judges.prompting.prompts import language_of
@@ -185,3 +186,26 @@ async def test_a_model_judges_the_way(label: str, score: float, passed: bool) ->
         shown = asked(model)[0]
         assert ("reference_trajectory" in shown) is bool(key)
         assert [one["role"] for one in shown["conversation"]] == ["user", "assistant", "assistant", "assistant"]
+
+
+def test_rows_of_openevals_hold_both_trajectories() -> None:
+    """`outputs` and `reference_outputs` as lists of messages, in OpenAI's form or LangChain's."""
+
+    def chat(*names: str) -> list[dict[str, Any]]:
+        calls = [{"id": n, "type": "function", "function": {"name": n, "arguments": '{"x": 1}'}} for n in names]
+        return [
+            {"role": "user", "content": "What is the weather?"},
+            {"role": "assistant", "content": "", "tool_calls": calls},
+            {"role": "tool", "content": "80 degrees", "tool_call_id": names[0]},
+            {"role": "assistant", "content": "It is 80 degrees."},
+        ]
+
+    langchain = [
+        AIMessage(content="", tool_calls=[{**A, "id": "1"}, {**B, "id": "2"}]),
+        AIMessage(content="Done."),
+    ]
+    for reference, passes in ((chat("b", "a"), True), (chat("a"), False), (langchain, True)):
+        for name in ("reference_outputs", "reference_trajectory"):
+            row = {"outputs": chat("a", "b"), name: reference}
+            verdict = load("trajectory_match")(row)
+            assert verdict.passed is passes, (name, verdict)

@@ -11,9 +11,10 @@ from judges.catalogue.parts.evidence import transcript
 from judges.catalogue.parts.trajectories import Step
 from judges.errors import CannotJudge, one_line
 from judges.messages import Conversation, Message
+from judges.rows.trajectories import TRAJECTORY_KEYS
 from judges.sample import Sample
 
-REFERENCE_KEYS = ("reference_trajectory", "expected_trajectory")
+REFERENCE_KEYS = TRAJECTORY_KEYS
 """Keys of the metadata that hold a reference trajectory: a list of messages. The first that is there counts."""
 
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
