@@ -92,6 +92,7 @@ class ToolUse(ModelJudge):
         subject="agent",
         source="as in deepeval, Azure AI evaluation, mlflow and Phoenix",
         differs="Selection, arguments and needless calls in one call, with a verdict on each; loops by rule.",
+        tags=("agent", "tools", "function calling", "loop", "repetition", "arguments"),
     )
     pack = "tool_use"
     pass_mark = 1.0

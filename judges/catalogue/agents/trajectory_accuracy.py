@@ -56,6 +56,7 @@ class TrajectoryAccuracy(OneQuestion):
         subject="agent",
         source="as in openevals and LangChain",
         differs="Four degrees instead of yes or no; a reference is one good way among others.",
+        tags=("agent", "tools", "steps", "path", "plan", "efficiency"),
     )
     pack = "trajectory_accuracy"
     labels = MappingProxyType({"sound": 1.0, "wasteful": 2 / 3, "flawed": 1 / 3, "wrong": 0.0})

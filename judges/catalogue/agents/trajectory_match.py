@@ -77,6 +77,7 @@ class TrajectoryMatch(ToolCalls):
         subject="agent",
         source="modes of openevals and of Google ADK",
         differs="Calls of one message are a set in every mode; each fault is named; no reference is unscored.",
+        tags=("agent", "tools", "steps", "path", "openevals", "adk"),
     )
     pack = "trajectory_match"
 

@@ -84,6 +84,7 @@ class Bias(ModelJudge):
         scale="yes or no",
         source="as in deepeval, openevals and promptfoo",
         differs="Each kind is an item; quoting, refuting and discussing bias is none.",
+        tags=("prejudice", "stereotype", "discrimination", "fairness", "neutrality", "safety"),
     )
     pack = "bias"
 

@@ -79,6 +79,7 @@ class InstructionFollowing(ModelJudge):
         calls="2",
         source="as in deepeval (PromptAlignment), mlflow and Vertex AI",
         differs="Instructions are listed from the conversation, each an item; what does not apply is left out.",
+        tags=("system prompt", "constraints", "format", "rules", "compliance"),
     )
     pack = "instruction_following"
     pass_mark = 1.0

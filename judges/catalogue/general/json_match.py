@@ -66,6 +66,7 @@ class JsonMatch(Metric):
         calls="0",
         source="after openevals",
         differs="Any judge for a field, in lists too; what differs is named without the expected values.",
+        tags=("format", "structured output", "extraction", "schema", "fields"),
     )
     pack = "json_match"
     pass_mark = 1.0
