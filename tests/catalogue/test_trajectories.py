@@ -209,3 +209,12 @@ def test_rows_of_openevals_hold_both_trajectories() -> None:
             row = {"outputs": chat("a", "b"), name: reference}
             verdict = load("trajectory_match")(row)
             assert verdict.passed is passes, (name, verdict)
+
+
+def test_many_calls_that_differ_are_a_mismatch_still() -> None:
+    """What is too long to be aligned within seconds fails without the faults by name."""
+    expected, actual = ([call("a", x=n) for n in range(start, start + 400)] for start in (0, 1_000))
+    verdict = judged("unordered", [actual], expected)
+    assert (verdict.value, verdict.passed, verdict.items) == (False, False, ())
+    assert "differ in many places" in verdict.feedback
+    assert "too many" in verdict.detail

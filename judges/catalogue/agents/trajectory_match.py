@@ -112,7 +112,15 @@ class TrajectoryMatch(ToolCalls):
             raise CannotJudge("no_response", "there is no message of the assistant to judge")
         actual = parallel_calls_in(sample)
         pair = Trajectories(expected=expected, actual=actual, comparison=self._comparison, grouped=grouped)
-        return self._matched(pair) if pair.match(self._mode) else self._mismatched(sample, pair)
+        if pair.match(self._mode):
+            return self._matched(pair)
+        try:
+            return self._mismatched(sample, pair)
+        except CannotJudge as error:
+            if error.reason != "undefined":
+                raise
+            text = self.say("mismatch", sample)  # too many calls differ to say which
+            return Verdict.checked(False, rationale=text, feedback=text, detail=str(error))  # noqa: FBT003
 
     def _matched(self, pair: Trajectories) -> Verdict:
         steps = pair.actual if self._mode == "subset" else pair.expected

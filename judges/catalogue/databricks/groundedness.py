@@ -37,7 +37,15 @@ class Groundedness(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.groundedness",
-        aliases=("groundedness", "mlflow.retrieval_groundedness", "RetrievalGroundedness", "is_grounded"),
+        aliases=(
+            "groundedness",
+            "mlflow.retrieval_groundedness",
+            "RetrievalGroundedness",
+            "is_grounded",
+            "GroundednessEvaluator",
+            "GroundednessProEvaluator",
+            "RAG_GROUNDEDNESS_PROMPT",
+        ),
         asks="Does the answer say nothing but what the retrieved contexts support?",
         needs=("response", "retrieved_contexts"),
         calls="1",

@@ -42,7 +42,7 @@ class Faithfulness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.faithfulness",
-        aliases=("faithfulness", "Faithfulness"),
+        aliases=("faithfulness", "Faithfulness", "FaithfulnessMetric", "context-faithfulness"),
         asks="What share of the answer's claims do the contexts support?",
         needs=("response", "retrieved_contexts"),
         calls="2",
