@@ -19,7 +19,7 @@ STEPS: list[dict[str, Any]] = [
     {"role": "assistant", "tool_calls": [CALL]},
     {"role": "tool", "content": "9 degrees", "tool_call_id": "1"},
 ]
-RESULT = {"tool": "weather", "arguments": {"city": "Porto"}, "result": "9 degrees"}
+RESULT = {"tool": "weather", "called_with": {"city": "Porto"}, "returned": "9 degrees"}
 ROW = {"user_input": "How warm is it in Porto?", "response": "It is 9 degrees in Porto."}
 
 
@@ -51,7 +51,7 @@ def test_tool_results_are_evidence(name: str) -> None:
         ({"trajectory": STEPS}, [RESULT]),
         ({"trajectory": [*STEPS, *STEPS]}, [RESULT]),
         ({"retrieved_contexts": ["9 degrees"], "trajectory": STEPS}, ["9 degrees"]),
-        ({"trajectory": orphans}, [{"tool": "clock", "result": "noon"}, {"result": "1 May"}]),
+        ({"trajectory": orphans}, [{"tool": "clock", "returned": "noon"}, {"returned": "1 May"}]),
         ({"user_input": [{"role": "user", "content": "Warm?"}, *again]}, [RESULT]),
         ({"trajectory": [STEPS[0], {"role": "tool", "content": " "}]}, "no_contexts"),
         ({}, "no_contexts"),
@@ -59,6 +59,13 @@ def test_tool_results_are_evidence(name: str) -> None:
         assert premises(name, fields) == expected
     assert premises(name, {"trajectory": STEPS}, tool_results=False) == "no_contexts"
     assert premises(name, {"trajectory": STEPS, "retrieved_contexts": ["a"]}, tool_results=False) == ["a"]
+
+
+def test_without_tool_results_the_contexts_are_shown_as_ever() -> None:
+    """Blank ones too, by the judges that show them, whatever the setting says."""
+    for name, expected in zip(JUDGES, (["", "a"], ["a"], ["", "a"]), strict=True):
+        for settings in ({}, {"tool_results": True}, {"tool_results": False}):
+            assert premises(name, {"retrieved_contexts": ["", "a"]}, **settings) == expected
 
 
 @for_every("name", JUDGES)
@@ -82,7 +89,7 @@ def test_calls_made_at_once_keep_their_results() -> None:
     plain = [{"role": "assistant", "tool_calls": [{"name": name, "args": {}} for name in "ab"]}]
     steps = [*plain, *({"role": "tool", "content": text} for text in "xy")]
     shown = premises("faithfulness", {"trajectory": steps})
-    assert [(one["tool"], one["result"]) for one in shown] == [("a", "x"), ("b", "y")]
+    assert [(one["tool"], one["returned"]) for one in shown] == [("a", "x"), ("b", "y")]
 
 
 @for_every(

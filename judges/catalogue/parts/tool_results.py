@@ -40,7 +40,8 @@ def premises_in(sample: Sample, *, tool_results: bool, blank: bool = False) -> l
     """
     contexts = sample.retrieved_contexts or ()
     filled = {context.strip() for context in contexts} - {""}
-    results = _results(sample.messages, but=filled) if tool_results else []
+    has_messages = bool(sample.trajectory) or not isinstance(sample.user_input, str)
+    results = _results(sample.messages, but=filled) if tool_results and has_messages else []
     if not filled and not results:
         also = " and no tool results" if tool_results else ""
         raise CannotJudge("no_contexts", f"there are no retrieved contexts{also} to look at")
@@ -72,5 +73,5 @@ def _answered(unanswered: list[ToolCall], result: Message) -> ToolCall | None:
 
 def _shown(message: Message, call: ToolCall | None) -> dict[str, JsonValue]:
     if call is not None:
-        return {"tool": call.name, "arguments": dict(call.args), "result": message.content}
-    return {"tool": message.name, "result": message.content} if message.name else {"result": message.content}
+        return {"tool": call.name, "called_with": dict(call.args), "returned": message.content}
+    return {"tool": message.name, "returned": message.content} if message.name else {"returned": message.content}
