@@ -80,6 +80,15 @@ def test_another_result_or_other_arguments_are_no_repetition() -> None:
     assert [one["result"] for one in asked(model)[0]["calls"]] == ["error", "rain", "dry"]
 
 
+def test_what_the_user_asks_for_again_is_no_loop() -> None:
+    """The same call with the same result in another turn is a call of its own."""
+    turn = [{"role": "user", "content": "Rain in Porto?"}, *row(PORTO)["trajectory"]]
+    model = finding("right", "right", "right")
+    verdict = load("tool_use", model=model)(user_input=turn * 3, response="Still.")
+    assert verdict.passed
+    assert all("repeats" not in one for one in asked(model)[0]["calls"])
+
+
 def test_the_results_of_calls_made_at_once_are_told_apart() -> None:
     """By the calls' ids, or else in their order; a call without a result is shown without one."""
     calls = [{"name": name, "args": {}, "id": name} for name in "ab"]

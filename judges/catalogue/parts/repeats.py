@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import repeat, takewhile
 from typing import NamedTuple
 
 from judges.catalogue.parts.calls import key_of
@@ -36,35 +37,36 @@ class MadeCall(NamedTuple):
 def calls_made_in(messages: Conversation) -> list[MadeCall]:
     """Return the calls of the assistant in order, each with its result and whether it repeats an earlier one.
 
-    A call that is made again for another result (a second try after an error, a look at a state that has changed)
-    repeats nothing.
+    A call that is made again for another result (a second try after an error, a look at a state that has changed),
+    or after another message of the user, repeats nothing.
     """
     made: list[MadeCall] = []
     seen: dict[Hashable, list[int]] = {}
-    for call, result in _with_results(messages):
-        key = (call.name, key_of(call.args), result)
+    for turn, call, result in _with_results(messages):
+        key = (turn, call.name, key_of(call.args), result)
         places = seen.setdefault(key, [])
         made.append(MadeCall(call, result, places[0] if places else None, len(places) + 1))
         places.append(len(made) - 1)
     return made
 
 
-def _with_results(messages: Conversation) -> list[tuple[ToolCall, str | None]]:
-    """Pair calls with results: by the call's id, else in order among those right behind the call's message."""
-    paired: list[tuple[ToolCall, str | None]] = []
+def _with_results(messages: Conversation) -> Iterator[tuple[int, ToolCall, str | None]]:
+    """Yield calls with the number of the user's message before, and the result.
+
+    Results are found by the call's id, else in order among those right behind the call's message.
+    """
+    turn = 0
     for index, message in enumerate(messages):
+        turn += message.role == "user"
         if message.role == "assistant" and message.tool_calls:
-            paired += zip(message.tool_calls, _results(message.tool_calls, messages[index + 1 :]), strict=True)
-    return paired
+            results = _results(message.tool_calls, messages, since=index + 1)
+            yield from zip(repeat(turn), message.tool_calls, results, strict=False)
 
 
-def _results(calls: Sequence[ToolCall], later: Conversation) -> list[str | None]:
+def _results(calls: Sequence[ToolCall], messages: Conversation, *, since: int) -> list[str | None]:
     """Return what the calls of one message returned, from the tools' messages up to the next of another role."""
-    answers = []
-    for message in later:
-        if message.role != "tool":
-            break
-        answers.append(message)
+    later = (messages[place] for place in range(since, len(messages)))
+    answers = list(takewhile(lambda message: message.role == "tool", later))
     ids = {call.id for call in calls if call.id is not None}
     by_id = {message.tool_call_id: message.content for message in answers if message.tool_call_id in ids}
     rest = iter([message.content for message in answers if message.tool_call_id not in ids])
