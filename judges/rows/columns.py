@@ -7,6 +7,7 @@ from typing import Any, TypeGuard
 
 from judges.rows.replies import as_json, is_message, is_messages, reply_of, text_of
 from judges.rows.traces import as_trace, is_trace, trace_columns
+from judges.rows.trajectories import keep_trajectory, read_trajectories
 
 QUESTION_KEYS = ("user_input", "question", "query", "input", "messages", "prompt", "text", "content", "topic")
 """Keys under which the inputs of an application hold its question, the first that is there."""
@@ -55,18 +56,22 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     for name in _ANSWERS:
         if not isinstance(columns.get(name), str | None):
             _unfold_answer(columns, name, fields)
-    for name in _REFERENCES:
-        if (
-            isinstance(columns.get(name), Mapping)
-            or is_messages(columns.get(name))
-            or is_message(columns.get(name))
-        ):
-            columns[name] = text_of(columns[name])
+    _read_references(columns)
     for name in ("target", "ground_truths"):
         _read_first_of_several(columns, name)
     _read_documents(columns, "retrieved_context", "retrieved_context_ids")
     _read_documents(columns, "expected_retrieved_context", "reference_context_ids")
     return columns
+
+
+def _read_references(columns: dict[str, Any]) -> None:
+    """Take expected answers as texts; tool calls in expected messages become the reference trajectory."""
+    read_trajectories(columns)
+    for name in _REFERENCES:
+        value = columns.get(name)
+        if isinstance(value, Mapping) or is_messages(value) or is_message(value):
+            keep_trajectory(columns, value)
+            columns[name] = text_of(value)
 
 
 def _unfold_trace(columns: dict[str, Any]) -> None:

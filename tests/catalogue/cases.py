@@ -55,6 +55,9 @@ CSV = "id,name\n1,Ann\n2,Bob\n"
 
 CASES: Mapping[str, Case] = {
     "json": Case(good={"response": '{"a": 1}'}, bad={"response": "no"}),
+    "json_match": Case(
+        good={"response": '{"city": "Paris"}', "reference": '{"city": "Paris"}'}, bad={"response": '{"town": 1}'}
+    ),
     "length": Case({"at_most": 200}, bad={"response": "x" * 201}),
     "numeric_range": Case({"at_least": 10, "at_most": 2000}, bad={"response": "5"}),
     "pairwise": Case({"threshold": 1}),

@@ -46,6 +46,8 @@ CALLS: Mapping[str, str] = {
     "ragas.summarization_score": "3",
     "ragas.topic_adherence": "2 + t",
     "databricks.chunk_relevance": "n",
+    "instruction_following": "2",
+    "hallucination": "2",
     "pairwise": "2",
     "nvidia.answer_accuracy": "2",
     "nvidia.context_relevance": "2",

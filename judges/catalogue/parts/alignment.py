@@ -119,14 +119,14 @@ class CallComparison:
         """Return how far the arguments of two calls agree, 0 to 1, whatever the tools."""
         return Pair(0, 0, self.arguments(_with_keys(expected, self), _with_keys(actual, self))).score
 
-    def arguments(self, expected: _KeyedCall, actual: _KeyedCall) -> dict[str, float]:
+    def arguments(self, expected: KeyedCall, actual: KeyedCall) -> dict[str, float]:
         """Return the score of each argument that counts."""
         scores = {name: self._score(expected, actual, name) for name in expected.keys}
         if self.extra == "strict" or (self.extra == "bare" and not scores):
             scores.update({name: 0.0 for name in actual.keys if name not in scores})
         return scores
 
-    def _score(self, expected: _KeyedCall, actual: _KeyedCall, argument: str) -> float:
+    def _score(self, expected: KeyedCall, actual: KeyedCall, argument: str) -> float:
         if argument not in actual.keys:
             return 0.0
         tool = expected.call.name
@@ -147,7 +147,7 @@ class CallComparison:
 
 
 @dataclass(frozen=True)
-class _KeyedCall:
+class KeyedCall:
     """A call with the comparison keys of its arguments, computed once."""
 
     call: ToolCall
@@ -155,9 +155,9 @@ class _KeyedCall:
     whole: Hashable
 
 
-def _with_keys(call: ToolCall, comparison: CallComparison) -> _KeyedCall:
+def _with_keys(call: ToolCall, comparison: CallComparison) -> KeyedCall:
     keys = {name: key_of(value, lenient=comparison.lenient) for name, value in call.args.items()}
-    return _KeyedCall(call, keys, (call.name, frozenset(keys.items())))
+    return KeyedCall(call, keys, (call.name, frozenset(keys.items())))
 
 
 class _ScoreTable:

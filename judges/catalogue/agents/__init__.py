@@ -1,0 +1,1 @@
+"""Judges of agents: their tool calls, their way to the goal, and whether they got there."""
