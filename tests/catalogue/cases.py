@@ -59,6 +59,8 @@ CASES: Mapping[str, Case] = {
     "numeric_range": Case({"at_least": 10, "at_most": 2000}, bad={"response": "5"}),
     "pairwise": Case({"threshold": 1}),
     "pattern": Case({"required": "1889"}),
+    "reply_language": Case(bad={"response": "Der Turm steht in London, und niemand hat ihn dort jemals gebaut."}),
+    "tone": Case({"tone": "formal"}),
     "rubric": Case({"criteria": CRITERION, "levels": LEVELS}),
     "databricks.custom": Case({"criteria": CRITERION}),
     "databricks.global_guideline_adherence": Case({"guidelines": ["Name the city.", "Be brief."]}),

@@ -30,7 +30,7 @@ class RankedRetrieval(ComputedMetric):
             / k; `"recall"`: relevant ids / all relevant ids.
         k: How many of the first ranks count, from 1; None for all that were retrieved.
         gain: Of a graded id for `"ndcg"`: `"linear"`, the grade itself, or `"exponential"`, 2**grade - 1.
-        grades: Key of the sample's metadata (column of a dataset) with grades of relevance by id, numbers from 0 to
+        grades: Key of the sample's metadata (column of a dataset) with grades of relevance by id, numbers 0 to
             100; an id of `reference_context_ids` that has no grade counts 1.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
