@@ -59,6 +59,7 @@ CASES: Mapping[str, Case] = {
     "numeric_range": Case({"at_least": 10, "at_most": 2000}, bad={"response": "5"}),
     "pairwise": Case({"threshold": 1}),
     "pattern": Case({"required": "1889"}),
+    "code": Case(good={"response": "```python\nx = 1\n```"}, bad={"response": "```python\nx = (\n```"}),
     "reply_language": Case(bad={"response": "Der Turm steht in London, und niemand hat ihn dort jemals gebaut."}),
     "tone": Case({"tone": "formal"}),
     "rubric": Case({"criteria": CRITERION, "levels": LEVELS}),

@@ -29,7 +29,14 @@ NUMBERS = [
     ("5 kg", "5 km", False),
 ]
 TEXTS = [("The Eiffel Tower.", "eiffel tower"), ("«Париж»", "париж"), ("yes!", "Yes"), ("ＡＢＣ", "abc")]
-OPEN = [("C++", "C"), ("5 km", "5"), ("1,234", "1.234"), ("not 5 km", "5 km"), ("about 9300 km", "9289 km"), ("5 x", "5 y")]
+OPEN = [
+    ("C++", "C"),
+    ("5 km", "5"),
+    ("1,234", "1.234"),
+    ("not 5 km", "5 km"),
+    ("about 9300 km", "9289 km"),
+    ("5 x", "5 y"),
+]
 
 
 @pytest.mark.parametrize(("answer", "reference", "same"), NUMBERS)

@@ -35,7 +35,7 @@ def test_code_addresses_and_quotations_are_no_other_language() -> None:
     """Only prose is read, and a little of another language does not fail an answer."""
     question = "Wie installiere ich das Paket, und wo lese ich mehr darüber?"
     answer = (
-        "So wird das Paket installiert, danach ist nichts zu tun:\n```sh\npip install the package now please\n```\n"
+        "So wird das Paket installiert, und das ist alles:\n```sh\npip install the package now please\n```\n"
         "Mehr dazu steht unter https://example.org/the/very/long/manual und in der Anleitung, die beiliegt."
     )
     assert load("reply_language")(question=question, answer=answer).score == 1

@@ -28,9 +28,9 @@ _ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)")
 class Equivalence(ModelJudge):
     """Judge whether the answer says the same as the reference; the detail names the stage that decided.
 
-    1. `numbers`: both are a number with or without a unit: equal ones pass, different ones fail. 2. `text`: both are
-    the same but for case, quotation marks, blanks, the full stop and an article at the beginning. 3. `model`: the
-    rest, and the only stage that is a call.
+    1. `numbers`: both are a number with or without a unit: equal ones pass, different ones fail. 2. `text`: both
+    are the same but for case, quotation marks, blanks, the full stop and an article at the beginning. 3. `model`:
+    the rest, and the only stage that is a call.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -52,9 +52,7 @@ class Equivalence(ModelJudge):
     )
     pack = "equivalence"
 
-    def __init__(
-        self, model: object = None, *, tolerance: float = 0.0, **settings: Unpack[ModelSettings]
-    ) -> None:
+    def __init__(self, model: object = None, *, tolerance: float = 0.0, **settings: Unpack[ModelSettings]) -> None:
         if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
             raise ConfigurationError(f"tolerance is a share from 0 to below 1, not {shortened(tolerance)}")
         self._tolerance = float(tolerance)

@@ -42,7 +42,16 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     "area": {"m² m2 м²": 1.0, "km² km2 км²": 1e6, "ha га": 1e4},
     "energy": {"j": 1.0, "kj": 1e3, "cal": 4.184, "kcal": 4184.0, "wh": 3600.0, "kwh": 3.6e6},
     "power": {"w вт": 1.0, "kw квт": 1e3, "mw мвт": 1e6},
-    "data": {"byte bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2**10, "mib": 2**20, "gib": 2**30},
+    "data": {
+        "byte bytes": 1.0,
+        "kb": 1e3,
+        "mb": 1e6,
+        "gb": 1e9,
+        "tb": 1e12,
+        "kib": 2**10,
+        "mib": 2**20,
+        "gib": 2**30,
+    },
     "share": {"% percent per cent процент процента процентов": 1.0, "‰": 0.1},
     "kelvin": {"k kelvin": 1.0},
     "euro": {"€ eur euro euros евро 欧元": 1.0},
@@ -53,8 +62,8 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
 }
 """Factors to one unit of each dimension, by the names of units; currencies are not converted."""
 
-_FAHRENHEIT = frozenset("°f f fahrenheit 华氏度".split())
-_CELSIUS = frozenset("°c c celsius 摄氏度 ℃".split())
+_FAHRENHEIT = frozenset(["°f", "f", "fahrenheit", "华氏度"])
+_CELSIUS = frozenset(["°c", "c", "celsius", "摄氏度", "℃"])
 _UNIT_OF = {
     name: (dimension, factor)
     for dimension, units in _UNITS.items()
