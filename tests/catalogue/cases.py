@@ -59,6 +59,10 @@ CASES: Mapping[str, Case] = {
     "numeric_range": Case({"at_least": 10, "at_most": 2000}, bad={"response": "5"}),
     "pairwise": Case({"threshold": 1}),
     "pattern": Case({"required": "1889"}),
+    "citations": Case(
+        good={"response": "The tower stands in Paris [1]. It was built in 1889 [1]."},
+        bad={"response": "The tower stands in London [1]. Nobody built it [9]."},
+    ),
     "code": Case(good={"response": "```python\nx = 1\n```"}, bad={"response": "```python\nx = (\n```"}),
     "reply_language": Case(bad={"response": "Der Turm steht in London, und niemand hat ihn dort jemals gebaut."}),
     "tone": Case({"tone": "formal"}),

@@ -39,7 +39,8 @@ class Code(ComputedMetric):
     pass_mark = 1.0
 
     def __init__(self, *, unfenced: str | None = None, **settings: Unpack[MetricSettings]) -> None:
-        if unfenced is not None and (not isinstance(unfenced, str) or not unfenced.strip()):
+        value: object = unfenced
+        if value is not None and not (isinstance(value, str) and value.strip()):
             raise ConfigurationError(f"unfenced names a language such as 'python', not {shortened(unfenced)}")
         super().__init__(**settings)
         self._unfenced = unfenced

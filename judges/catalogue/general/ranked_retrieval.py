@@ -70,7 +70,8 @@ class RankedRetrieval(ComputedMetric):
         self._metric = one_of(RankingMetric, metric or self.metric_name, setting="metric")
         self._k = None if k is None else whole_number(k, setting="k")
         self._gain = _GAINS[one_of(Gain, gain, setting="gain")]
-        if not isinstance(grades, str) or not grades:
+        key: object = grades
+        if not (isinstance(key, str) and key):
             raise ConfigurationError(f"grades names a key of a sample's metadata, not {shortened(grades)}")
         self._grades = grades
 

@@ -53,7 +53,7 @@ def checked_language(language: str, *, judge: str) -> str:
     Raises:
         ConfigurationError: If it is no code of a language that can be told from others.
     """
-    code = language.replace("_", "-").partition("-")[0].lower() if isinstance(language, str) else ""
+    code = str(language).replace("_", "-").partition("-")[0].lower()
     if code not in _KNOWN:
         known = ", ".join(_KNOWN)
         raise ConfigurationError(f"{judge}: language is one of {known}, not {shortened(language)}")
