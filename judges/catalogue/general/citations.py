@@ -28,7 +28,8 @@ _AFTER_THE_STOP = re.compile(
 _NUMBERS = re.compile(r"\d{1,4}(?:\s*[-\u2013]\s*\d{1,4})?(?:\s*[,;]\s*\d{1,4}(?:\s*[-\u2013]\s*\d{1,4})?)*")
 _SOURCES = re.compile(
     r"^\s*(?:\[\^?[^\]\n]+\]:.*$|[#*_ ]*"
-    r"(?:sources|references|bibliography|источники|литература|ссылки|来源|参考(?:文献|资料)?)[*_ ]*[:：]?[*_ ]*$.*)",
+    r"(?:sources|references|bibliography|источники|литература|ссылки|来源|参考(?:文献|资料)?)[*_ ]*[:：]?"
+    r"[*_ ]*$.*)",
     re.IGNORECASE | re.MULTILINE,
 )
 _MOST_IN_A_RANGE = 20
@@ -53,8 +54,8 @@ class Citations(ModelJudge):
     """Judge the citations of the answer: present, resolving, supporting.
 
     Citations are marks such as `[1]`, `[2, 3]`, `[1-3]`, `[^1]` or `【1】`, numbers of the retrieved contexts from
-    1, or `[id]` with one of their ids. Score = citations that resolve and support their sentence / all citations; 0
-    where there is none. Each citation is an item.
+    1, or `[id]` with one of their ids. Score = citations that resolve and support their sentence / all citations;
+    0 where there is none. Each citation is an item.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
