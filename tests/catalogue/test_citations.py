@@ -27,6 +27,8 @@ IDS = ["guide", "history.pdf", "s 3"]
         ("Paris [1].\n\nSources:\n[1] Guide, p. 3\n[2] History", [("Paris.", "1")]),
         ("Paris [^1].\n[^1]: Guide, p. 3", [("Paris.", "1")]),
         ("Paris [1][1].", [("Paris.", "1")]),
+        ("Paris (see [1]) since 1889 [Source 2].", [("Paris since 1889.", "1"), ("Paris since 1889.", "2")]),
+        ("Call `x[1]` here.\n```python\nx[2]\n```", []),
         ("No source at all.", []),
     ],
 )

@@ -52,6 +52,8 @@ def test_what_is_too_short_has_no_score_unless_the_script_tells() -> None:
     assert judge(question=SENTENCES["en"], answer="Gustave Eiffel").unscored == "undefined"
     assert judge(question=SENTENCES["en"], answer="Париж").passed is False
     assert judge(question="Hello", answer=SENTENCES["ru"]).passed is False
+    assert judge(question="Was kostet das?", answer="Das kostet fünf Euro, mit Versand sieben.").passed
+    assert judge(question="Was kostet das?", answer=SENTENCES["en"]).passed is False
     assert "set language=" in judge(question="Hello", answer=SENTENCES["en"]).detail
     assert judge(question="", answer=SENTENCES["en"]).unscored == "no_question"
 

@@ -21,9 +21,9 @@ from judges.verdict import Verdict
 
 SUPPORTING: Question[YesNos] = Question(prompt="citations", reply=YesNos)
 
-_MARK = re.compile(r"\[\^?(?P<inner>[^\[\]\n]{1,80})\](?![(:])|【(?P<wide>[^【】\n]{1,80})】")
+_MARK = re.compile(r"\[\^?(?P<inner>[^\[\]\n]{1,80})\](?!\()|【(?P<wide>[^【】\n]{1,80})】")
 _AFTER_THE_STOP = re.compile(
-    r"(?P<stop>[.!?。！？])(?P<marks>(?:[ \t]?(?:\[[^\[\]\n]{1,80}\](?![(:])|【[^【】\n]{1,80}】))+)"
+    r"(?P<stop>[.!?。！？])(?P<marks>(?:[ \t]?(?:\[[^\[\]\n]{1,80}\](?!\()|【[^【】\n]{1,80}】))+)"
 )
 _NUMBERS = re.compile(r"\d{1,4}(?:\s*[-\u2013]\s*\d{1,4})?(?:\s*[,;]\s*\d{1,4}(?:\s*[-\u2013]\s*\d{1,4})?)*")
 _SOURCES = re.compile(
@@ -32,6 +32,11 @@ _SOURCES = re.compile(
     r"[*_ ]*$.*)",
     re.IGNORECASE | re.MULTILINE,
 )
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
+_WORD = re.compile(
+    r"(?:source|document|doc|context|ref|источник|документ|来源|文档|文献)s?[ \t.:#№-]*(?=\d)", re.IGNORECASE
+)
+_EMPTY = re.compile(r"\s*[(（](?:see|cf\.?|см\.?|参见|见)?\s*[)）]", re.IGNORECASE)
 _MOST_IN_A_RANGE = 20
 
 
@@ -53,9 +58,9 @@ class Citation:
 class Citations(ModelJudge):
     """Judge the citations of the answer: present, resolving, supporting.
 
-    Citations are marks such as `[1]`, `[2, 3]`, `[1-3]`, `[^1]` or `【1】`, numbers of the retrieved contexts from
-    1, or `[id]` with one of their ids. Score = citations that resolve and support their sentence / all citations;
-    0 where there is none. Each citation is an item.
+    Citations are marks such as `[1]`, `[2, 3]`, `[1-3]`, `[^1]`, `[Source 1]` or `【1】`, numbers of the
+    retrieved contexts from 1, or `[id]` with one of their ids. Score = citations that resolve and support their
+    sentence / all citations; 0 where there is none. Each citation is an item.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -131,7 +136,8 @@ def citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tu
     """
     by_mark = {str(number): context for number, context in enumerate(contexts, 1)}
     by_mark |= dict(zip(ids, contexts, strict=False))
-    moved = _AFTER_THE_STOP.sub(r"\g<marks>\g<stop>", _without_sources(answer))
+    prose = _CODE.sub(lambda code: code.group().replace("[", "(").replace("]", ")"), _without_sources(answer))
+    moved = _AFTER_THE_STOP.sub(r"\g<marks>\g<stop>", prose)
     return tuple(
         Citation(claim=claim, mark=mark, source=by_mark.get(mark))
         for sentence in sentences(moved)
@@ -155,6 +161,7 @@ def _marks_of(match: re.Match[str], known: Mapping[str, str]) -> list[str]:
     inner = (match["inner"] or match["wide"]).strip()
     if inner in known:
         return [inner]
+    inner = _WORD.sub("", inner)
     if not _NUMBERS.fullmatch(inner):
         parts = [part.strip() for part in re.split("[,;]", inner)]
         return parts if any(part in known for part in parts) else []
@@ -168,7 +175,7 @@ def _marks_of(match: re.Match[str], known: Mapping[str, str]) -> list[str]:
 
 def _bare(sentence: str, known: Mapping[str, str]) -> str:
     text = _MARK.sub(lambda match: "" if _marks_of(match, known) else match.group(), sentence)
-    return re.sub(r"\s+([.,;:!?])", r"\1", " ".join(text.split())).strip()
+    return re.sub(r"\s+([.,;:!?])", r"\1", " ".join(_EMPTY.sub("", text).split())).strip()
 
 
 def _rendered(number: int, citation: Citation) -> JsonValue:

@@ -22,15 +22,15 @@ Stage = Literal["numbers", "text", "model"]
 EQUIVALENCE: Question[Any] = Question(prompt="equivalence", reply=finding_schema())
 _OUTER = "\"'“”„«»‘’「」『』 \t\r\n"
 _ENDS = ".!?…。！？"
-_ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)")
+_ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)", re.IGNORECASE)
 
 
 class Equivalence(ModelJudge):
     """Judge whether the answer says the same as the reference; the detail names the stage that decided.
 
     1. `numbers`: both are a number with or without a unit: equal ones pass, different ones fail. 2. `text`: both
-    are the same but for case, quotation marks, blanks, the full stop and an article at the beginning. 3. `model`:
-    the rest, and the only stage that is a call.
+    are the same but for case (in texts without digits), quotation marks, blanks, the full stop and an article at
+    the beginning. 3. `model`: the rest, and the only stage that is a call.
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
@@ -86,7 +86,8 @@ class Equivalence(ModelJudge):
 
 
 def _normalized(text: str) -> str:
-    """Return a text without the differences that never matter; `C`, `C++` and `-C` stay different."""
-    folded = " ".join(normalize("NFKC", text).casefold().split())
+    """Return a text without the differences that never matter; `C` and `C++` differ, as `5 mW` and `5 MW` do."""
+    plain = " ".join(normalize("NFKC", text).split())
+    folded = plain if any(map(str.isdigit, plain)) else plain.casefold()
     bare = folded.strip(_OUTER).rstrip(_ENDS).strip(_OUTER)
     return _ARTICLE.sub("", bare or folded)

@@ -9,6 +9,7 @@ from judges.catalogue.metric import ComputedMetric, Variant
 from judges.catalogue.parts.languages import (
     checked_language,
     is_in,
+    language_between,
     language_in,
     load_identifier,
     prose,
@@ -109,6 +110,8 @@ class ReplyLanguage(ComputedMetric):
             script, language = script_in(text), language_in(text, judge=self.entry.name)
             if script is not None and language is not None:
                 return language
+        if script is not None and (language := language_between(text, answer, judge=self.entry.name)):
+            return language
         if script is None or script_in(answer) in (script, None):
             raise CannotJudge("undefined", "the question is too short to tell its language; set language=...")
         return None

@@ -43,7 +43,7 @@ _SCRIPTS: Mapping[str, str] = {
 }
 _OTHER_THAN_LATIN = {language for languages in _SCRIPTS.values() for language in languages.split()} - {"sr", "uz"}
 _NOT_PROSE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\S+@\S+|<[^<>\n]*>", re.DOTALL)
-_SURE, _UNLIKELY = 0.5, 0.05
+_SURE, _LIKELY, _UNLIKELY = 0.5, 0.2, 0.05
 _MOST_READ = 5_000
 
 
@@ -69,6 +69,20 @@ def language_in(text: str, *, judge: str) -> str | None:
     """Return the language that a text is most likely in, or None if that is less likely than not."""
     (language, likelihood), *_ = _ranking(text, judge) or [("", 0.0)]
     return language if likelihood >= _SURE else None
+
+
+def language_between(question: str, answer: str, *, judge: str) -> str | None:
+    """Return the language a short question wants, the answer's if it may be that; None if it does not show."""
+    likelihoods = dict(_ranking(question, judge))
+    best = max(likelihoods, key=lambda language: likelihoods[language])
+    if likelihoods[best] < _LIKELY:
+        return None
+    other = language_in(answer, judge=judge)
+    if other is None:
+        return None
+    if likelihoods[other] >= likelihoods[best] / 3:
+        return other
+    return best if likelihoods[other] < _UNLIKELY else None
 
 
 def is_in(text: str, language: str, *, judge: str) -> bool | None:

@@ -41,7 +41,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     "speed": {"km/h kmh kph км/ч": 1 / 3.6, "m/s м/с": 1.0, "mph": 0.44704},
     "area": {"m² m2 м²": 1.0, "km² km2 км²": 1e6, "ha га": 1e4},
     "energy": {"j": 1.0, "kj": 1e3, "cal": 4.184, "kcal": 4184.0, "wh": 3600.0, "kwh": 3.6e6},
-    "power": {"w вт": 1.0, "kw квт": 1e3, "mw мвт": 1e6},
+    "power": {"w вт": 1.0, "kw квт": 1e3, "megawatt megawatts мвт": 1e6},
     "data": {
         "byte bytes": 1.0,
         "kb": 1e3,
@@ -53,7 +53,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
         "gib": 2**30,
     },
     "share": {"% percent per cent процент процента процентов": 1.0, "‰": 0.1},
-    "kelvin": {"k kelvin": 1.0},
+    "kelvin": {"kelvin": 1.0},
     "euro": {"€ eur euro euros евро 欧元": 1.0},
     "dollar": {"$ usd dollar dollars доллар доллара долларов 美元": 1.0},
     "rouble": {"₽ rub рубль рубля рублей руб": 1.0},
@@ -92,6 +92,9 @@ _QUANTITY = re.compile(
     re.DOTALL,
 )
 _GROUPED = re.compile(r"\d{1,3}(?:([,.' \u00a0\u202f])\d{3})(?:\1\d{3})*")
+_BITS = re.compile(r"[kKMGT]b\b")
+"""Bits, which only a small letter tells from bytes: not converted."""
+
 _LONGEST = 60
 _PRECISION = 1e-9
 
@@ -111,8 +114,10 @@ class Quantity:
 
 def quantity_in(text: str) -> Quantity | None:
     """Return the quantity that a text is; None if it is none, or has other words in it."""
+    if len(text) > _LONGEST or _BITS.search(text):
+        return None
     text = text.strip().removesuffix(".").strip().casefold()
-    match = _QUANTITY.fullmatch(text) if 0 < len(text) <= _LONGEST else None
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         return None
     name = f"{match['before']} {match['unit'] or ''}".strip().removesuffix(".")
