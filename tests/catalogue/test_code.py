@@ -77,6 +77,14 @@ def test_fences_nest_and_may_be_left_open() -> None:
     assert "not closed" in load("code")(answer="```python\nx = 1").feedback
 
 
+def test_what_looks_like_code_and_is_none_fails() -> None:
+    """A misspelt verb of SQL, NaN in JSON, and a return outside a function do not pass; a quoted block may."""
+    for language, text in {"sql": "SELEC x", "json": '{"a": NaN}', "python": "return 1"}.items():
+        assert load("code")(answer=fenced(language, text)).score == 0, language
+    assert load("code")(answer="> ```json\n> {}\n> ```").score == 1
+    assert "session" in load("code")(answer=fenced("python", ">>> 1 + 1\n2")).detail
+
+
 def test_no_code_has_no_score_unless_the_answer_is_code() -> None:
     """With `unfenced` the whole answer is a block; without any the reason is said."""
     verdict = load("code")(answer="There is no code here.")

@@ -15,7 +15,7 @@ from typing import Any
 
 from judges.errors import one_line
 
-_FENCE = re.compile(r"^[ \t>]{0,12}(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
+_FENCE = re.compile(r"^(?P<quoted>[ \t]*>)?[ \t>]{0,12}(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
 _MOST_PARSED = 100_000
 
 
@@ -41,16 +41,17 @@ class NotChecked(Exception):  # noqa: N818 - it says what happened, and is no er
 def code_blocks(text: str) -> tuple[CodeBlock, ...]:
     """Return the fenced blocks of a text in their order; one that is not closed reaches to the end."""
     blocks: list[CodeBlock] = []
-    marks, language, lines = "", "", list[str]()
+    marks, language, lines, quoted = "", "", list[str](), False
     for line in text.splitlines():
         fence = _FENCE.match(line)
         if not marks and fence:
             marks, language, lines = fence["marks"], _language_of(fence["info"]), []
+            quoted = fence["quoted"] is not None
         elif fence and fence["marks"].startswith(marks) and not fence["info"].strip():
             blocks.append(CodeBlock(language, "\n".join(lines)))
             marks = ""
         elif marks:
-            lines.append(line)
+            lines.append(re.sub(r"^[ \t]*> ?", "", line) if quoted else line)
     return (*blocks, CodeBlock(language, "\n".join(lines), is_closed=False)) if marks else tuple(blocks)
 
 
@@ -89,16 +90,26 @@ def _language_of(info: str) -> str:
 
 
 def _parse_python(text: str) -> None:
+    if text.lstrip().startswith(">>>"):
+        raise NotChecked("python: a session of the interpreter")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a SyntaxWarning is no fault
-        ast.parse(text)
+        compile(text, "<answer>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def _parse_json(text: str) -> None:
+    json.loads(text, parse_constant=_reject_constant)
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _parse_json_lines(text: str) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
-                json.loads(line)
+                _parse_json(line)
             except json.JSONDecodeError as error:
                 raise ValueError(f"line {number}: {error.msg}") from error
 
@@ -126,6 +137,8 @@ def _sql_parser(dialect: str) -> Callable[[str], None]:
         commands = [tree for tree in trees if isinstance(tree, sqlglot.exp.Command)]
         if commands:
             raise NotChecked("sql: a statement that the parser does not know")
+        if any(isinstance(tree, sqlglot.exp.Condition | sqlglot.exp.Alias) for tree in trees):
+            raise ValueError("an expression, and no statement")
 
     return parse
 
@@ -139,7 +152,7 @@ def _library(module: str, absent: str) -> Any:
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     **dict.fromkeys(("python", "py", "python3"), _parse_python),
-    "json": json.loads,
+    "json": _parse_json,
     **dict.fromkeys(("jsonl", "ndjson"), _parse_json_lines),
     "toml": tomllib.loads,
     **dict.fromkeys(("yaml", "yml"), _parse_yaml),
