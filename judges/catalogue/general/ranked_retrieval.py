@@ -196,6 +196,14 @@ def _ranked_grades(ranking: Sequence[str], grades: Mapping[str, float]) -> list[
     return [grades.get(name, 0.0) if first[name] == rank else 0.0 for rank, name in enumerate(ranking)]
 
 
+def _linear_gain(grade: float) -> float:
+    return grade
+
+
+def _exponential_gain(grade: float) -> float:
+    return float(2**grade - 1)
+
+
 def _dcg(gains: Sequence[float]) -> float:
     return math.fsum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
@@ -228,8 +236,8 @@ _HIGHEST_GRADE = 100
 """Higher grades are no grades of relevance, and 2**grade would soon be no finite number."""
 
 _GAINS: Mapping[Gain, Callable[[float], float]] = {
-    "linear": lambda grade: grade,
-    "exponential": lambda grade: 2**grade - 1,
+    "linear": _linear_gain,
+    "exponential": _exponential_gain,
 }
 _FORMULAS: Mapping[RankingMetric, Callable[[Sequence[float], Sequence[float], int | None], float]] = {
     "ndcg": _ndcg,
