@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from judges.catalogue.general.checks import JsonValid, Length, NumericRange, Pattern
+    from judges.catalogue.general.makers import discrete, numeric, ranking
     from judges.catalogue.general.pairwise import Pairwise, Preference
     from judges.catalogue.general.rubric import Helpfulness, Rubric
     from judges.catalogue.registry import catalogue, load
@@ -79,10 +80,13 @@ _HOMES = {
     "as_judge": "compose.panel",
     "cached": "models.wrappers.cache",
     "chat_model": "models.providers.langchain",
+    "discrete": "catalogue.general.makers",
     "known_prices": "runtime.prices",
     "limited": "models.wrappers.limiter",
     "load": "catalogue.registry",
     "no_model_requests": "runtime.no_requests",
+    "numeric": "catalogue.general.makers",
+    "ranking": "catalogue.general.makers",
     "speaking": "models.wrappers.dialect",
 }
 """Where each public name lives: loaded when first used, so that a command line answers at once."""
@@ -127,10 +131,13 @@ __all__ = [
     "cached",
     "catalogue",
     "chat_model",
+    "discrete",
     "known_prices",
     "limited",
     "load",
     "no_model_requests",
+    "numeric",
+    "ranking",
     "speaking",
 ]
 

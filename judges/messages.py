@@ -65,6 +65,7 @@ class Message(BaseModel):
     Args:
         role: The author's role.
         content: The text; parts that are not text (images, audio) are replaced by their type in brackets.
+        parts_not_shown: The types of these parts in their order; a judge is told that it was not shown them.
         tool_calls: Calls the assistant requests.
         tool_call_id: On a tool's message, the call it answers.
         name: On a tool's message, the tool.
@@ -74,6 +75,7 @@ class Message(BaseModel):
 
     role: Role
     content: str = ""
+    parts_not_shown: tuple[str, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
@@ -94,6 +96,7 @@ class Message(BaseModel):
         return {
             "role": "tool" if results else canonical_role,
             "content": "".join(_text(part.get("content")) for part in results) if results else _text(content),
+            "parts_not_shown": fields.get("parts_not_shown") or _parts_not_shown(content),
             "tool_calls": fields.get("tool_calls") or _calls_in(fields),
             "tool_call_id": fields.get("tool_call_id", result.get("tool_use_id")),
             "name": fields.get("name"),
@@ -152,10 +155,30 @@ def _part(part: object) -> str:
         raise ValueError(f"a message part is text or a mapping, not {type(part).__name__}")  # noqa: TRY004
     if isinstance(part.get("text"), str):
         return str(part["text"])
+    kind = _kind_of(part)
+    return "" if kind in _NO_CONTENT else f"[{kind}]"
+
+
+def _parts_not_shown(content: object) -> tuple[str, ...]:
+    """Return the types of the parts that are replaced by their type, those of a tool's results included."""
+    if isinstance(content, str) or content is None:
+        return ()
+    kinds: list[str] = []
+    for part in _parts(content):
+        if part.get("type") == "tool_result":
+            kinds += _parts_not_shown(part.get("content"))
+        elif not isinstance(part.get("text"), str) and _kind_of(part) not in _NO_CONTENT:
+            kinds.append(_kind_of(part))
+    return tuple(kinds)
+
+
+def _kind_of(part: Mapping[str, Any]) -> str:
     kind = part.get("type")
-    if not isinstance(kind, str):
-        return "[part]"
-    return "" if kind in {"tool_use", "tool_call", "reasoning", "thinking"} else f"[{kind}]"
+    return kind if isinstance(kind, str) else "part"
+
+
+_NO_CONTENT = frozenset({"tool_use", "tool_call", "reasoning", "thinking"})
+"""Types of parts that are no content of a message: its calls, and what was thought on the way."""
 
 
 Conversation = tuple[Message, ...]

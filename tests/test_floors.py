@@ -46,6 +46,7 @@ FRAMEWORKS = frozenset(
         "pydantic_settings",
         "playwright",
         "psycopg",
+        "py3langid",
         "pyarrow",
         "rapidfuzz",
         "ray",

@@ -76,6 +76,8 @@ class Filling:
         self._fixed = FIXED.get(frozenset(data), {})
         self._is_bad = BAD in str(data)
         self._first = str(data.get("first"))
+        candidates = sorted(data.get("candidates") or (), key=lambda one: BAD in one["text"])
+        self._order = [one["number"] for one in candidates]
         self._quote = re.split("[\ud800-\udfff]", str(data.get("answer", "")).strip()[:20])[0]
         self._good = good
         self._words = WORDS[language]
@@ -105,6 +107,8 @@ class Filling:
     def _list(self, items: Schema, name: str) -> list[Any]:
         if items.get("type") == "object" and "number" in items["properties"]:
             return [{**self.of(items), "number": number} for number in self._numbers(name)]
+        if name == "order":
+            return self._order
         if items.get("type") == "integer":
             return list(self._numbers(name)) if self._good else []
         if items.get("type") == "string" and "enum" not in items:

@@ -14,8 +14,9 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from pydantic import ValidationError
 
-from judges import BadSample, Message, Sample, ToolCall, as_judge
+from judges import BadSample, Message, Sample, ToolCall, as_judge, discrete, load
 from judges.offline import evaluate
+from judges.testing import ScriptedModel
 from tests.laws import for_every
 
 TOOL_CALL = {
@@ -253,6 +254,27 @@ def test_roles_of_every_dialect_are_known(message: object, role: str) -> None:
 def test_message_parts_become_text(content: object, text: str) -> None:
     """Text parts are joined, hidden thoughts and tool calls left out, anything else is named by its type."""
     assert Message.model_validate({"role": "assistant", "content": content}).content == text
+
+
+def test_parts_that_are_not_text_are_named_to_the_judge() -> None:
+    """Pictures and sounds stand by their types in the message, after a round trip, and in what a model reads."""
+    picture, sound = {"type": "image_url", "image_url": {"url": "u"}}, {"type": "input_audio", "input_audio": {}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "What is it? "}, picture, sound]}]
+    sample = Sample.read(messages=messages, answer="A dog.")
+    assert sample.messages[0].parts_not_shown == ("image_url", "input_audio")
+    assert Sample.model_validate(sample.model_dump(mode="json", exclude_defaults=True)) == sample
+    model = ScriptedModel([{"rationale": "so", "verdict": "good", "feedback": ""}] * 2)
+    tone = ScriptedModel([{"rationale": "so", "verdict": "kept", "feedback": ""}])
+    assert load("tone", model=tone, tone="dry")(sample).passed
+    judge = discrete("right", prompt="Is it right?", allowed=("bad", "good"), model=model)
+    for row in (sample, {"question": "What is it?", "answer": "A dog."}):
+        assert judge(row).passed
+    first, second = (prompt[-1].text for prompt in model.prompts)
+    assert '"parts_not_shown": ["image_url", "input_audio"]' in first
+    assert '"parts_not_shown": ["image_url", "input_audio"]' in tone.prompts[0][-1].text
+    assert "parts_not_shown" not in second
+    result = {"type": "tool_result", "tool_use_id": "1", "content": [picture]}
+    assert Message.model_validate({"role": "user", "content": [result]}).parts_not_shown == ("image_url",)
 
 
 @pytest.mark.parametrize("arguments", ["", "{}", None, {}])

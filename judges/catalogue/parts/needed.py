@@ -59,13 +59,14 @@ def question_of(sample: Sample) -> dict[str, JsonValue]:
 
 
 def question_in(sample: Sample) -> JsonValue:
-    """Return the question as shown to a model: a text, or the messages of a conversation of several turns.
+    """Return the question as shown to a model: a text, or messages if there are several, or parts it cannot show.
 
     Raises:
         CannotJudge: `no_question`, if there is none.
     """
     if not sample.question.strip():
         raise CannotJudge("no_question", "there is no question")
-    if len(sample.conversation) == 1:
+    messages = sample.conversation
+    if len(messages) == 1 and not messages[0].parts_not_shown:
         return sample.question
-    return transcript(sample.conversation)
+    return transcript(messages)

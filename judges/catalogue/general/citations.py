@@ -1,0 +1,191 @@
+"""Citations: whether the answer cites its sources, whether they exist, and whether they say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Unpack
+
+from pydantic import JsonValue
+
+from judges.catalogue.model_judge import ModelJudge, ModelSettings
+from judges.catalogue.parts.items import YesNo, YesNos, bullets, cut, in_order, one_each, reasons, share
+from judges.catalogue.parts.needed import answer_in, contexts_in, question_of
+from judges.catalogue.parts.sentences import sentences
+from judges.entry import Entry
+from judges.prompting.questions import Question
+from judges.requests import Deliberation
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+SUPPORTING: Question[YesNos] = Question(prompt="citations", reply=YesNos)
+
+_MARK = re.compile(r"\[\^?(?P<inner>[^\[\]\n]{1,80})\](?!\()|【(?P<wide>[^【】\n]{1,80})】")
+_AFTER_THE_STOP = re.compile(
+    r"(?P<stop>[.!?。！？])(?P<marks>(?:[ \t]?(?:\[[^\[\]\n]{1,80}\](?!\()|【[^【】\n]{1,80}】))+)"
+)
+_NUMBERS = re.compile(r"\d{1,4}(?:\s*[-\u2013]\s*\d{1,4})?(?:\s*[,;]\s*\d{1,4}(?:\s*[-\u2013]\s*\d{1,4})?)*")
+_SOURCES = re.compile(
+    r"^\s*(?:\[\^?[^\]\n]+\]:.*$|[#*_ ]*"
+    r"(?:sources|references|bibliography|источники|литература|ссылки|来源|参考(?:文献|资料)?)[*_ ]*[:：]?"
+    r"[*_ ]*$.*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
+_WORD = re.compile(
+    r"(?:source|document|doc|context|ref|источник|документ|来源|文档|文献)s?[ \t.:#№-]*(?=\d)", re.IGNORECASE
+)
+_EMPTY = re.compile(r"\s*[(（](?:see|cf\.?|см\.?|参见|见)?\s*[)）]", re.IGNORECASE)
+_MOST_IN_A_RANGE = 20
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A place where the answer cites a source.
+
+    Args:
+        claim: The sentence that it stands in, without the marks.
+        mark: The source as the answer names it: a number from 1 in the order of the contexts, or an id.
+        source: The text of the source; None if there is no such source.
+    """
+
+    claim: str
+    mark: str
+    source: str | None
+
+
+class Citations(ModelJudge):
+    """Judge the citations of the answer: present, resolving, supporting.
+
+    Citations are marks such as `[1]`, `[2, 3]`, `[1-3]`, `[^1]`, `[Source 1]` or `【1】`, numbers of the
+    retrieved contexts from 1, or `[id]` with one of their ids. Score = citations that resolve and support their
+    sentence / all citations; 0 where there is none. Each citation is an item.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.model_judge.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="citations",
+        aliases=("citation", "citation_quality", "citation_accuracy", "Citations", "CitationEvaluator"),
+        asks="Does the answer cite its sources, and do they say what it cites them for?",
+        needs=("response", "retrieved_contexts"),
+        calls="1; 0 where no citation resolves",
+        source="citation precision as in Gao et al. 2023 (ALCE)",
+        differs="Present, resolving and supporting in one judge; uncited sentences do not count.",
+        tags=("attribution", "sources", "references", "footnotes", "grounding"),
+    )
+    pack = "citations"
+    pass_mark = 1.0
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, questions=(SUPPORTING,), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Find the citations, look them up, and ask of those that resolve."""
+        contexts = contexts_in(sample)
+        citations = citations_in(answer_in(sample), contexts, sample.retrieved_context_ids or ())
+        if not citations:
+            rationale = "The answer cites no source."
+            return self.verdict(0.0, rationale=rationale, feedback=self.say("none", sample))
+        resolved = [citation for citation in citations if citation.source is not None]
+        replies: Iterator[YesNo] = iter(())
+        if resolved:
+            data = {**question_of(sample), "citations": [_rendered(*pair) for pair in enumerate(resolved, 1)]}
+            reply = yield from self.ask(SUPPORTING, sample, data, check=one_each(len(resolved)))
+            replies = iter(in_order(reply.items))
+        items = [
+            _unresolved(citation)
+            if citation.source is None
+            else Verdict.checked(
+                (item := next(replies)).verdict, subject=_subject(citation), rationale=item.reason
+            )
+            for citation in citations
+        ]
+        return self.verdict(
+            share(items), items=tuple(items), rationale=reasons(items), feedback=self._feedback(sample, items)
+        )
+
+    def _feedback(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        unresolved = [item.subject for item in items if item.value == "unresolved"]
+        unsupported = [
+            f"{item.subject} - {item.rationale}"
+            for item in items
+            if not item.passed and item.value != "unresolved"
+        ]
+        parts = {"unresolved": unresolved, "unsupported": unsupported}
+        return "\n".join(
+            self.say(phrase, sample, citations=bullets(texts, longest=600))
+            for phrase, texts in parts.items()
+            if texts
+        )
+
+
+def citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tuple[Citation, ...]:
+    """Return the citations of an answer in their order; a list of sources at its end is none.
+
+    Args:
+        answer: The answer.
+        contexts: The texts that numbers from 1 stand for.
+        ids: The ids of these texts, in the same order; empty without ids.
+    """
+    by_mark = {str(number): context for number, context in enumerate(contexts, 1)}
+    by_mark |= dict(zip(ids, contexts, strict=False))
+    prose = _CODE.sub(lambda code: code.group().replace("[", "(").replace("]", ")"), _without_sources(answer))
+    moved = _AFTER_THE_STOP.sub(r"\g<marks>\g<stop>", prose)
+    return tuple(
+        Citation(claim=claim, mark=mark, source=by_mark.get(mark))
+        for sentence in sentences(moved)
+        if (claim := _bare(sentence, by_mark))
+        for mark in dict.fromkeys(_marks_in(sentence, by_mark))
+    )
+
+
+def _without_sources(answer: str) -> str:
+    """Return an answer without the list of sources at its end, and without definitions of footnotes."""
+    heading = next((match for match in _SOURCES.finditer(answer) if "[" not in match.group()), None)
+    return _SOURCES.sub("", answer[: heading.start()] if heading else answer)
+
+
+def _marks_in(sentence: str, known: Mapping[str, str]) -> list[str]:
+    return [mark for match in _MARK.finditer(sentence) for mark in _marks_of(match, known)]
+
+
+def _marks_of(match: re.Match[str], known: Mapping[str, str]) -> list[str]:
+    """Return the sources that a mark names; none if it is no citation, such as `[sic]`."""
+    inner = (match["inner"] or match["wide"]).strip()
+    if inner in known:
+        return [inner]
+    inner = _WORD.sub("", inner)
+    if not _NUMBERS.fullmatch(inner):
+        parts = [part.strip() for part in re.split("[,;]", inner)]
+        return parts if any(part in known for part in parts) else []
+    marks: list[str] = []
+    for part in re.split(r"\s*[,;]\s*", inner):
+        first, *last = (int(number) for number in re.split(r"\s*[-\u2013]\s*", part))
+        end = min(last[0] if last else first, first + _MOST_IN_A_RANGE)
+        marks += [str(number) for number in range(first, end + 1)] or [part]
+    return marks
+
+
+def _bare(sentence: str, known: Mapping[str, str]) -> str:
+    text = _MARK.sub(lambda match: "" if _marks_of(match, known) else match.group(), sentence)
+    return re.sub(r"\s+([.,;:!?])", r"\1", " ".join(_EMPTY.sub("", text).split())).strip()
+
+
+def _rendered(number: int, citation: Citation) -> JsonValue:
+    return {"number": number, "claim": citation.claim, "source": citation.source}
+
+
+def _subject(citation: Citation) -> str:
+    return f"[{citation.mark}] {cut(citation.claim)}"
+
+
+def _unresolved(citation: Citation) -> Verdict:
+    rationale = f"There is no source [{citation.mark}]."
+    return Verdict.checked(passed=False, value="unresolved", subject=_subject(citation), rationale=rationale)
