@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.loops.recorded import V_B, write_loops
 
 from judges import ConfigurationError, Sample, Verdict
 from judges.offline import Evaluation, Row, certify
@@ -16,6 +15,7 @@ from refine.report.building import RunData, build
 from refine.report.markdown import markdown
 from refine.report.trust import TrustSources
 from refine.report.view import Report
+from tests.loops.recorded import V_B, write_loops
 from tests.runs.commands import line_of, refine
 
 HUMAN = "44321433214423143241"
