@@ -30,8 +30,11 @@ from graphs.policy import Policy, policy_of
 from graphs.refinement import Refinement, Status
 from graphs.step import Node, Transition
 from graphs.turns import ConcurrentTurns, acheck_current, check_current
+from judges.catalogue.specs import with_model
 from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened
+from judges.judge import Judge
+from judges.models.providers.openai import OpenAICompatible
 
 Evidence = dict[str, Any]
 
@@ -304,7 +307,7 @@ def build_loop(
     """
     _check_name(name)
     _check_bounds(bounds)
-    coerced = as_judge(judge)
+    coerced = judge_for(generator, judge)
     if any(model.is_model(generator) for model in coerced.models):
         warnings.warn(
             f"{coerced.name!r} asks the very model that generates; judges favour their own answers",
@@ -315,6 +318,16 @@ def build_loop(
         warnings.warn(doubt, CertificateWarning, stacklevel=3)
     kind = Loop if policy.candidates == 1 else BestOfLoop
     return kind(generator, coerced, policy, name=name, bounds=bounds)
+
+
+def judge_for(generator: object, judge: object) -> Judge:
+    """Return the judge of a generator's answers; one that is given by its name asks the generator's own model.
+
+    Raises:
+        ConfigurationError: If it is no judge, or it asks a model and the generator is none.
+    """
+    is_model = isinstance(generator, str | OpenAICompatible) or hasattr(generator, "with_structured_output")
+    return as_judge(with_model(judge, generator if is_model else None))
 
 
 def _check_name(name: object) -> None:

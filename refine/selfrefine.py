@@ -30,11 +30,11 @@ from graphs.admission import OnNewQuestion
 from graphs.certificate import subject_of
 from graphs.compiled import Checkpointer, LoopCheckpointer
 from graphs.drivers import arun, run
-from graphs.graph import build_loop, compile_loop, written_as
+from graphs.graph import build_loop, compile_loop, judge_for, written_as
 from graphs.policy import policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
-from judges import ConfigurationError, as_judge
+from judges import ConfigurationError
 from judges.certificate import Subject
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable
@@ -70,7 +70,8 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
         generator: A chat model or its `"provider:model"` name, a `judges.OpenAICompatible` or its name
             (`"openai-compatible:MODEL@BASE_URL"`), a runnable, a compiled agent graph, or a function of the list
             of messages, sync or async.
-        judge: A judge, a function, or a list of judges (see `judges.as_judge`).
+        judge: A judge, a function, a judge's name, or a list of these (see `judges.as_judge`). A judge that is
+            given by name and asks a model, as `"helpfulness"`, asks the generator, if that is a chat model.
         policy: When to accept and when to stop, instead of `settings`: a `Policy`, or a mapping of its settings.
         checkpointer: A LangGraph checkpointer, for conversations with memory and for reviews by a human; the
             config must then hold `{"configurable": {"thread_id": ...}}`. `"inherit"` says that the graph around
@@ -123,6 +124,7 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
         self.name = name
         self._generator_name = _name_of(generator)
         self.policy = policy_of(policy, settings)
+        judge = judge_for(generator, judge)
         self._loop = build_loop(generator, judge, self.policy, name=name, bounds=bounds)
         if durability is not None:
             one_of(Durability, durability, setting="durability")
@@ -137,9 +139,7 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
             single_node=single_node,
         )
         self._record = None if record is None else open_record(record)
-        self._origin = (
-            Origin() if record is None else Origin.of(name, as_judge(judge), self.policy, generator=generator)
-        )
+        self._origin = Origin() if record is None else Origin.of(name, judge, self.policy, generator=generator)
         self._explorer = Explorer.of(explore, self._loop, checkpointer=checkpointer, record=record)
         self._parts: dict[str, Any] = {
             "generator": generator,

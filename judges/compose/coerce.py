@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from judges.compose.agents import grade_in, input_for, is_agent, without_memory
@@ -22,13 +23,17 @@ _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL,
 
 
 def judge_of(candidate: object, *, name: str | None = None) -> Judge:
-    """Return a judge made from one function, evaluator or runnable; see `as_judge`.
+    """Return a judge made from one function, evaluator or runnable, or named by a text; see `as_judge`.
 
     Raises:
         ConfigurationError: If it is none of these, or a parameter names no field of a sample.
     """
     if isinstance(candidate, Judge):
         return candidate
+    if isinstance(candidate, str):
+        specs = import_module("judges.catalogue.specs")  # names are known above, where the judges are
+        named: Judge = specs.judge_named(candidate)
+        return named
     if hasattr(candidate, "with_structured_output"):
         raise ConfigurationError(
             f"a chat model such as {_name_of(candidate)!r} is no judge by itself; give Helpfulness(model) or "
@@ -39,8 +44,8 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
     if callable(candidate) and not isinstance(candidate, type):
         return FunctionJudge(candidate, name=name or _name_of(candidate))
     raise ConfigurationError(
-        f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
-        f"LangChain runnable, or a list of these"
+        f"cannot make a judge of {shortened(candidate)}; give a judge or its name, a function from a sample to a "
+        f"verdict, a LangChain runnable, or a list of these"
     )
 
 

@@ -1,20 +1,17 @@
-"""Judges as a command line specifies them: `length`, `length:at_most=80,unit=words`."""
+"""Judges as a command line specifies them: by name, as `module:object`, or in a file."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
-from judges import ConfigurationError, Judge, load
+from judges import ConfigurationError, Judge
+from judges.catalogue.judges_file import read_judges
+from judges.catalogue.specs import JudgeSpec
 from judges.errors import shortened
 from judges.models.providers.endpoint import checked_address
 from judges.models.providers.openai_fields import parsed_name
-
-_NEXT_SETTING = re.compile(r",(?=\s*\w+=)")
-_ANY_MODEL = "any:model"
-"""Placeholder for a model, to find out whether a judge accepts one; it is never asked."""
 
 
 def load_judges(
@@ -29,17 +26,38 @@ def load_judges(
         _check_base_url(base_url, model)
     if model is not None and not model.strip():
         raise ConfigurationError("--model is empty; write PROVIDER:NAME, e.g. --model openai:gpt-5-mini")
-    parsed = [(spec, *_parse(spec)) for spec in specs]
-    asking = [_asks_a_model(spec, name, settings) for spec, name, settings in parsed]
+    parsed = [(spec, _parsed(spec)) for spec in specs]
+    asking = [_asks_a_model(spec, judge) for spec, judge in parsed]
     if any(asking) and model is None:
-        first = next(name for asks, (_, name, _) in zip(asking, parsed, strict=True) if asks)
+        first = next(judge.name for asks, (_, judge) in zip(asking, parsed, strict=True) if asks)
         raise ConfigurationError(f"the judge {first!r} asks a model; add one, e.g. --model openai:gpt-5-mini")
     chat = _chat_model(model, base_url) if any(asking) and model is not None else None
-    shared = {"model": chat} if language is None else {"model": chat, "language": language}
-    return [
-        _load(spec, name, {**shared, **settings} if asks else settings)
-        for asks, (spec, name, settings) in zip(asking, parsed, strict=True)
-    ]
+    judges = []
+    for spec, judge in parsed:
+        with _named(spec):
+            judges.append(judge.load(model=chat, language=language))
+    return judges
+
+
+def expanded(specs: Sequence[str], model: str | None) -> tuple[tuple[str, ...], str | None]:
+    """Return the judges with those of files in the place of their files, and the model.
+
+    Args:
+        specs: What `--judge` names; one that ends in `.toml` is a file of judges.
+        model: What `--model` names; None takes the model of the first file that has one.
+
+    Raises:
+        ConfigurationError: If a file cannot be read.
+    """
+    texts: list[str] = []
+    for spec in specs:
+        if not spec.endswith(".toml"):
+            texts.append(spec)
+            continue
+        judges_file = read_judges(Path(spec))
+        texts += [judge.text for judge in judges_file.specs.values()]
+        model = model or judges_file.model
+    return tuple(texts), model
 
 
 def _check_base_url(base_url: str, model: str | None) -> None:
@@ -52,50 +70,24 @@ def _check_base_url(base_url: str, model: str | None) -> None:
         raise ConfigurationError(f"--base-url {base_url} needs --model, the model's name on that server")
 
 
-def _parse(spec: str) -> tuple[str, dict[str, Any]]:
-    name, _, rest = spec.partition(":")
-    settings = {}
-    for setting in _NEXT_SETTING.split(rest) if rest.strip() else []:
-        key, equals, text = setting.partition("=")
-        if not equals or not key.strip().isidentifier():
-            raise ConfigurationError(
-                f"--judge {shortened(spec)}: {shortened(setting)} is no setting; write {name}:key=value,key=value"
-            )
-        if key.strip() == "model":
-            raise ConfigurationError(f"--judge {shortened(spec)}: give the model of all judges by --model")
-        if key.strip() in settings:
-            raise ConfigurationError(f"--judge {shortened(spec)}: {key.strip()} is set twice; leave one out")
-        settings[key.strip()] = _value(text)
-    if isinstance(settings.get("levels"), dict):
-        settings["levels"] = {int(key) if key.isdigit() else key: text for key, text in settings["levels"].items()}
-    return name.strip(), settings
+def _parsed(spec: str) -> JudgeSpec:
+    with _named(spec):
+        judge = JudgeSpec.parse(spec)
+        if "model" in judge.settings and not spec.startswith("{"):
+            raise ConfigurationError("give the model of all judges by --model")
+        return judge
 
 
-def _value(text: str) -> Any:
-    """Return the value of JSON or of Python's True, False and None, or else the text itself."""
+def _asks_a_model(spec: str, judge: JudgeSpec) -> bool:
+    with _named(spec):
+        return judge.asks_a_model and "model" not in judge.settings
+
+
+@contextmanager
+def _named(spec: str) -> Iterator[None]:
+    """Name the option in errors."""
     try:
-        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text.strip(), text))
-    except ValueError:
-        return text
-
-
-def _asks_a_model(spec: str, name: str, settings: dict[str, Any]) -> bool:
-    """Check whether a judge needs a model: it can be made with one, and not without."""
-    try:
-        load(name, **settings)
-    except ConfigurationError as error:
-        try:
-            load(name, model=_ANY_MODEL, **settings)
-        except ConfigurationError as with_model:
-            cause = error if "'model'" in str(with_model) else with_model
-            raise ConfigurationError(f"--judge {shortened(spec)}: {cause}") from cause
-        return True
-    return False
-
-
-def _load(spec: str, name: str, settings: dict[str, Any]) -> Judge:
-    try:
-        return load(name, **settings)
+        yield
     except ConfigurationError as error:
         raise ConfigurationError(f"--judge {shortened(spec)}: {error}") from error
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
+from judges.catalogue.specs import with_model
 from judges.compose.panel import as_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
@@ -47,6 +48,7 @@ def evaluate(
     map: Mapping[str, str] | None = None,  # noqa: A002 - the name that it has in `read_rows`
     processes: int | None = None,
     batch: bool | BatchSettings = False,
+    model: object = None,
 ) -> Evaluation:
     """Judge every sample of a dataset, in threads; also inside a running event loop.
 
@@ -61,7 +63,8 @@ def evaluate(
         samples: Samples, mappings, or objects of other libraries that are read as samples; a data frame of
             pandas or polars, a table of pyarrow, or a dict of lists. A `BadSample` stands for a row that could
             not be read, as `read_rows(path, errors="keep")` yields it.
-        judges: A judge, a list of judges, or a mapping of names to judges; functions are accepted.
+        judges: A judge, a list of judges, or a mapping of names to judges; functions are accepted, and the names
+            of judges, `["length:at_most=80", "helpfulness"]`.
         max_concurrency: How many rows are judged at once, at least 1.
         out: A path, which is overwritten, or an open text file; each row becomes one line of JSON there.
         on_result: Called with each `Row` once it has been written, in order and never twice at a time.
@@ -77,6 +80,7 @@ def evaluate(
             this under `if __name__ == "__main__":`.
         batch: Whether a run sends its calls by the provider's batch endpoint: at half the price, within a day. Its
             judges ask `OpenAICompatible` models. The process may end meanwhile, and go on with `resume`.
+        model: The model that judges ask which are given by name.
 
     Raises:
         RunStopped: If a run reached a limit of its settings; it can be resumed.
@@ -97,9 +101,10 @@ def evaluate(
             map=map,
             processes=processes,
             batch=batch,
+            model=model,
         )
         return _finished(judged)
-    members = judges_by_name(judges)
+    members = judges_by_name(judges, model)
     source = _Source(_checked_rows(samples, max_concurrency, map))
 
     def work() -> None:
@@ -129,12 +134,13 @@ async def aevaluate(
     map: Mapping[str, str] | None = None,  # noqa: A002 - the name that it has in `read_rows`
     processes: int | None = None,
     batch: bool | BatchSettings = False,
+    model: object = None,
 ) -> Evaluation:
     """Judge every sample of a dataset in tasks; otherwise as `evaluate`.
 
     `samples` may be an async iterable. Cancelling this cancels the judges at work.
     """
-    members = judges_by_name(judges)
+    members = judges_by_name(judges, model)
     samples = _checked_rows(samples, max_concurrency, map)
     if run is None and not resume and not batch and processes not in (None, 1):
         with TemporaryDirectory(prefix="judges-") as folder, _open_output(out) as file:
@@ -304,12 +310,13 @@ def _finished(judged: Coroutine[Any, Any, Evaluation]) -> Evaluation:
         return evaluation
 
 
-def judges_by_name(judges: object) -> dict[str, Judge]:
-    """Return judges by name; functions become judges.
+def judges_by_name(judges: object, model: object = None) -> dict[str, Judge]:
+    """Return judges by name; functions become judges, and names are loaded, to ask the model if they ask one.
 
     Raises:
         ConfigurationError: If there is none, one cannot be a judge, or two share a name.
     """
+    judges = with_model(judges, model)
     if isinstance(judges, Mapping):
         by_name = {judge_name(str(name)): as_judge(judge, name=str(name)) for name, judge in judges.items()}
     else:
