@@ -34,7 +34,7 @@ from graphs.graph import build_loop, compile_loop, judge_for, written_as
 from graphs.policy import policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
-from judges import ConfigurationError
+from judges import ConfigurationError, as_judge
 from judges.certificate import Subject
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.pickling import SharedByCopies, check_picklable

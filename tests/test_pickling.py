@@ -102,6 +102,7 @@ def made(kind: type[Exception]) -> Exception:
         "code": "overloaded",
         "param": "model",
         "retry_after_s": 1.5,
+        "allow": "GET, POST",
         "reply": UpstreamReply(status=500, kind="text/plain", headers=[], body=b"broken"),
     }
     if not inspect.isfunction(kind.__init__):
@@ -210,7 +211,7 @@ def test_what_cannot_be_pickled_says_why_in_a_line(tmp_path: Path) -> None:
         OpenAICompatibleEmbeddings("http://localhost:1/v1", model="m", api_key=KEY): "holds a key or headers",
         Helpfulness(limited(ScriptedModel([]), Limiter(2))): "a Limiter is not pickled, since it counts the calls",
         SelfRefine(lambda _: "yes", good): "the generator of this SelfRefine cannot be pickled: .*lambda",
-        SelfRefine(echo, judge): "the judge of this SelfRefine cannot be pickled: .*lambda",
+        SelfRefine(echo, judge): "the judge .* cannot be pickled: .*lambda.*; define its function by def",
         SelfRefine(chat, good): "the generator of this SelfRefine holds a key, openai_api_key",
         SelfRefine(echo, good, overrides={2: {"model": chat}}): "the policy of this SelfRefine holds a key",
         SelfRefine(

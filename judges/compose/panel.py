@@ -28,8 +28,8 @@ _FAILING = 2
 def as_judge(candidate: object, *, name: str | None = None) -> Judge:
     """Return a judge made from a function, an openevals-style evaluator, a LangChain runnable, or several judges.
 
-    A text is the name of a judge that asks no model, with its settings, `"length:at_most=80"`, or `"module:object"`;
-    `judges.load("helpfulness", model=...)` gives those that ask one.
+    A text is the name of a judge that asks no model, with its settings, `"length:at_most=80"`, or
+    `"module:object"`; `judges.load("helpfulness", model=...)` gives those that ask one.
 
     A function takes either one sample, or arguments named after fields of a sample (`question`, `answer` and
     the other dialects included), sync or async. It returns a `Verdict`; or True or False; or an integer from 1

@@ -83,7 +83,8 @@ def asked(reply: Callable[[], object], rate: Rate) -> Helpfulness:
     """Make a judge on a model that breaks down as `reply` says."""
 
     def line(messages: list[Any]) -> object:
-        if '"answer": "fine"' not in str(messages[-3 if len(messages) > 4 else -1].text):
+        judged = [text for message in messages if '"answer":' in (text := str(message.text))]
+        if '"answer": "fine"' not in judged[-1]:
             return reply()
         verdict = rate(Sample(response="fine"))
         return {"rationale": "", "rating": verdict.rating, "feedback": verdict.feedback}
