@@ -118,7 +118,7 @@ def judge_named(text: str) -> Judge:
     Raises:
         ConfigurationError: If there is none of this name, or it asks a model.
     """
-    return JudgeSpec.parse(text).load()
+    return _loaded(text, None)
 
 
 def with_model(judge: object, model: object) -> object:
@@ -129,12 +129,20 @@ def with_model(judge: object, model: object) -> object:
         model: The model; None where there is none.
     """
     if isinstance(judge, str):
-        return JudgeSpec.parse(judge).load(model=model)
+        return _loaded(judge, model)
     if isinstance(judge, list | tuple):
         return [with_model(member, model) for member in judge]
     if isinstance(judge, Mapping):
         return {name: with_model(member, model) for name, member in judge.items()}
     return judge
+
+
+def _loaded(text: str, model: object) -> Judge:
+    try:
+        return JudgeSpec.parse(text).load(model=model)
+    except ConfigurationError as error:
+        line = str(error) if repr(text) in str(error) else f"the judge {shortened(text)}: {error}"
+        raise ConfigurationError(line) from error
 
 
 def _imported(reference: str) -> Any:

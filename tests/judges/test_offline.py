@@ -164,7 +164,8 @@ def test_judges_are_taken_in_every_form(run: Run, judges: object, names: list[st
     [
         ([Length(at_most=99), Length(at_most=3), lambda sample: True], "several judges are called 'length'"),
         ([], "at least one judge"),
-        ("length", "cannot make a judge"),
+        (3, "cannot make a judge"),
+        ("length", "the judge 'length': any length would pass"),
     ],
 )
 def test_judges_that_cannot_be_are_refused(run: Run, judges: object, told: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -40,13 +41,21 @@ def test_every_language_has_the_same_files() -> None:
     assert all(found == names["en"] for found in names.values())
 
 
-def shape(value: object) -> object:
-    """Give the structure of JSON: names, kinds, numbers and the closed words, without the texts in between."""
+def shape(value: object, phrases: Collection[str]) -> object:
+    """Give the structure of JSON: names, kinds, numbers and the closed words, without texts and phrases."""
     if isinstance(value, dict):
-        return {name: shape(one) for name, one in value.items()}
+        return {name: shape(member, phrases) for name, member in value.items()}
     if isinstance(value, list):
-        return [shape(one) for one in value]
-    return "text" if isinstance(value, str) and value and not CLOSED.fullmatch(value) else value
+        return [shape(member, phrases) for member in value]
+    is_text = isinstance(value, str) and value and (value in phrases or not CLOSED.fullmatch(value))
+    return "text" if is_text else value
+
+
+def shapes(pack: Prompt, other: Prompt) -> list[object]:
+    """Give the structure of each worked example; a phrase that `other` has as it is, is a word of a closed set."""
+    closed = set(re.findall(r'"([a-z_]+)"', " ".join(example.model_dump_json() for example in other.examples)))
+    phrases = {phrase for phrase in pack.feedback.values() if phrase not in closed}
+    return [shape(example.model_dump(), phrases) for example in pack.examples]
 
 
 @translations
@@ -56,9 +65,7 @@ def test_translations_have_the_same_parts(language: Language, name: str) -> None
     assert placeholders(other.task) == placeholders(english.task)
     assert set(re.findall(r"`[\w-]+`", other.task)) == set(re.findall(r"`[\w-]+`", english.task))
     assert list(other.levels) == list(english.levels)
-    assert [shape(one.model_dump()) for one in other.examples] == [
-        shape(one.model_dump()) for one in english.examples
-    ]
+    assert shapes(other, english) == shapes(english, other)
     assert len(other.task.splitlines()) == len(english.task.splitlines())
     assert {key: placeholders(text) for key, text in other.feedback.items()} == {
         key: placeholders(text) for key, text in english.feedback.items()

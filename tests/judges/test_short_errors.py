@@ -113,5 +113,5 @@ def test_a_short_value_is_shown_whole() -> None:
     """What fits is not touched."""
     with pytest.raises(ConfigurationError, match=r"a list of them, not 5$"):
         Pattern(required=5)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=r"cannot make a judge of 'helpfulness'; give"):
-        as_judge("helpfulness")
+    with pytest.raises(ConfigurationError, match=r"cannot make a judge of 5; give"):
+        as_judge(5)

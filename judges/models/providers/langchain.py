@@ -43,8 +43,15 @@ _NAMING = "a model is named by provider and model, for instance 'openai:gpt-5-mi
 def looks_like_chat_model(candidate: object) -> bool:
     """Check by its methods whether `candidate` is a chat model, without importing LangChain."""
     return all(hasattr(candidate, name) for name in ("invoke", "ainvoke", "bind")) and any(
-        hasattr(candidate, name) for name in ("bind_tools", "with_structured_output")
+        _has(candidate, name) for name in ("bind_tools", "with_structured_output")
     )
+
+
+def _has(candidate: object, name: str) -> bool:
+    try:
+        return hasattr(candidate, name)
+    except NameError:  # fallbacks resolve the annotations of the model, which LangChain's base class cannot
+        return False
 
 
 class LangChainModel(SharedByCopies):
