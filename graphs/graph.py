@@ -34,6 +34,7 @@ from judges.catalogue.specs import with_model
 from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
+from judges.model import has_method
 from judges.models.providers.openai import OpenAICompatible
 
 Evidence = dict[str, Any]
@@ -326,7 +327,7 @@ def judge_for(generator: object, judge: object) -> Judge:
     Raises:
         ConfigurationError: If it is no judge, or it asks a model and the generator is none.
     """
-    is_model = isinstance(generator, str | OpenAICompatible) or hasattr(generator, "with_structured_output")
+    is_model = isinstance(generator, str | OpenAICompatible) or has_method(generator, "with_structured_output")
     return as_judge(with_model(judge, generator if is_model else None))
 
 

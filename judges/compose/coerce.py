@@ -15,6 +15,7 @@ from judges.entry import Explanation
 from judges.errors import ConfigurationError, shortened
 from judges.excerpt import excerpt_of
 from judges.judge import Judge
+from judges.model import has_method
 from judges.requests import Apply, Deliberation
 from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.sample import Sample, argument, canonical_field, copy_sample
@@ -34,7 +35,7 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
         specs = import_module("judges.catalogue.specs")  # names are known above, where the judges are
         named: Judge = specs.judge_named(candidate)
         return named
-    if hasattr(candidate, "with_structured_output"):
+    if has_method(candidate, "with_structured_output"):
         raise ConfigurationError(
             f"a chat model such as {_name_of(candidate)!r} is no judge by itself; give Helpfulness(model) or "
             f"another judge that asks it"

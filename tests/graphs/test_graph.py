@@ -170,7 +170,7 @@ def test_any_other_last_message_is_answered(last: Any) -> None:
     assert loop().invoke({"messages": [last]})["messages"][-1].text == "two"
 
 
-@pytest.mark.parametrize("judge", [None, 7, "helpfulness", object(), int])
+@pytest.mark.parametrize("judge", [None, 7, object(), int])
 def test_what_cannot_judge_is_refused(judge: object) -> None:
     """A thing that is no judge is refused when the graph is made."""
     with pytest.raises(ConfigurationError, match="cannot make a judge of"):
@@ -181,6 +181,8 @@ def test_a_chat_model_is_no_judge() -> None:
     """A bare chat model is refused as a judge, with what to give instead."""
     with pytest.raises(ConfigurationError, match="give Helpfulness"):
         self_refine(ScriptedModel(["one"]), ScriptedModel(["two"]))
+    with pytest.raises(ConfigurationError, match="give Helpfulness"):
+        self_refine(ScriptedModel(["one"]), ScriptedModel(["two"]).with_fallbacks([ScriptedModel(["three"])]))
 
 
 def test_several_judges_are_a_panel() -> None:
