@@ -23,14 +23,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from graphs import carried, langgraph_private
-from graphs.alarms import Needs, Ration, excerpt_alarms, needs_of, release_alarms, unmet_alarms
-from graphs.attempt import Attempt
+from graphs.alarms import Needs, Ration, excerpt_alarms, needs_of, unmet_alarms
 from graphs.augment import added_messages
+from graphs.consumption import consumed
 from graphs.deadline import DeadlinePassed
 from graphs.drafts import Draft
-from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
+from graphs.errors import DraftError, GeneratorFailed, InputError, Unanswered
 from graphs.events import drafted_events, finished_events, judged_events, started_events, stopped_events
 from graphs.excerpt import judged_sample
+from graphs.finishing import answer_of, answered, rejected, released
 from graphs.generators import Generator as DraftGenerator
 from graphs.generators import as_generator
 from graphs.handover import hand_over, handover_alarms, handover_events
@@ -38,9 +39,8 @@ from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.policy import Policy
 from graphs.progress import Event
-from graphs.reasoning import without_reasoning
 from graphs.refinement import Refinement
-from graphs.review import Decided, Written, rejection, review_of, reviewed
+from graphs.review import Decided, Written, review_of, reviewed
 from graphs.running_clock import RunningClock
 from graphs.step import Effect, Messages, Node, Step, Transition
 from graphs.stopping import StopReason
@@ -52,7 +52,6 @@ from judges.models.metering import metered
 from judges.models.retry import kind_of
 from judges.runtime import faults
 from judges.runtime.budget import Allowance, Refused, also_within
-from judges.runtime.prices import with_cost
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
@@ -207,7 +206,7 @@ class Loop:
             return self._to_finish(refinement.stopped(reason, refusal.detail, now=clock(), usage=effect.spent))
         except Exception as error:  # noqa: BLE001 - recorded, and raised where no answer is left to release
             return self._generator_failed(refinement, messages, error, effect.spent, clock())
-        usage = _consumed(effect, _priced(draft, self.policy))
+        usage = consumed(effect, draft, self.policy)
         if draft.pending:
             return Transition(refinement=refinement.paused(usage, now=clock()))
         drafted = refinement.drafted(
@@ -371,81 +370,15 @@ class Loop:
                 added = added_messages(refinement.seen_from(chosen.number))
                 return Transition(refinement=refinement.augmented(added), goto="generate")
             if refinement.decision == "rejected":
-                return self._rejected(refinement, messages, now)
-            answer = AIMessage(review.root.answer) if isinstance(review.root, Written) else self._released(chosen)
-            return self._answered(refinement, messages, answer, now)
+                return rejected(refinement, messages, now)
+            written = review.root.answer if isinstance(review.root, Written) else None
+            answer = released(chosen, self.policy) if written is None else AIMessage(written)
+            return answered(refinement, messages, answer, now, ration=self._ration)
         try:
-            answer, refinement = self._answer(refinement, messages, now)
+            answer, refinement = answer_of(refinement, messages, self.policy, now)
         except Unanswered as error:
             return Transition(refinement=refinement, events=partial(finished_events, refinement), error=error)
-        return self._answered(refinement, messages, answer, now)
-
-    def _answered(self, refinement: Refinement, messages: Messages, answer: AIMessage, now: float) -> Transition:
-        metadata = dict(answer.response_metadata)
-        final = answer.model_copy(update={"id": str(uuid4()), "response_metadata": metadata})
-        outcome = Outcome.of(refinement, messages, final, now=now)
-        metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
-        return Transition(
-            refinement=refinement,
-            update={"messages": [final], langgraph_private.SUMMARY: summary},
-            events=partial(finished_events, refinement),
-            outcome=outcome,
-            alarms=release_alarms(refinement, messages, self._ration),
-        )
-
-    def _rejected(self, refinement: Refinement, messages: Messages, now: float) -> Transition:
-        """End the turn without an answer, as a reviewer decided; the summary tells it from one that goes on."""
-        outcome = Outcome.of(refinement, messages, None, now=now)
-        return Transition(
-            refinement=refinement,
-            update={langgraph_private.SUMMARY: outcome.summary()},
-            events=partial(finished_events, refinement),
-            outcome=outcome,
-            refusal=rejection(outcome),
-        )
-
-    def _answer(self, refinement: Refinement, messages: Messages, now: float) -> tuple[AIMessage, Refinement]:
-        """Choose what to release, or raise that nothing may be."""
-        match refinement.ending:
-            case "fallback":
-                return AIMessage(self.policy.fallback or ""), refinement
-            case "answer" if (chosen := refinement.chosen) is not None:
-                return self._released(chosen), refinement.answered(chosen.number)
-            case ending:
-                raise self._unanswered(refinement, messages, now, raised=ending == "raise")
-
-    def _released(self, attempt: Attempt) -> AIMessage:
-        """Return an attempt's answer; after a refusal without its reasoning, which may speak of the refused."""
-        with_its_reasoning = attempt.number == 1 or self.policy.keep_reasoning
-        return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
-
-    def _unanswered(self, refinement: Refinement, messages: Messages, now: float, *, raised: bool) -> Unanswered:
-        outcome = Outcome.of(refinement, messages, None, now=now)
-        message = f"no answer may be released: {refinement.stop_reason} after {len(refinement.attempts)} attempts"
-        message = f"{message} ({refinement.detail})" if refinement.detail else message
-        if not raised:
-            return Unanswered(message, outcome)
-        unjudged = bool(refinement.attempts) and refinement.best is None and self.policy.on_judge_error == "raise"
-        failed = refinement.stop_reason == "judge_failed" or unjudged
-        return (JudgeFailed if failed else NotAccepted)(message, outcome)
+        return answered(refinement, messages, answer, now, ration=self._ration)
 
     def _to_finish(self, refinement: Refinement) -> Transition:
         return Transition(refinement=refinement, goto="finish", events=partial(stopped_events, refinement))
-
-
-def _consumed(effect: Effect, reported: Usage) -> Usage:
-    """Return what a generator consumed: as counted call by call, unless its messages report more calls.
-
-    They do so for calls that an agent made before it stopped for a human. If no call was counted and none
-    reported, how many there were is unknown.
-    """
-    if effect.allowance is None:
-        return reported if reported.calls else Usage()
-    counted = effect.spent
-    if counted.calls:
-        return reported if reported.calls > counted.calls else counted
-    return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
-
-
-def _priced(draft: Draft, policy: Policy) -> Usage:
-    return sum((with_cost(usage, model, policy.prices) for model, usage in draft.calls), Usage())

@@ -127,3 +127,15 @@ class EmbeddingModel(Protocol):
     async def aembed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Return the vectors of texts without blocking."""
         ...
+
+
+def has_method(candidate: object, name: str) -> bool:
+    """Check whether a thing has a method, also where looking for it fails.
+
+    A LangChain model with fallbacks reads the method's annotations first, which may name what its module imports
+    for type checkers alone.
+    """
+    try:
+        return hasattr(candidate, name)
+    except Exception:  # noqa: BLE001 - whatever else than AttributeError comes of a method that is there
+        return True

@@ -181,6 +181,8 @@ def test_a_chat_model_is_no_judge() -> None:
     """A bare chat model is refused as a judge, with what to give instead."""
     with pytest.raises(ConfigurationError, match="give Helpfulness"):
         self_refine(ScriptedModel(["one"]), ScriptedModel(["two"]))
+    with pytest.raises(ConfigurationError, match="give Helpfulness"):
+        self_refine(ScriptedModel(["one"]), ScriptedModel(["two"]).with_fallbacks([ScriptedModel(["three"])]))
 
 
 def test_several_judges_are_a_panel() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from judges.errors import ConfigurationError, one_line, shortened
-from judges.model import ModelRequest, ModelResponse, PromptRole
+from judges.model import ModelRequest, ModelResponse, PromptRole, has_method
 from judges.models.endings import finish_reason_of
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
 from judges.models.providers.endpoint import checked_address
@@ -42,16 +42,9 @@ _NAMING = "a model is named by provider and model, for instance 'openai:gpt-5-mi
 
 def looks_like_chat_model(candidate: object) -> bool:
     """Check by its methods whether `candidate` is a chat model, without importing LangChain."""
-    return all(hasattr(candidate, name) for name in ("invoke", "ainvoke", "bind")) and any(
-        _has(candidate, name) for name in ("bind_tools", "with_structured_output")
+    return all(hasattr(candidate, name) for name in ("invoke", "ainvoke", "bind")) and (
+        has_method(candidate, "bind_tools") or has_method(candidate, "with_structured_output")
     )
-
-
-def _has(candidate: object, name: str) -> bool:
-    try:
-        return hasattr(candidate, name)
-    except NameError:  # fallbacks resolve the annotations of the model, which LangChain's base class cannot
-        return False
 
 
 class LangChainModel(SharedByCopies):
