@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -27,6 +28,7 @@ class BatchProvider:
         batches: Batches by id.
         ending: The status with which batches end.
         lost: How many responses to uploads and creations are lost, though they were carried out.
+        deleting: The status with which deletions of files are answered.
         log: What was asked, as method and path.
     """
 
@@ -36,6 +38,8 @@ class BatchProvider:
         self.batches: dict[str, dict[str, Any]] = {}
         self.ending = "completed"
         self.lost = 0
+        self.deleting = 200
+        self._numbers = itertools.count(1)
         self.log: list[str] = []
 
     def __call__(self, asked: Asked) -> Reply | Wire:
@@ -51,6 +55,11 @@ class BatchProvider:
                 return self._page(listed, parse_qs(url.query))
             case "GET", ["files", file_id, "content"]:
                 return answered(self.files[file_id][1], kind="application/octet-stream")
+            case "DELETE", ["files", file_id]:
+                if self.deleting != HTTPStatus.OK or file_id not in self.files:
+                    return Reply(status=self.deleting if self.deleting != HTTPStatus.OK else 404, text="no")
+                del self.files[file_id]
+                return self._carried_out({"id": file_id, "deleted": True})
             case "POST", ["batches"]:
                 return self._carried_out(self._create(asked))
             case "GET", ["batches"]:
@@ -75,7 +84,7 @@ class BatchProvider:
         match = re.search(rb'filename="([^"]+)".*?\r\n\r\n(.*)\r\n--', raw, re.DOTALL)
         assert match is not None
         assert b'name="purpose"\r\n\r\nbatch' in raw
-        file_id = f"file-{len(self.files) + 1}"
+        file_id = f"file-{next(self._numbers)}"
         self.files[file_id] = match[1].decode(), match[2]
         return {"id": file_id, "filename": match[1].decode()}
 
@@ -114,7 +123,7 @@ class BatchProvider:
         output, errors = self._outputs(self.files[batch["input_file_id"]][1])
         for name, lines in (("output_file_id", output), ("error_file_id", errors)):
             if lines:
-                batch[name] = f"file-{len(self.files) + 1}"
+                batch[name] = f"file-{next(self._numbers)}"
                 self.files[batch[name]] = name, "".join(f"{json.dumps(line)}\n" for line in lines[::-1]).encode()
         batch["request_counts"] |= {"completed": len(output), "failed": len(errors)}
         return batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -20,7 +21,7 @@ from judges.offline.dataset.reading import RowsFile
 from judges.offline.dataset.renaming import checked_columns
 from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.evaluate import judges_by_name
-from judges.offline.run.journaled import check_free, run_source
+from judges.offline.run.journaled import Loader, check_free, run_source
 from judges.offline.run.manifest import DatasetFile, JudgeRecord, Manifest, file_digest
 from judges.offline.run.merge import check_shards, merge
 from judges.offline.run.outputs import SUMMARY, TIMING
@@ -129,7 +130,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
         options.limits.settings(options.out),
         options.limits,
         gate,
-        base_url=options.judges.base_url,
+        load=partial(_loaded_again, manifest.judges, options.judges.base_url),
         as_json=options.as_json,
     )
 
@@ -141,8 +142,7 @@ def run_resume(options: ResumeOptions) -> int:
         ConfigurationError: If there is no such run, or its dataset or its judges have changed.
     """
     before = Manifest.read(options.run)
-    judges = _loaded_again(before.judges, options.base_url)
-    return _go_on(before, judges, before.judges, options)
+    return _go_on(before, partial(_loaded_again, before.judges, options.base_url), before.judges, options)
 
 
 def run_rescore(options: ResumeOptions, added: JudgeOptions) -> int:
@@ -159,16 +159,10 @@ def run_rescore(options: ResumeOptions, added: JudgeOptions) -> int:
         base_url=added.base_url or (None if added.model else first.base_url),
         language=added.language or first.language,
     )
-    new = _loaded(filled)
-    new_records = {record.name: record for record in _records(new, filled)}
-    staying = tuple(record for record in before.judges if record.name not in new_records)
-    judges = {**_loaded_again(staying, options.base_url), **new}
-    names = dict.fromkeys([*(record.name for record in before.judges), *new_records])
-    by_name = {**{record.name: record for record in staying}, **new_records}
-    ordered = {name: judges[name] for name in names}
-    return _go_on(
-        before, ordered, tuple(by_name[name] for name in names), options, rescored=frozenset(new_records)
-    )
+    new_records = {record.name: record for record in _records(_loaded(filled), filled)}
+    by_name = {record.name: record for record in before.judges} | new_records
+    load = partial(_with_added, before.judges, filled)
+    return _go_on(before, load, tuple(by_name.values()), options, rescored=frozenset(new_records))
 
 
 def run_merge(folders: tuple[Path, ...], out: Path, *, rows: Path | None, as_json: bool) -> int:
@@ -253,6 +247,14 @@ def _loaded_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dic
     return {record.name: loaded[record.name] for record in records}
 
 
+def _with_added(before: tuple[JudgeRecord, ...], added: JudgeOptions) -> dict[str, Judge]:
+    """Load the judges of a run with some added, or in the place of those of the same name."""
+    new = _loaded(added)
+    staying = _loaded_again(tuple(record for record in before if record.name not in new), None)
+    judges = {**staying, **new}
+    return {name: judges[name] for name in dict.fromkeys([*(record.name for record in before), *new])}
+
+
 def _records(judges: dict[str, Judge], options: JudgeOptions) -> tuple[JudgeRecord, ...]:
     address = None if options.base_url is None else urlunsplit((*urlsplit(options.base_url)[:3], "", ""))
     return tuple(
@@ -296,12 +298,13 @@ def _same_dataset(
 
 def _go_on(
     before: Manifest,
-    judges: dict[str, Judge],
+    load: Loader,
     records: tuple[JudgeRecord, ...],
     options: ResumeOptions,
     *,
     rescored: frozenset[str] = frozenset(),
 ) -> int:
+    judges = load()
     gate = RunGate(options.gate, list(judges))
     dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes)
     manifest = before.model_copy(update={"dataset": dataset, "judges": records})
@@ -321,7 +324,7 @@ def _go_on(
         ),
         limits,
         gate,
-        base_url=options.base_url,
+        load=load,
         as_json=options.as_json,
     )
 
@@ -338,13 +341,13 @@ def _facts(manifest: Manifest) -> dict[str, object]:
 
 
 def _judge(
-    judges: dict[str, Judge],
+    judges: Mapping[str, Judge],
     manifest: Manifest,
     settings: RunSettings,
     limits: LimitOptions,
     gate: RunGate,
     *,
-    base_url: str | None,
+    load: Loader,
     as_json: bool,
 ) -> int:
     faults = Faults()
@@ -358,7 +361,7 @@ def _judge(
                 settings.watched(on_progress),
                 max_concurrency=limits.max_concurrency,
                 output=output,
-                load=partial(_loaded_again, manifest.judges, base_url),
+                load=load,
             )
         )
     folder = Path(settings.folder)

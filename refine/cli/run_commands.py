@@ -79,6 +79,8 @@ def rescore(
     language: options.Language = None,
     rows: options.DatasetMoved = None,
     max_concurrency: options.MaxConcurrency = 8,
+    processes: options.Processes = 1,
+    poll: options.Poll = 60.0,
     rate: options.Rate = None,
     tokens_per_minute: options.TokensPerMinute = None,
     max_calls: options.MaxCalls = None,
@@ -102,6 +104,8 @@ def rescore(
             run=run,
             limits=evaluation.LimitOptions(
                 max_concurrency=max_concurrency,
+                processes=processes,
+                poll_s=poll,
                 rate=rate,
                 tokens_per_minute=tokens_per_minute,
                 max_calls=max_calls,

@@ -57,6 +57,7 @@ def test_batches_give_what_single_calls_give(tmp_path: Path) -> None:
     assert batched.scores == single.scores
     assert batched.cost == pytest.approx((single.cost or 0) / 2) == pytest.approx(36 * 0.001)
     assert sorted(path.name for path in (tmp_path / "batched" / "batches").iterdir()) == ["0001.json", "0002.json"]
+    assert not any(batch["input_file_id"] in provider.files for batch in provider.batches.values())
 
 
 def test_a_run_in_batches_from_the_command_line(tmp_path: Path) -> None:
@@ -203,3 +204,23 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
             evaluate(ROWS, Helpfulness(model), run=tmp_path / "none", batch=True)
     with pytest.raises(ConfigurationError, match="poll_s is a number from"):
         BatchSettings(poll_s=0)
+
+
+def test_uploaded_files_are_deleted_after_use(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that stays at the provider is told of once, is tried again by a resume, and costs the run nothing."""
+    provider = BatchProvider(answer)
+    small = BatchSettings(poll_s=0.01, max_requests=6)
+    provider.deleting = 403
+    assert run_of(provider, tmp_path / "run", settings=small)["helpfulness"].scored == 12
+    (line,) = [record.getMessage() for record in caplog.records if "uploaded file" in record.getMessage()]
+    assert "stays at the provider, as later ones do (EndpointStatusError (status 403))" in line
+    assert sum(entry.startswith("DELETE") for entry in provider.log) == 1
+    caplog.clear()
+    provider.deleting, provider.lost = 200, 1
+    with no_waiting():
+        run_of(provider, tmp_path / "run", resume=True, settings=small)
+    assert not any(batch["input_file_id"] in provider.files for batch in provider.batches.values())
+    assert not [record for record in caplog.records if "uploaded file" in record.getMessage()]
+    deleted = len(provider.log)
+    run_of(provider, tmp_path / "run", resume=True, settings=small)
+    assert len(provider.log) == deleted, "nothing is left to delete"

@@ -89,6 +89,22 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     assert same_bytes(run, whole)
 
 
+def test_rescoring_in_processes(tmp_path: Path) -> None:
+    """Judges are added and replaced by several processes as by one, and no call is made twice."""
+    rows, whole, run = write_rows(tmp_path / "rows.jsonl", 20), tmp_path / "whole", tmp_path / "run"
+    added = ["--judge", "helpfulness:name=again", "--judge", "length:at_most=1"]
+    with serving(lambda _: Reply(text=RATED)) as server:
+        for folder in (whole, run):
+            assert refine(*begin(rows, folder, server.url)).exit_code == 0
+        server.requests.clear()
+        assert refine("rescore", whole, *added).exit_code == 0
+        alone = len(server.requests)
+        assert refine("rescore", run, *added, "--processes", 2, "--max-calls", 12).exit_code == 3
+        assert refine("resume", run).exit_code == 0
+        assert len(server.requests) == 2 * alone
+    assert same_bytes(run, whole)
+
+
 def test_what_cannot_be_sent_is_one_line(tmp_path: Path) -> None:
     """A judge that exists in this process alone, and a number that is none, say so before anything is judged."""
     rows = [{"question": "q", "answer": "a"}]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from judges import ConfigurationError, Helpfulness, Length, OpenAICompatible, Panel, as_judge
-from judges.offline import Evaluation, Row, RunSettings, RunStopped, evaluate, evaluate_ray
+from judges.offline import BatchSettings, Evaluation, Row, RunSettings, RunStopped, evaluate, evaluate_ray
 from tests.model_server import Asked, ModelServer, Reply, serving
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -111,12 +111,33 @@ def test_two_workers_give_the_rows_of_one_process(server: ModelServer, tmp_path:
 
 @with_ray
 @quietly
+def test_columns_are_mapped_as_in_one_process(tmp_path: Path) -> None:
+    """Renamed and nested columns, and rows that lack them, are judged as by `evaluate`; the dataset keeps its own."""
+    rows: list[dict[str, object]] = [
+        {"q": f"q {i}", "out": {"text": f"a {i}" * i} if i != 3 else {"other": "x"}, "answer": "not this"}
+        for i in range(8)
+    ]
+    columns = {"question": "q", "answer": "out.text"}
+    one = evaluate(rows, ["length:at_most=8"], run=tmp_path / "one", map=columns)
+    ray = evaluate_ray(rows, ["length:at_most=8"], run=tmp_path / "run", map=columns, batch_size=3)
+    assert one["length"].unscored == {"invalid_sample": 1}
+    assert without_times(ray.rows) == without_times(one.rows)
+    for name in FILES:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+    assert ray.dataset.take(1)[0]["out"]["text"] == ""
+    with pytest.raises(ConfigurationError, match="map: 'anser' is no field of a sample; did you mean 'answer'"):
+        evaluate_ray(rows, Length(at_most=8), map={"anser": "q"})
+
+
+@with_ray
+@quietly
 def test_wrong_arguments_are_one_line() -> None:
     """What cannot be judged on Ray is refused before anything is."""
     for wrong, settings, text in (
         (ROWS, {"workers": 0}, "workers is a whole number from 1"),
         (ROWS, {"workers": 9}, "max_concurrency=8 cannot be divided between 9 workers"),
         (ROWS, {"run": RunSettings(folder="x", shard=(1, 2))}, "no use for the setting shard"),
+        (ROWS, {"run": RunSettings(folder="x", batch=BatchSettings())}, "no use for the setting batch"),
         (ROWS, {"resume": True}, "resume=True goes with run="),
         (7, {}, "ds is a ray.data.Dataset, the path of Parquet files, or a list of mappings, not 7"),
         ([{"question": "q", "row": 1}], {}, r"columns called \['row'\]"),

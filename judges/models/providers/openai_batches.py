@@ -26,6 +26,7 @@ _FILE_SECONDS = 1_800.0
 _PAGE = 100
 _MOST_PAGES = 100
 _TRIES = 4
+_GONE = 404
 _LABEL = "selfrefine"
 """Key of a batch's metadata that holds the name of its file."""
 
@@ -106,6 +107,30 @@ class BatchEndpoint:
             await fetch()
         except Exception as error:  # noqa: BLE001 - raised again unless transient
             await retry.apersist(fetch, error, _TRIES)
+
+    async def delete(self, file_id: str, *, may_be_gone: bool) -> None:
+        """Delete a file.
+
+        Args:
+            file_id: Its id.
+            may_be_gone: Whether an earlier try may have deleted it.
+
+        Raises:
+            EndpointError: If the endpoint refuses, or cannot be reached.
+        """
+        may_be_gone_now = may_be_gone
+
+        async def attempt() -> None:
+            nonlocal may_be_gone_now
+            response = await self._send("DELETE", f"/files/{file_id}", seconds=_SECONDS)
+            if response.status != OK and not (may_be_gone_now and response.status == _GONE):
+                raise self._endpoint.status_error(response, ())
+
+        try:
+            await attempt()
+        except Exception as error:  # noqa: BLE001 - raised again unless transient
+            may_be_gone_now = True
+            await retry.apersist(attempt, error, _TRIES)
 
     async def _upload(self, path: Path, name: str) -> Fields:
         import aiohttp  # noqa: PLC0415 - loaded by the endpoint, too

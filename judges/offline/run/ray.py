@@ -16,6 +16,7 @@ from pydantic import PrivateAttr
 
 from judges.errors import BadSample, ConfigurationError, JudgesError, shortened
 from judges.judge import Judge
+from judges.offline.dataset.renaming import checked_columns
 from judges.offline.results import Evaluation
 from judges.offline.run import outputs
 from judges.offline.run.evaluate import judges_by_name
@@ -45,7 +46,7 @@ BLOCKS = "blocks"
 _ON_THIS_MACHINE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """What Ray reads before it is imported: it reports no usage, and listens on the loopback address alone."""
 
-_NOT_ON_RAY = ("on_progress", "processes", "rescored", "shard")
+_NOT_ON_RAY = ("batch", "on_progress", "processes", "rescored", "shard")
 _OBJECTS_BYTES = 512 * 1024 * 1024
 _ROWS_AT_ONCE = 256
 _DEEPEST = 10
@@ -91,6 +92,8 @@ def evaluate_ray(
     log_texts: bool = False,
     run: str | Path | RunSettings | None = None,
     resume: bool = False,
+    map: Mapping[str, str] | None = None,  # noqa: A002 - the name that it has in `evaluate`
+    model: object = None,
     num_cpus: float = 0.5,
 ) -> RayEvaluation:
     """Judge every row of a dataset by workers of Ray Data; the verdicts are those of one process.
@@ -110,13 +113,16 @@ def evaluate_ray(
         run: Folder of a run that every worker can write to: finished rows are kept there as Parquet, in `blocks`,
             and in the end results, cells and summary as of `evaluate`. Limits are in `RunSettings(folder=...)`.
         resume: Whether `run` was begun before: only rows that are missing are judged.
+        map: Which column holds which field, where they have other names: `{"answer": "actual_text"}`. The judged
+            dataset has its columns as they were.
+        model: The model that judges ask which are given by name.
         num_cpus: CPUs that Ray reserves for a worker, which waits for models most of the time.
 
     Raises:
         RunStopped: If a run reached a limit of its settings; it can be resumed.
         ConfigurationError: If Ray is not installed, or judges, dataset or an argument cannot be used.
     """
-    members = judges_by_name(judges)
+    members, columns = judges_by_name(judges, model), checked_columns(map)
     for name, judge in members.items():
         check_picklable(judge, f"the judge {name!r}", "define it in a module")
     last = whole_number(workers, setting="workers") - 1  # the worker with the smallest share, which each may have
@@ -126,6 +132,7 @@ def evaluate_ray(
         settings=(settings or RunSettings(folder=Path())).part(last, workers),
         max_concurrency=divided(max_concurrency, last, workers, "max_concurrency") or 1,
         log_texts=log_texts,
+        columns=columns,
     )
     output = Outputs(keep_rows=keep_rows)
     with _errors_of_workers():
@@ -137,7 +144,7 @@ def evaluate_ray(
         dataset = pool.judged(numbered, work, None).materialize()
         writer = OrderedWriter(members, out=None, on_result=None, keep_rows=keep_rows)
         tables = dataset.iter_batches(batch_size=_ROWS_AT_ONCE, batch_format="pyarrow")
-        for row, sample, verdicts in _judged_rows(tables, members):
+        for row, sample, verdicts in _judged_rows(tables, work):
             writer.add(outputs.row_of(row, sample, verdicts))
         return RayEvaluation.of(writer.evaluation(), dataset)
 
@@ -233,7 +240,7 @@ def _judge_run(rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, 
         journal = Journal(folder)
         try:
             with outputs.Results(folder, journal, work.judges, output) as results:
-                for row, sample, verdicts in _judged_rows(finished.tables(), work.judges):
+                for row, sample, verdicts in _judged_rows(finished.tables(), work):
                     results.expect(row, sample, row_json(sample), len(verdicts))
                     for verdict in verdicts.values():
                         results.add(row, outputs.verdict_json(verdict), verdict)
@@ -254,12 +261,13 @@ def _stopped(judged: int, left: int, settings: RunSettings, pool: _Pool) -> RunS
 
 
 def _judged_rows(
-    tables: Iterable[Table], judges: Mapping[str, Judge]
+    tables: Iterable[Table], work: Work
 ) -> Iterator[tuple[int, Sample | BadSample, dict[str, Verdict]]]:
     """Yield the rows of judged tables, in their order, with their samples and verdicts."""
     for table in tables:
-        cells = {name: table.column(f"{name}_{VERDICT}").to_pylist() for name in judges}
-        for place, (row, sample) in enumerate(zip(table.column(ROW).to_pylist(), samples_in(table), strict=True)):
+        cells = {name: table.column(f"{name}_{VERDICT}").to_pylist() for name in work.judges}
+        samples = samples_in(table, work.columns)
+        for place, (row, sample) in enumerate(zip(table.column(ROW).to_pylist(), samples, strict=True)):
             yield row, sample, {name: outputs.read_verdict(texts[place]) for name, texts in cells.items()}
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from judges.errors import BadSample, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
+from judges.offline.dataset.renaming import rename_rows
 from judges.offline.run.files import replacing
 from judges.offline.run.journal import Journal, is_failure
 from judges.offline.run.judging import judge_missing, new_meter
@@ -51,6 +52,7 @@ class Work:
         log_texts: Whether the log of a judge's own errors holds what they say.
         blocks: Folder in which finished blocks are written; None returns them.
         start: Which start of the run this is, from 1.
+        columns: Which column holds which field, where they have other names.
     """
 
     judges: Mapping[str, Judge]
@@ -59,6 +61,7 @@ class Work:
     log_texts: bool
     blocks: Path | None = None
     start: int = 1
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 class BlockJudge:
@@ -81,7 +84,7 @@ class BlockJudge:
         """
         import pyarrow as pa  # noqa: PLC0415 - comes with Ray
 
-        samples = dict(zip(block.column(ROW).to_pylist(), samples_in(block), strict=True))
+        samples = dict(zip(block.column(ROW).to_pylist(), samples_in(block, self._work.columns), strict=True))
         keys = {row: self._key(sample) for row, sample in samples.items()}
         verdicts = self._judged({row: one for row, one in samples.items() if not self._is_there(row, keys[row])})
         table = block.take(pa.array([place for place, row in enumerate(samples) if row in verdicts], "int64"))
@@ -157,14 +160,20 @@ def column_names(judges: Mapping[str, Judge]) -> list[str]:
     return [ROW, ERROR, *(column for name in judges for column in _columns_of(name, [])), KEY, FAILED, START]
 
 
-def samples_in(table: Table) -> list[Sample | BadSample]:
-    """Return the samples in a table; columns that judging has added do not count."""
+def samples_in(table: Table, columns: Mapping[str, str]) -> list[Sample | BadSample]:
+    """Return the samples in a table; columns that judging has added do not count.
+
+    Args:
+        table: The table.
+        columns: Which of its columns holds which field, where they have other names.
+    """
     known = {ROW, ERROR, KEY, FAILED, START}
     whole = [name for name in table.column_names if name.endswith(f"_{VERDICT}")]
     stems = {name.removesuffix(f"_{VERDICT}") for name in whole}
     added = known | {column for stem in stems for column in _columns_of(stem, [])}
     own = table.select([name for name in table.column_names if name not in added])
-    return [read_sample(_without_none(row)) for row in own.to_pylist()]
+    rows = [_without_none(row) for row in own.to_pylist()]
+    return [read_sample(row) for row in rename_rows(rows, columns)]
 
 
 def _columns_of(name: str, verdicts: Sequence[Verdict]) -> dict[str, tuple[Sequence[object], str]]:

@@ -59,6 +59,7 @@ class BatchRecord(BaseModel):
         batch_id: Its id.
         fetched: Whether its replies are in the journal; then its files are gone.
         failures: The calls that it has not answered.
+        deleted: Whether its uploaded file is gone from the provider.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,6 +72,12 @@ class BatchRecord(BaseModel):
     batch_id: str | None = None
     fetched: bool = False
     failures: tuple[FailedCall, ...] = ()
+    deleted: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its uploaded file is still at the provider, though nobody needs it any more."""
+        return self.fetched and self.file_id is not None and not self.deleted
 
 
 class BatchFolder:

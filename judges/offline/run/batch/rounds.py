@@ -65,6 +65,7 @@ async def judge_in_batches(
         batches.forget_failures()
     meter = new_meter(settings, judges, _AT_ONCE)
     sender = _Sender(batches, settings.batch, models, meter, folder, settings.on_progress)
+    await sender.delete_uploads()
     await sender.finish([record for record in batches.records if not record.fetched], are_new=False)
     one_pass = replace(settings, retry_failed=False, on_progress=None)
     while True:
@@ -108,6 +109,7 @@ class _Sender:
     on_progress: OnProgress | None
     progress: Progress = Progress()
     started: float = field(default_factory=time.monotonic)
+    has_told_of_uploads: bool = False
 
     async def finish(self, records: Sequence[BatchRecord], *, are_new: bool) -> None:
         """Bring batches to their end.
@@ -170,7 +172,7 @@ class _Sender:
     async def _fetch(self, record: BatchRecord, state: Mapping[str, Any], *, are_new: bool) -> None:
         """Write the replies of a batch that has ended to the journal."""
         if state.get("status") == "failed":
-            self.batches.write(record.model_copy(update={"fetched": True}))
+            await self._delete_upload(self.batches.write(record.model_copy(update={"fetched": True})))
             raise ConfigurationError(
                 f"the provider refused batch {record.batch_id}: {_faults(state)}; mend that, and go on with "
                 f"`refine resume {self.folder}`"
@@ -193,9 +195,36 @@ class _Sender:
                 taker.take(call, None)
         finally:
             journal.close()
-        self.batches.write(record.model_copy(update={"fetched": True, "failures": tuple(taker.failures)}))
+        await self._delete_upload(
+            self.batches.write(record.model_copy(update={"fetched": True, "failures": tuple(taker.failures)}))
+        )
         if taker.end is not None:
             raise taker.end
+
+    async def delete_uploads(self) -> None:
+        """Delete the uploaded files that an earlier start of the run has left at the provider."""
+        for record in self.batches.records:
+            if record.is_left:
+                await self._delete_upload(record, may_be_gone=True)
+
+    async def _delete_upload(self, record: BatchRecord, *, may_be_gone: bool = False) -> None:
+        """Delete the uploaded file of a batch whose replies are fetched; the first that stays is told of."""
+        if self.has_told_of_uploads:
+            return
+        try:
+            endpoint = BatchEndpoint(self._model(record).endpoint)
+            await endpoint.delete(record.file_id or "", may_be_gone=may_be_gone)
+        except Exception as error:  # noqa: BLE001 - the run does not need it gone
+            self.has_told_of_uploads = True
+            _log.warning(
+                "the uploaded file %s, which holds what was judged, stays at the provider, as later ones do (%s); "
+                "`refine resume %s` tries again, or delete it there",
+                record.file_id,
+                "no judge asks its model now" if isinstance(error, ConfigurationError) else retry.kind_of(error),
+                self.folder,
+            )
+            return
+        self.batches.write(record.model_copy(update={"deleted": True}))
 
     def _model(self, record: BatchRecord) -> OpenAICompatible:
         model = self.models.get(record.model)
