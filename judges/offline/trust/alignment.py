@@ -268,8 +268,11 @@ def _calibration(rows: Sequence[JudgedRow], judge: str, *, good: float, seed: in
 
 
 def _items(rows: Sequence[JudgedRow], judge: str, good: float) -> list[Item]:
+    """Return what the pass rate is over: all rows but those on which as many people say good as bad."""
     items = []
     for row in rows:
+        if row.opinions and majority(row.opinions, good) is None:
+            continue
         mark = row.marks.get(judge)
         rating = None if mark is None else mark.as_rating
         items.append(
