@@ -12,7 +12,7 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from judges.offline import align
 from judges.offline.trust.correcting import Sampling
-from refine.cli.recorded import ledger_beside, recorded
+from refine.cli.loop_source import loop_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,24 +46,24 @@ def run_align(options: AlignOptions) -> int:
     """
     if options.certificate is not None:
         check_replaceable(options.certificate, "--certificate")
-    rows, file = recorded(options.rows)
-    aligned = align(
-        rows,
-        options.labels,
-        judge=options.judge,
-        good=options.good,
-        sampling=_sampling(options.drawn),
-        split=options.split,
-        alpha=options.alpha,
-        delta=options.delta,
-        thresholds=thresholds_in(options.thresholds),
-        max_attempts=options.max_attempts,
-        certificate=options.certificate,
-        next_labels=options.next_labels,
-        budget=options.budget,
-        ledger=ledger_beside(file, options.ledger),
-        seed=options.seed,
-    )
+    with loop_source(options.rows) as source:
+        aligned = align(
+            source.rows,
+            options.labels,
+            judge=options.judge,
+            good=options.good,
+            sampling=_sampling(options.drawn),
+            split=options.split,
+            alpha=options.alpha,
+            delta=options.delta,
+            thresholds=thresholds_in(options.thresholds),
+            max_attempts=options.max_attempts,
+            certificate=options.certificate,
+            next_labels=options.next_labels,
+            budget=options.budget,
+            ledger=options.ledger or source.ledger,
+            seed=options.seed,
+        )
     if options.as_json:
         sys.stdout.write(f"{json.dumps(aligned.to_dict(), ensure_ascii=False, indent=2)}\n")
     else:

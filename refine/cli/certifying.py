@@ -16,7 +16,7 @@ from judges.offline.statistics.certificates import Method
 from judges.offline.trust.choosing import write_queue
 from judges.offline.trust.queueing import labels_to_certify
 from refine.cli.aligning import check_replaceable, thresholds_in
-from refine.cli.recorded import ledger_beside, recorded
+from refine.cli.loop_source import loop_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,27 +57,27 @@ def run_certify(options: CertifyOptions) -> int:
     if options.next_labels is not None:
         return _choose(options)
     check_replaceable(options.out, "--out")
-    attempts, file = recorded(options.attempts)
-    certificate = certify(
-        attempts,
-        options.labels,
-        alpha=options.alpha,
-        delta=options.delta,
-        thresholds=_thresholds(options),
-        max_attempts=options.max_attempts,
-        patience=options.patience,
-        method=_method(options.method),
-        risk="per_question" if options.per_question else "released",
-        scores=options.scores,
-        judge=options.judge,
-        escalation=None if options.escalation is None else options.escalation.split(","),
-        independent_attempts=options.assume_independent_attempts,
-        loops=options.loops,
-        unlabelled=_unlabelled(options.unlabelled),
-        good=options.good,
-        split=options.split,
-        ledger=ledger_beside(file, options.ledger),
-    )
+    with loop_source(options.attempts) as source:
+        certificate = certify(
+            source.rows,
+            options.labels,
+            alpha=options.alpha,
+            delta=options.delta,
+            thresholds=_thresholds(options),
+            max_attempts=options.max_attempts,
+            patience=options.patience,
+            method=_method(options.method),
+            risk="per_question" if options.per_question else "released",
+            scores=options.scores,
+            judge=options.judge,
+            escalation=None if options.escalation is None else options.escalation.split(","),
+            independent_attempts=options.assume_independent_attempts,
+            loops=options.loops,
+            unlabelled=_unlabelled(options.unlabelled),
+            good=options.good,
+            split=options.split,
+            ledger=options.ledger or source.ledger,
+        )
     certificate.write(options.out)
     if options.as_json:
         sys.stdout.write(f"{json.dumps(certificate.to_dict(), ensure_ascii=False, indent=2)}\n")
@@ -89,17 +89,17 @@ def run_certify(options: CertifyOptions) -> int:
 def _choose(options: CertifyOptions) -> int:
     if options.next_labels is None:
         return 0
-    attempts, _ = recorded(options.attempts)
-    chosen = labels_to_certify(
-        attempts,
-        options.labels,
-        thresholds=thresholds_in(options.thresholds),
-        max_attempts=options.max_attempts,
-        patience=options.patience,
-        judge=options.judge,
-        good=options.good,
-        budget=options.budget,
-    )
+    with loop_source(options.attempts) as source:
+        chosen = labels_to_certify(
+            source.rows,
+            options.labels,
+            thresholds=thresholds_in(options.thresholds),
+            max_attempts=options.max_attempts,
+            patience=options.patience,
+            judge=options.judge,
+            good=options.good,
+            budget=options.budget,
+        )
     write_queue(chosen, options.next_labels)
     sys.stdout.write(
         f"{len(chosen)} answers in {options.next_labels}: of a random sample of runs, what some threshold would "

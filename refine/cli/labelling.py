@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judges import ConfigurationError
+from judges.offline.trust.beside import labels_file
 from judges.offline.trust.label_file import LabelFile, labels_in
 from judges.offline.trust.labelling import Label, LabelItem, Labelling, LabelStore, items_of
 from judges.offline.trust.rows import JudgedRow, read_judged
-from refine.cli.loop_source import is_database, labels_file, open_database
+from refine.cli.loop_source import is_database, open_database
 
 if TYPE_CHECKING:
     from refine.record import DatabaseRecord

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +13,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from judges import ConfigurationError, Sample
-from judges.errors import BadSample
-from judges.offline.dataset.reading import read_rows
-from judges.offline.run.loading import load_run
 
 if TYPE_CHECKING:
     from refine.record import DatabaseRecord
 
-SourceRow = Sample | Mapping[str, object] | BadSample
+SourceRow = Sample | Mapping[str, object]
 
 _DATABASES = {".db", ".sqlite", ".sqlite3"}
 _WIDTH = 100
@@ -49,35 +47,33 @@ def open_database(source: str) -> DatabaseRecord:
     return record
 
 
+@dataclass(frozen=True, slots=True)
+class LoopSource:
+    """Recorded loops that a person named.
+
+    Args:
+        rows: The file or the folder, or the rows of a database.
+        ledger: Where the use of labels of a database in a file is written down; None elsewhere, where the ledger
+            lies beside the labels.
+    """
+
+    rows: str | Iterable[SourceRow]
+    ledger: Path | None = None
+
+
 @contextmanager
-def loop_rows(source: str, *, texts: bool = False) -> Iterator[Iterable[SourceRow]]:
-    """Open a source, and give its rows: with the texts where these are needed, else also of a record without any.
+def loop_source(source: str, *, texts: bool = False) -> Iterator[LoopSource]:
+    """Open recorded loops: with the texts where these are needed, else also of a record without any.
 
     Raises:
-        ConfigurationError: If it cannot be read, or texts are needed and a database has none.
+        ConfigurationError: If a database is meant, and there is none, or it holds no texts where they are needed.
     """
-    if is_database(source):
-        with open_database(source) as record:
-            yield record.rows() if texts else record.attempts()
-    elif Path(source).is_dir():
-        rows = load_run(source).rows
-        yield [BadSample(row.error) if row.sample is None else row.sample for row in rows]
-    else:
-        yield read_rows(source, errors="keep")
-
-
-def labels_file(source: str) -> Path:
-    """Return where `refine label` keeps the labels of a file, or of the folder of a run."""
-    path = Path(source)
-    return path / "labels.jsonl" if path.is_dir() else path.with_name(f"{path.stem}.labels.jsonl")
-
-
-def labels_of(source: str, labels: Path | None) -> Path | None:
-    """Return the file of labels that is named, or else the one beside the source, if there is one."""
-    if labels is not None or is_database(source):
-        return labels
-    beside = labels_file(source)
-    return beside if beside.is_file() and beside != Path(source) else None
+    if not is_database(source):
+        yield LoopSource(source)
+        return
+    with open_database(source) as record:
+        ledger = None if record.file is None else record.file.with_name(f"{record.file.name}.ledger")
+        yield LoopSource(record.rows() if texts else record.attempts(), ledger)
 
 
 def console() -> Console:

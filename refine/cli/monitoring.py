@@ -19,7 +19,7 @@ from judges import ConfigurationError, Judge
 from judges.offline.trust.canary import CanaryResult
 from judges.offline.trust.monitoring import Audits, LiveRate, MonitorReport, monitor
 from refine.cli.judge_specs import load_judges
-from refine.cli.loop_source import console, labels_of, loop_rows
+from refine.cli.loop_source import console, loop_source
 from refine.cli.one_line import STOPPED
 
 _END = KeyboardInterrupt
@@ -85,14 +85,13 @@ def _judge(options: MonitorOptions) -> Judge | None:
 
 
 def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:
-    with loop_rows(options.source) as rows:
+    with loop_source(options.source) as source:
         return monitor(
-            rows,
-            labels_of(options.source, options.labels),
+            source.rows,
+            options.labels,
             certificate=options.certificate,
             alpha=options.alpha,
             canary=options.canary,
-            canary_labels=None if options.canary is None else labels_of(str(options.canary), None),
             judge=judge,
             success_rating=options.success_rating,
             max_concurrency=options.max_concurrency,

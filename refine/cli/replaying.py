@@ -17,7 +17,7 @@ from judges.offline.trust.curves import AttemptGain, CurvePoint
 from judges.offline.trust.loop_replay import LoopReplay, replay
 from judges.offline.trust.policies import ReplayedPolicy
 from refine.cli.judge_specs import load_judges
-from refine.cli.loop_source import console, labels_of, loop_rows
+from refine.cli.loop_source import console, loop_source
 
 _BAR = 20
 """Columns of a bar for 100 %."""
@@ -53,10 +53,10 @@ def run_replay(options: ReplayOptions) -> int:
     if options.rejudge is not None:
         specs = [options.rejudge]
         (judge,) = load_judges(specs, model=options.model, base_url=options.base_url, language=options.language)
-    with loop_rows(options.source, texts=judge is not None) as rows:
+    with loop_source(options.source, texts=judge is not None) as source:
         result = replay(
-            rows,
-            labels_of(options.source, options.labels),
+            source.rows,
+            options.labels,
             thresholds=options.thresholds or None,
             max_attempts=options.max_attempts or None,
             patience=options.patience or None,

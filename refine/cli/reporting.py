@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -44,7 +44,7 @@ def run_report(options: ReportOptions) -> int:
     out = options.out or options.runs[-1] / f"report.{form}"
     runs = [read_run(run) for run in options.runs]
     gc.freeze()  # the rows stay to the end: nobody need look for garbage among them
-    report = build(runs, slices=options.slices, sources=options.sources, seed=options.seed)
+    report = build(runs, slices=options.slices, sources=_sources(options), seed=options.seed)
     text = _renderer(form)(report)
     if out == _STDOUT:
         sys.stdout.write(text)
@@ -52,6 +52,14 @@ def run_report(options: ReportOptions) -> int:
     _write(out, text.encode("utf-8", "backslashreplace"))
     sys.stdout.write(f"{out}\n")
     return 0
+
+
+def _sources(options: ReportOptions) -> TrustSources:
+    """Return the sources, with the labels that `refine label` left in the folder of the run."""
+    from judges.offline.trust.beside import labels_beside  # noqa: PLC0415 - not every report has labels
+
+    labels = options.sources.labels or labels_beside(options.runs[-1])
+    return replace(options.sources, labels=labels)
 
 
 def _format(options: ReportOptions) -> Format:

@@ -74,7 +74,7 @@ def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) ->
     certificate = _certificate(sources, alignments, notes)
     return Trust(
         alignments=alignments,
-        replay=_replay(sources.attempts, seed),
+        replay=_replay(sources, seed),
         certificate=certificate,
         is_issued=sources.certificate is not None,
         labels=_labels(evaluation, sources.labels) if alignments else {},
@@ -114,18 +114,33 @@ def _certificate(
     from judges.offline import certify  # noqa: PLC0415 - needs numpy and scipy
 
     try:
-        return certify(sources.attempts, unlabelled="left_out")
+        return certify(sources.attempts, _labels_of_attempts(sources), unlabelled="left_out")
     except ConfigurationError as error:
         notes.append(f"No threshold is certified: {error}.")
         return None
 
 
-def _replay(attempts: Path | None, seed: int) -> LoopReplay | None:
-    if attempts is None:
+def _replay(sources: TrustSources, seed: int) -> LoopReplay | None:
+    if sources.attempts is None:
         return None
     from judges.offline import replay  # noqa: PLC0415 - needs numpy and scipy
 
-    return replay(attempts, seed=seed)
+    return replay(sources.attempts, _labels_of_attempts(sources), seed=seed)
+
+
+def _labels_of_attempts(sources: TrustSources) -> Path | None:
+    """Return the labels that were named, where any of them is about a recorded attempt."""
+    from judges.offline.trust.calibration import keys_of  # noqa: PLC0415 - needs numpy and scipy
+    from judges.offline.trust.rows import read_judged, read_labels  # noqa: PLC0415 - likewise
+
+    if sources.labels is None or sources.attempts is None:
+        return None
+    about = {key for row in read_judged(sources.attempts) for key in keys_of(row)}
+    return (
+        None
+        if about.isdisjoint(key for row in read_labels(sources.labels) for key in keys_of(row))
+        else sources.labels
+    )
 
 
 def _labels(evaluation: Evaluation, labels: Path | None) -> dict[int, bool]:

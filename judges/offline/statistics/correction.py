@@ -195,7 +195,8 @@ def ppi_mean(
         float(np.mean([tuned[folds == k].mean() for k in range(_FOLDS)])),
         float(corrected.mean()),
     )
-    se = math.sqrt(mean_weight**2 * float(others.var(ddof=1)) / total + float(corrected.var(ddof=1)) / n)
+    spread = float((others if total > 1 else np.concatenate([f, others])).var(ddof=1))
+    se = math.sqrt(mean_weight**2 * spread / total + float(corrected.var(ddof=1)) / n)
     half = float(special.stdtrit(n - 1, (1 + level) / 2)) * se
     interval, method = (estimate - half, estimate + half), "PPI++ with cross-fitted weight"
     return _corrected((y, f, others), estimate, interval=interval, weight=mean_weight, method=method)
@@ -255,18 +256,22 @@ def _corrected(
         method=method,
         note="indicative" if n < _INDICATIVE_BELOW else "",
         uncorrected=float(np.concatenate([f, others]).mean()),
-        human=_human(y),
+        human=labels_alone(y.tolist()),
         weight=weight,
         correlation=correlation,
         effective=n / gain if gain else None,
     )
 
 
-def _human(y: Array) -> Figure:
+def labels_alone(values: Sequence[float]) -> Figure:
+    """Return the mean of labels with its 95 % interval: Wilson's for good and bad, else Student's t."""
+    y = np.asarray(values, float)
     n, mean = len(y), float(y.mean())
-    if set(y.tolist()) <= {0.0, 1.0}:
+    if set(values) <= {0.0, 1.0}:
         low, high = wilson(int(y.sum()), n)
         return Figure(value=mean, n=n, low=low, high=high, method="Wilson, labels alone")
+    if n == 1:
+        return Figure(value=mean, n=n, method="labels alone")
     half = float(special.stdtrit(n - 1, 0.975)) * float(y.std(ddof=1)) / math.sqrt(n)
     return Figure(value=mean, n=n, low=mean - half, high=mean + half, method="Student's t, labels alone")
 

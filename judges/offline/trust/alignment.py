@@ -10,8 +10,10 @@ from typing import Any
 
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
+from judges.offline.results import Evaluation
 from judges.offline.statistics import Agreement, BiasReport, RankMetrics, agreement, rank_metrics
 from judges.offline.statistics.certificates import ALPHA, DELTA
+from judges.offline.trust.beside import labels_for
 from judges.offline.trust.bias_data import bias_of
 from judges.offline.trust.calibration import with_labels
 from judges.offline.trust.certifying import GOOD, certify
@@ -151,6 +153,8 @@ def align(
     """
     if sampling not in {"random", "by_rating", "elsewhere"}:
         raise ConfigurationError(f"sampling is 'random', 'by_rating' or 'elsewhere', not {shortened(sampling)}")
+    rows = rows if isinstance(rows, str | os.PathLike | Evaluation) else list(rows)
+    labels, from_where = labels_for(rows, labels)
     read, strangers = with_labels(read_judged(rows), labels)
     everything = [replace(row, opinions=usable(row.opinions, split)) for row in read]
     name = judge_among(everything, judge)
@@ -162,7 +166,7 @@ def align(
             "them (--labels)"
         )
     ratings = all(opinion.is_rating for row in labelled for opinion in row.opinions)
-    notes = [f"{strangers} labels belong to no row and were left out"] if strangers else []
+    notes = [*from_where, *([f"{strangers} labels belong to no row and were left out"] if strangers else [])]
     marks = [row.marks.get(name) for row in labelled]
     as_ratings = [None if mark is None else mark.as_rating for mark in marks]
     issued = _certificate(
@@ -264,8 +268,11 @@ def _calibration(rows: Sequence[JudgedRow], judge: str, *, good: float, seed: in
 
 
 def _items(rows: Sequence[JudgedRow], judge: str, good: float) -> list[Item]:
+    """Return what the pass rate is over: all rows but those on which as many people say good as bad."""
     items = []
     for row in rows:
+        if row.opinions and majority(row.opinions, good) is None:
+            continue
         mark = row.marks.get(judge)
         rating = None if mark is None else mark.as_rating
         items.append(

@@ -115,10 +115,10 @@ def with_labels(rows: Sequence[JudgedRow], labels: Source | None) -> tuple[list[
     by_key: dict[object, list[Opinion]] = {}
     given = list(read_labels(labels))
     for label in given:
-        for key in _keys(label):
+        for key in keys_of(label):
             by_key.setdefault(key, []).extend(label.opinions)
-    present = {key for row in rows for key in _keys(row)}
-    strangers = sum(present.isdisjoint(_keys(label)) for label in given)
+    present = {key for row in rows for key in keys_of(row)}
+    strangers = sum(present.isdisjoint(keys_of(label)) for label in given)
     if strangers == len(given):
         raise ConfigurationError(
             "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and the "
@@ -128,10 +128,10 @@ def with_labels(rows: Sequence[JudgedRow], labels: Source | None) -> tuple[list[
 
 
 def _found(row: JudgedRow, by_key: Mapping[object, Sequence[Opinion]]) -> Sequence[Opinion]:
-    return next((by_key[key] for key in _keys(row) if key in by_key), ())
+    return next((by_key[key] for key in keys_of(row) if key in by_key), ())
 
 
-def _keys(row: JudgedRow) -> Iterator[object]:
+def keys_of(row: JudgedRow) -> Iterator[object]:
     """Yield what identifies an answer, the surest first."""
     if row.outcome_id is not None:
         yield row.outcome_id, row.attempt or 1

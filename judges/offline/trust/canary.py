@@ -8,6 +8,7 @@ from typing import Literal
 from judges.errors import ConfigurationError
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, e_cusum, mcnemar
+from judges.offline.trust.beside import labels_for
 from judges.offline.trust.calibration import with_labels
 from judges.offline.trust.labels import TUNED, is_bad
 from judges.offline.trust.rows import JudgedRow, Source, read_judged
@@ -76,14 +77,14 @@ def judge_canary(
     Args:
         rows: A file of rows, or rows, with the earlier `rating` in the metadata, as `refine export` writes them.
         judge: The judge.
-        labels: Labels that are not in the rows: a file that `refine label` wrote.
+        labels: Labels that are not in the rows: a file that `refine label` wrote; by default the one beside them.
         success_rating: Lowest rating that passes.
         max_concurrency: Rows that are judged at once.
 
     Raises:
         ConfigurationError: If the file cannot be read, or the judge cannot be used.
     """
-    read = [_read(row, success_rating) for row in with_labels(read_judged(rows), labels)[0]]
+    read = [_read(row, success_rating) for row in with_labels(read_judged(rows), labels_for(rows, labels)[0])[0]]
     known = [row for row in read if row is not None]
     left_out = len(read) - len(known)
     if len(known) < LEAST_ROWS:

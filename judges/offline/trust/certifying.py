@@ -13,6 +13,7 @@ from judges.certificate.issued import Kind, Risk
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics import certify as certify_counts
 from judges.offline.statistics.certificates import ALPHA, DELTA, Method
+from judges.offline.trust.beside import labels_for
 from judges.offline.trust.calibration import (
     CalibrationRun,
     of_one_loop,
@@ -92,7 +93,7 @@ def certify(
     Args:
         attempts: Recorded attempts: the file of `record=...`, what `refine export` wrote, or rows.
         labels: Labels, where they are not in the rows: rows with `outcome_id` and `attempt`, or with question and
-            answer, and `labels`.
+            answer, and `labels`; by default those that `refine label` left beside the file of attempts.
         alpha: Largest tolerated share of bad answers among those released.
         delta: Probability, over the draw of the runs, that the promise does not hold.
         thresholds: Success ratings to choose from, 4, 3 and 2 by default; with `scores`, scores, by default 0.95
@@ -125,6 +126,7 @@ def certify(
         ConfigurationError: If rows or labels cannot be used; in one line.
     """
     _check_levels(alpha, delta)
+    labels, from_where = labels_for(attempts, labels)
     rows, strangers = with_labels(read_judged(attempts), labels)
     if not rows:
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
@@ -136,6 +138,7 @@ def certify(
     judges = tuple(escalation or (judge_among(rows, judge),))
     left_out = unlabelled == "left_out" or (unlabelled is None and method == "anytime")
     runs, recorded_by, notes = _chosen_runs(rows, good, split, left_out=left_out)
+    notes = [*from_where, *notes]
     if strangers:
         notes.append(f"{strangers} labels belong to no recorded attempt and were left out")
     own = subject or recorded_by

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 from judges.offline.statistics import Figure, ppi_mean, ppi_rate, rogan_gladen, stratified_rate, wilson
+from judges.offline.statistics.correction import labels_alone
 from judges.verdict import HIGHEST, LOWEST
 
+FigureT = TypeVar("FigureT", bound=Figure)
 Sampling = Literal["random", "by_rating", "elsewhere"]
 
 
@@ -37,7 +39,7 @@ class PassRate:
 
     Args:
         corrected: The estimate; it has no value where labels are too few or the judge carries no information.
-        uncorrected: Share that the judge passes, of those it scored.
+        uncorrected: Share that the judge passes, of those it scored; over questions where some rows ask the same.
         human: What the labels alone say.
         bounds: Share that the judge passes with every unscored row refused, and with every one passed; None where
             all are scored.
@@ -69,7 +71,9 @@ def pass_rate(items: Sequence[Item], *, sampling: Sampling) -> PassRate | None:
     passes = sum(bool(item.passes) for item in scored)
     return PassRate(
         corrected=_corrected(labelled, rest, scored, sampling),
-        uncorrected=_share(sum(bool(item.passes) for item in population), len(population)),
+        uncorrected=_passing(population)
+        if sampling == "random"
+        else _share(sum(map(_passes, population)), len(population)),
         human=None if sampling != "random" or not labelled else _human(labelled),
         bounds=(passes / len(items), (passes + missing) / len(items)) if missing else None,
         sampling=sampling,
@@ -90,19 +94,35 @@ def _corrected(
     if any(item.weight != 1 for item in labelled):
         weights = [item.weight for item in labelled]
         return ppi_mean(good, passes, others, variant="reference", weights=weights)
-    if len({item.question_id for item in scored}) < len(scored):
+    if _is_clustered(scored):
         questions = {item.question_id for item in labelled}
         apart = [item for item in rest if item.question_id not in questions]
-        return ppi_mean(good, passes, _means(apart), clusters=[item.question_id for item in labelled])
+        if not apart:
+            return _human(labelled)
+        asked = [item.question_id for item in labelled]
+        return _within(ppi_mean(good, passes, _means(apart, _passes), clusters=asked))
     return ppi_rate([bool(one) for one in good], [bool(one) for one in passes], [bool(one) for one in others])
 
 
-def _means(items: Sequence[Item]) -> list[float]:
-    """Return the share of passes of each question."""
+def _passes(item: Item) -> bool:
+    return bool(item.passes)
+
+
+def _is_good(item: Item) -> bool:
+    return bool(item.good)
+
+
+def _is_clustered(items: Sequence[Item]) -> bool:
+    """Check whether some rows ask the same, so that a question is the unit and not a row."""
+    return len({item.question_id for item in items}) < len(items)
+
+
+def _means(items: Sequence[Item], holds: Callable[[Item], bool]) -> list[float]:
+    """Return for each question the share of its rows of which something holds."""
     by_question: dict[str, list[bool]] = {}
     for item in items:
-        by_question.setdefault(item.question_id, []).append(bool(item.passes))
-    return [sum(passes) / len(passes) for passes in by_question.values()]
+        by_question.setdefault(item.question_id, []).append(holds(item))
+    return [sum(values) / len(values) for values in by_question.values()]
 
 
 def _by_error_rates(labelled: Sequence[Item], rest: Sequence[Item]) -> Figure:
@@ -135,7 +155,21 @@ def _by_stratum(labelled: Sequence[Item], scored: Sequence[Item]) -> Figure:
 
 
 def _human(labelled: Sequence[Item]) -> Figure:
-    return _share(sum(bool(item.good) for item in labelled), len(labelled), method="Wilson, labels alone")
+    if _is_clustered(labelled):
+        return _within(replace(labels_alone(_means(labelled, _is_good)), method="labels alone, over questions"))
+    return _share(sum(map(_is_good, labelled)), len(labelled), method="Wilson, labels alone")
+
+
+def _passing(items: Sequence[Item]) -> Figure:
+    if _is_clustered(items):
+        return _within(replace(labels_alone(_means(items, _passes)), method="over questions"))
+    return _share(sum(map(_passes, items)), len(items))
+
+
+def _within(rate: FigureT) -> FigureT:
+    """Return a rate with its interval cut off at 0 and 1."""
+    low, high = (None if end is None else min(1.0, max(0.0, end)) for end in (rate.low, rate.high))
+    return replace(rate, low=low, high=high)
 
 
 def _share(wins: int, n: int, *, method: str = "Wilson") -> Figure:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
+from judges.offline.trust.beside import labels_for
 from judges.offline.trust.curves import AttemptGain, BestVersusLast, CurvePoint, best_versus_last, curve, gains_of
 from judges.offline.trust.loop_reading import LoopRows, read_loops
 from judges.offline.trust.loops import LeftOut, LoopPolicy, Loops, RecordedLoop
@@ -109,7 +110,7 @@ def replay(
 
     Args:
         rows: A file of attempts, the folder of a run over one, or rows, for instance `DatabaseRecord.attempts()`.
-        labels: Labels that are not in the rows: a file that `refine label` wrote.
+        labels: Labels that are not in the rows: a file that `refine label` wrote; by default that beside them.
         thresholds: Success ratings to replay; by default 4, 3 and 2.
         max_attempts: Numbers of attempts to replay; by default 1 to one more than was allowed.
         patience: Patiences to replay, None for no patience; by default those below the one in force.
@@ -126,6 +127,7 @@ def replay(
             cannot be used.
     """
     _check(thresholds, max_attempts, patience)
+    labels, from_where = labels_for(rows, labels)
     record = read_loops(rows, labels)
     left_out, loops = _identified(record)
     if not loops:
@@ -157,7 +159,7 @@ def replay(
             replay_policy(chosen, in_force, candidate, least_effective=least_effective, seed=seed)
             for candidate in table
         ),
-        notes=(*_notes(chosen), *_other_judge(judge, in_force)),
+        notes=(*from_where, *_notes(chosen), *_other_judge(judge, in_force)),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics import confidence_sequence, e_cusum
+from judges.offline.trust.beside import labels_for
 from judges.offline.trust.canary import ALARM_AT, CanaryResult, judge_canary
 from judges.offline.trust.loop_reading import LoopRows, read_loops, seconds_of
 from judges.offline.trust.loops import LoopAttempt, RecordedLoop
@@ -125,11 +126,11 @@ def monitor(
     Args:
         rows: A file of attempts, or rows, for instance `DatabaseRecord.attempts()`; labels in their metadata are
             audits.
-        labels: Audits that are not in the rows: a file that `refine label` wrote.
+        labels: Audits that are not in the rows: a file that `refine label` wrote; by default the one beside them.
         certificate: A certificate, or its file. An alarm, or a change of what it depends on, voids it.
         alpha: Share of bad answers among those released that is tolerated; by default that of the certificate.
         canary: A labelled set to judge again, see `judge_canary`; needs a judge.
-        canary_labels: Its labels, where they are not in its rows.
+        canary_labels: Its labels, where they are neither in its rows nor beside them.
         judge: The judge in force, for the canary.
         success_rating: Lowest rating that passes on the canary; by default that of the loops.
         max_concurrency: Rows of the canary that are judged at once.
@@ -142,6 +143,7 @@ def monitor(
         raise ConfigurationError(f"alpha is a share between 0 and 1, not {shortened(alpha)}")
     if (canary is None) is not (judge is None):
         raise ConfigurationError("a canary needs a judge to judge it again, and a judge a canary: give both")
+    labels, from_where = labels_for(rows, labels)
     loops, others, notes = _current(read_loops(rows, labels).loops)
     audits, audit_notes = _audited(loops, issued, alpha)
     changes = _changes(loops, issued)
@@ -163,7 +165,7 @@ def monitor(
         changes=changes,
         alarm=audits.alarm or bool(changes) or (result is not None and result.alarm),
         silent=not can_alarm and not changes,
-        notes=(*notes, *audit_notes, *_drift(loops, issued)),
+        notes=(*from_where, *notes, *audit_notes, *_drift(loops, issued)),
     )
 
 

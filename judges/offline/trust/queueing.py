@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judges.offline.statistics import replay_run
+from judges.offline.trust.beside import labels_for
 from judges.offline.trust.calibration import of_one_loop, one_per_question, runs_of, with_labels
 from judges.offline.trust.certifying import GOOD, recorded_attempts
 from judges.offline.trust.chains import checked_thresholds
@@ -28,7 +29,7 @@ def labels_to_certify(
 
     Args:
         attempts: Recorded attempts; see `certify`.
-        labels: Labels so far.
+        labels: Labels so far; by default those beside the file of attempts.
         thresholds: Success ratings to choose from, 4, 3 and 2 by default.
         max_attempts: Most attempts of the loop; by default as recorded.
         patience: Patience of the loop; by default as recorded.
@@ -40,7 +41,7 @@ def labels_to_certify(
     Raises:
         ConfigurationError: If rows or labels cannot be used.
     """
-    rows, _ = with_labels(read_judged(attempts), labels)
+    rows, _ = with_labels(read_judged(attempts), labels_for(attempts, labels)[0])
     name = judge_among(rows, judge)
     recorded, subject, _ = of_one_loop(runs_of(rows, good=good, split=None))
     runs = one_per_question(recorded)

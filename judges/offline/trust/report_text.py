@@ -87,11 +87,15 @@ def pass_rate_lines(rate: PassRate | None) -> Iterator[str]:
         return
     corrected = rate.corrected
     yield f"pass rate, corrected   {_share(corrected)}{_indicative(corrected)}   [{corrected.method or '-'}]"
-    yield f"pass rate, uncorrected {_share(rate.uncorrected)}   the judge alone, {rate.uncorrected.n} rows"
+    yield f"pass rate, uncorrected {_share(rate.uncorrected)}   the judge alone, {_unit(rate.uncorrected)}"
     if rate.human is not None and rate.human is not corrected and rate.human != corrected:
-        yield f"labels alone           {_share(rate.human)}   {rate.human.n} rows{_gain(corrected)}"
+        yield f"labels alone           {_share(rate.human)}   {_unit(rate.human)}{_gain(corrected)}"
     if rate.bounds is not None:
         yield f"with unscored rows     {rate.bounds[0]:.0%} if all are refused, {rate.bounds[1]:.0%} if all pass"
+
+
+def _unit(figure: Figure) -> str:
+    return f"{figure.n} {'questions' if 'over questions' in figure.method else 'rows'}"
 
 
 def _indicative(figure: Figure) -> str:
