@@ -147,9 +147,16 @@ def __getattr__(name: str) -> object:
         return import_module(f"{__name__}.catalogue")
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint_for(name)}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
     return value
+
+
+def _hint_for(name: str) -> str:
+    if name.startswith("_"):
+        return ""
+    hint = import_module(f"{__name__}.catalogue.misuse").attribute_hint(name)
+    return f"; {hint}" if hint else ""
 
 
 def __dir__() -> list[str]:

@@ -12,6 +12,33 @@ Subject = Literal["answer", "retriever", "agent", "conversation"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A setting of a judge.
+
+    Args:
+        name: Its name, a keyword of `judges.load`.
+        type: The values it takes, as Python writes types.
+        default: What counts where it is not set, as Python writes it; empty if it is required.
+        required: Whether it must be set.
+        meaning: What it does.
+        example: How one might set it: `k=5`.
+        shared: Whether it means the same in all judges that have it, such as `model` and `threshold`.
+    """
+
+    name: str
+    type: str
+    default: str = ""
+    required: bool = False
+    meaning: str = ""
+    example: str = ""
+    shared: bool = False
+
+    def __str__(self) -> str:
+        default = "" if self.required else f" = {self.default}"
+        return f"{self.name}: {self.type}{default}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Entry:
     """A judge's entry in the catalogue.
 
@@ -29,6 +56,9 @@ class Entry:
         differs: Where `variant="corrected"` differs from the source, and why.
         extra: The package extra it needs; empty where the core suffices.
         tags: Words to find it by besides its names: synonyms, and what it guards against.
+        examples: How one might set its settings, one of each, as Python writes them: `"k=5"`. Choices and switches
+            need none.
+        follows: Which generation of the source's classes `variant="compat"` reproduces, where the source has two.
     """
 
     name: str
@@ -44,6 +74,8 @@ class Entry:
     differs: str = ""
     extra: str = ""
     tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    follows: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +94,7 @@ class Explanation:
         models: The models it asks.
         prompts: Its instructions to them, by the name of their file in a pack.
         parts: The judges inside it.
+        settings: The settings of its class, its own before those that all judges share.
     """
 
     judge: str
@@ -75,6 +108,7 @@ class Explanation:
     models: tuple[str, ...] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[Explanation, ...] = ()
+    settings: tuple[Setting, ...] = ()
 
     @classmethod
     def of_parts(cls, judge: str, parts: Sequence[Explanation], **overrides: Any) -> Explanation:
@@ -97,8 +131,14 @@ class Explanation:
             "scale": self.scale + (", low is good" if self.better == "low" else ""),
             "variant": self.variant,
             "models": ", ".join(self.models),
+            "settings": ", ".join(setting.name for setting in self.settings),
         }
         yield from (f"  {name:<8} {text}" for name, text in summary.items() if text)
+        for setting in (setting for setting in self.settings if not setting.shared):
+            meaning = "\n".join(
+                filter(None, (setting.meaning, setting.example and f"for example {setting.example}"))
+            )
+            yield f"  setting {setting}" + (f"\n{indent(meaning, '    ')}" if meaning else "")
         for name, text in self.prompts.items():
             yield f"  prompt {name!r}:\n{indent(text, '    | ', lambda _: True)}"
         for part in self.parts:

@@ -9,6 +9,7 @@ from judges.entry import Entry, Explanation
 from judges.model import JudgeModel
 from judges.requests import Deliberation
 from judges.sample import Sample
+from judges.settings import settings_of
 from judges.verdict import Verdict
 
 
@@ -48,7 +49,13 @@ class Judge(ABC):
         entry = getattr(self, "entry", None)
         if not isinstance(entry, Entry):
             calls = "not told" if model_names else "0"
-            return Explanation(judge=self.name, models=model_names, calls=calls, reads=tuple(Sample.model_fields))
+            return Explanation(
+                judge=self.name,
+                models=model_names,
+                calls=calls,
+                reads=tuple(Sample.model_fields),
+                settings=settings_of(type(self)),
+            )
         return Explanation(
             judge=self.name,
             models=model_names,
@@ -58,6 +65,7 @@ class Judge(ABC):
             calls="not told" if model_names and entry.calls == "0" else entry.calls,
             scale=entry.scale,
             better=entry.better,
+            settings=settings_of(type(self)),
         )
 
     def __call__(self, sample: object = None, /, **fields: object) -> Verdict:

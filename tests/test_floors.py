@@ -243,7 +243,7 @@ def test_the_reader_knows_the_doors(path: str, source: str, wrong: set[str]) -> 
 
 INNER: tuple[tuple[str, ...], ...] = (
     ("verdict", "messages", "entry"),
-    ("errors", "model", "rows"),
+    ("errors", "model", "rows", "settings"),
     ("sample", "runtime", "certificate"),
     ("excerpt", "requests"),
     ("models",),

@@ -84,6 +84,7 @@ class AnswerCorrectnessEvaluator(YesOrNo):
         scale="yes or no",
         source="Spring AI Alibaba",
         differs="A closed yes or no with reasons and feedback; no contexts is unscored.",
+        tags=("rag", "consistency", "accuracy"),
     )
     pack = "spring_relevancy_evaluator"
 
@@ -112,6 +113,7 @@ class AnswerFaithfulnessEvaluator(Marking):
         calls="1",
         source="Spring AI Alibaba",
         differs="The score is held to 0 to 1 and passes at the threshold, not above 0; reasons come before it.",
+        tags=("rag", "hallucination", "groundedness", "unsupported", "made up"),
     )
     pack = "alibaba_answer_faithfulness"
 
@@ -137,6 +139,7 @@ class AnswerRelevancyEvaluator(Marking):
         calls="1",
         source="Spring AI Alibaba",
         differs="The score is held to 0 to 1 and passes at the threshold, not above 0; reasons come before it.",
+        tags=("correctness", "accuracy", "ground truth"),
     )
     pack = "alibaba_answer_relevancy"
 

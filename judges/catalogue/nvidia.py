@@ -52,15 +52,22 @@ class AnswerAccuracy(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.answer_accuracy",
-        aliases=("answer_accuracy", "nv_accuracy", "AnswerAccuracy", "ragas.answer_accuracy",
-                 "ragas.nv_accuracy", "nvidia.nv_accuracy"),
+        aliases=(
+            "answer_accuracy",
+            "nv_accuracy",
+            "AnswerAccuracy",
+            "ragas.answer_accuracy",
+            "ragas.nv_accuracy",
+            "nvidia.nv_accuracy",
+        ),
         asks="How far does the answer agree with the reference?",
         needs=("user_input", "response", "reference"),
         calls="2",
         source="ragas 0.4, NVIDIA metrics",
         differs="The rating is closed, not searched in text; both graders have the right labels; one failed "
         "grader leaves the other's rating; extremes are flagged; what is missing is unscored.",
-    )  # fmt: skip
+        tags=("correctness", "ground truth", "facts"),
+    )
     pack = "answer_accuracy"
     reply = Agreement
     highest = 4
@@ -84,8 +91,14 @@ class ContextRelevance(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.context_relevance",
-        aliases=("context_relevance", "nv_context_relevance", "ContextRelevance", "ragas.context_relevance",
-                 "ragas.nv_context_relevance", "nvidia.nv_context_relevance"),
+        aliases=(
+            "context_relevance",
+            "nv_context_relevance",
+            "ContextRelevance",
+            "ragas.context_relevance",
+            "ragas.nv_context_relevance",
+            "nvidia.nv_context_relevance",
+        ),
         asks="How far do the retrieved contexts help to answer the question?",
         needs=("user_input", "retrieved_contexts"),
         calls="2",
@@ -93,7 +106,8 @@ class ContextRelevance(TwoGraders):
         source="ragas 0.4, NVIDIA metrics",
         differs="No context is 0 because its words stand in the question; no question or contexts is unscored; "
         "the rating is closed, not searched in text.",
-    )  # fmt: skip
+        tags=("rag", "retrieval", "search"),
+    )
     pack = "context_relevance"
     reply = Extent
     highest = 2
@@ -130,16 +144,22 @@ class ResponseGroundedness(TwoGraders):
 
     entry: ClassVar[Entry] = Entry(
         name="nvidia.response_groundedness",
-        aliases=("response_groundedness", "nv_response_groundedness", "ResponseGroundedness",
-                 "ragas.response_groundedness", "ragas.nv_response_groundedness",
-                 "nvidia.nv_response_groundedness"),
+        aliases=(
+            "response_groundedness",
+            "nv_response_groundedness",
+            "ResponseGroundedness",
+            "ragas.response_groundedness",
+            "ragas.nv_response_groundedness",
+            "nvidia.nv_response_groundedness",
+        ),
         asks="How far do the retrieved contexts bear out the answer?",
         needs=("response", "retrieved_contexts"),
         calls="2",
         source="ragas 0.4, NVIDIA metrics",
         differs="A quoted answer is rated like any other; no answer or contexts is unscored; the rating is "
         "closed, not searched in text.",
-    )  # fmt: skip
+        tags=("rag", "hallucination", "faithfulness", "made up", "unsupported"),
+    )
     pack = "response_groundedness"
     reply = Extent
     highest = 2

@@ -12,10 +12,12 @@ from pkgutil import walk_packages
 from typing import Any
 
 from judges.catalogue.misuse import misuse, similar_names
+from judges.catalogue.rival_settings import translated
 from judges.entry import Entry
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge
 from judges.runtime.validation import judge_name
+from judges.settings import settings_of
 
 GROUP = "selfrefine.judges"
 """Entry point group through which another distribution adds judges: each is a class with an `entry`."""
@@ -58,15 +60,16 @@ class Registry:
         """Whether a judge has this name or alias."""
         return isinstance(name, str) and name in self._makers
 
-    def load(self, name: str, /, **settings: Any) -> Judge:
-        """Return a new judge by its name.
+    def load(self, name: str, model: object = None, /, **settings: Any) -> Judge:
+        """Return a new judge by its name; see `judges.load`.
 
         Raises:
             ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
         """
         make = self._maker(name)
+        settings = translated(settings, {setting.name for setting in settings_of(make)})
         try:
-            judge = make(**settings)
+            judge = make(**settings) if model is None else make(model, **settings)
             judge_name(judge.name)
         except JudgesError:
             raise
@@ -106,17 +109,19 @@ class Registry:
         raise ConfigurationError("; ".join([unknown, *(fault for _, fault in self.faults)]))
 
 
-def load(name: str, /, **settings: Any) -> Judge:
+def load(name: str, model: object = None, /, **settings: Any) -> Judge:
     """Return a new judge by its name: `load("ragas.faithfulness", model="openai:gpt-5-mini")`.
 
     Args:
         name: A name of the catalogue, or an alias: see `catalogue`.
-        settings: Settings of the judge's class.
+        model: The judge's model, or embeddings where it compares vectors; it may be given by name as well.
+        settings: Settings of the judge's class, as `refine judges NAME` lists them; names that other libraries
+            give them, such as `llm`, are known, too.
 
     Raises:
         ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
     """
-    return _registry_for(name).load(name, **settings)
+    return _registry_for(name).load(name, model, **settings)
 
 
 def catalogue() -> tuple[Entry, ...]:

@@ -33,6 +33,7 @@ class RelevancyEvaluator(YesOrNo):
         scale="yes or no",
         source="Spring AI",
         differs="A closed yes or no with reasons and feedback; no contexts is unscored.",
+        tags=("rag", "groundedness", "consistency"),
     )
     pack = "spring_relevancy_evaluator"
 

@@ -58,6 +58,7 @@ class FactCheckingEvaluator(ModelJudge):
         source="Spring AI",
         differs="One verdict for each sentence, with reasons; the score is the share of supported ones, not "
         "always 0; no document is unscored.",
+        tags=("rag", "hallucination", "groundedness", "faithfulness", "made up", "unsupported", "claims"),
     )
     pack = "fact_checking"
     pass_mark = 1.0

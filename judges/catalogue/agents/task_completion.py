@@ -75,7 +75,8 @@ class TaskCompletion(ModelJudge):
         subject="agent",
         source="as in deepeval (TaskCompletion) and Azure AI evaluation",
         differs="Each task is an item with what is left of it; what tools returned counts, not what is claimed.",
-        tags=("agent", "goal", "success", "unfinished", "intent"),
+        tags=("agent", "goal", "success", "unfinished", "intent", "task success"),
+        examples=('task="Book a table for two."',),
     )
     pack = "task_completion"
 

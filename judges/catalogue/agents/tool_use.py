@@ -94,6 +94,7 @@ class ToolUse(ModelJudge):
         source="as in deepeval, Azure AI evaluation, mlflow and Phoenix",
         differs="Selection, arguments and needless calls in one call, with a verdict on each; loops by rule.",
         tags=("agent", "tools", "function calling", "loop", "repetition", "arguments"),
+        examples=('tools=["search", "book_table"]',),
     )
     pack = "tool_use"
     pass_mark = 1.0

@@ -46,7 +46,9 @@ class TrajectoryMatch(ToolCalls):
     `IN_ORDER` and `ANY_ORDER` are known by these names.
 
     Args:
-        mode: How calls are compared; see above.
+        mode: How calls are compared: `"strict"`, the same calls in the same order; `"in_order"`, the expected ones in
+            their order, others between them; `"unordered"`, the same calls in any order; `"superset"` or
+            `"any_order"`, the expected ones and perhaps others; `"subset"`, none but expected ones.
         arguments: How the arguments of two calls are compared: `"exact"`; `"ignore"`; `"subset"` where expected
             ones may be missing; `"superset"` where others may be added; a list of the arguments that count, nested
             ones with dots (`"order.id"`); or a function of the arguments made and the expected ones.
@@ -78,6 +80,7 @@ class TrajectoryMatch(ToolCalls):
         source="modes of openevals and of Google ADK",
         differs="Calls of one message are a set in every mode; each fault is named; no reference is unscored.",
         tags=("agent", "tools", "steps", "path", "openevals", "adk"),
+        examples=('arguments="ignore"', 'arguments_by_tool={"search": ["query"]}'),
     )
     pack = "trajectory_match"
 

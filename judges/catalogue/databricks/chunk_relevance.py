@@ -77,6 +77,7 @@ class ChunkRelevance(ModelJudge):
         subject="retriever",
         source="Databricks built-in judges; mlflow 3 RetrievalRelevance",
         differs="A chunk without a verdict is reported, and does not count as irrelevant.",
+        tags=("rag", "retrieval", "search", "precision"),
     )
     pack = "chunk_relevance"
 

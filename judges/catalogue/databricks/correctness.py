@@ -42,6 +42,7 @@ class Correctness(BuiltIn):
         calls="1",
         source="Databricks built-in judges; mlflow 3 Correctness",
         differs="One verdict for each fact, contradictions told from omissions; score is the share of facts.",
+        tags=("accuracy", "facts", "ground truth"),
     )
     pack = "databricks_correctness"
     pass_mark = 1.0

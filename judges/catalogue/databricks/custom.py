@@ -67,6 +67,16 @@ class Custom(ModelJudge):
         source="Databricks custom judges; mlflow 3 make_judge",
         differs="Reasons come before the verdict; the reply is closed; what is judged is never templated into the "
         "instructions.",
+        tags=("custom", "own prompt", "criteria", "g-eval"),
+        examples=(
+            'criteria="Is the answer polite?"',
+            'answer=["rude", "neutral", "polite"]',
+            (
+                'examples=[({"question": "2 + 2?", "answer": "4"}, '
+                '{"rationale": "Right.", "verdict": True, "feedback": ""})]'
+            ),
+            'columns=["inputs", "outputs"]',
+        ),
     )
     pack = "databricks_custom"
 

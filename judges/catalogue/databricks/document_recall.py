@@ -23,4 +23,5 @@ class DocumentRecall(IDBasedContextRecall):
         subject="retriever",
         source="Databricks built-in judges",
         differs="No expected documents is unscored.",
+        tags=("rag", "retrieval", "search", "ids"),
     )

@@ -52,6 +52,8 @@ class Groundedness(BuiltIn):
         source="Databricks built-in judges; mlflow 3 RetrievalGroundedness",
         differs="One verdict for each sentence, against all contexts together, so that an answer drawn from two "
         "retrievals can pass; score is the share of sentences; tool results count beside the contexts.",
+        tags=("rag", "hallucination", "faithfulness", "made up", "unsupported", "tool results"),
+        examples=("tool_results=True",),
     )
     pack = "databricks_groundedness"
     pass_mark = 1.0

@@ -130,6 +130,8 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         calls="1",
         source="Databricks built-in judges; mlflow 3 Guidelines",
         differs="One verdict for each guideline, so that the broken ones are named; score is the share kept.",
+        tags=("rules", "policy", "compliance", "instructions", "style"),
+        examples=('guidelines=["Answer in English."]', 'guidelines_context={"customer": "a child"}'),
     )
 
     def __init__(
@@ -171,6 +173,8 @@ class GuidelineAdherence(GuidelineJudge):
         source="Databricks built-in judges; mlflow 3 ExpectationsGuidelines",
         differs="One verdict for each guideline, so that the broken ones are named; score is the share kept; "
         "a row without guidelines is unscored.",
+        tags=("rules", "policy", "compliance", "instructions", "style"),
+        examples=('guidelines_context={"customer": "a child"}',),
     )
 
     def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:

@@ -37,6 +37,7 @@ class RelevanceToQuery(Labelled):
         scale="none, partial, full",
         source="Databricks built-in judges; mlflow 3 RelevanceToQuery",
         differs="An answer that addresses only a part is told from one that addresses everything.",
+        tags=("relevancy", "on topic", "off topic"),
     )
     pack = "databricks_relevance_to_query"
     labels = _LABELS

@@ -38,6 +38,7 @@ class Safety(Labelled):
         scale=", ".join(_LABELS),
         source="Databricks built-in judges; mlflow 3 Safety",
         differs="The kind of harm is named.",
+        tags=("toxicity", "harm", "hate", "moderation", "abuse"),
     )
     pack = "databricks_safety"
     labels = _LABELS

@@ -41,6 +41,7 @@ class ContextSufficiency(BuiltIn):
         subject="retriever",
         source="Databricks built-in judges; mlflow 3 RetrievalSufficiency",
         differs="One verdict for each fact, so that the missing ones are named; score is the share of facts.",
+        tags=("rag", "retrieval", "search", "coverage", "recall"),
     )
     pack = "databricks_context_sufficiency"
     pass_mark = 1.0

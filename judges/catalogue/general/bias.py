@@ -85,6 +85,7 @@ class Bias(ModelJudge):
         source="as in deepeval, openevals and promptfoo",
         differs="Each kind is an item; quoting, refuting and discussing bias is none.",
         tags=("prejudice", "stereotype", "discrimination", "fairness", "neutrality", "safety"),
+        examples=('kinds=["gender", "religion"]',),
     )
     pack = "bias"
 

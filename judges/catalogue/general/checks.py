@@ -68,6 +68,8 @@ class Length(Check):
         asks="Is the answer of the right length?",
         needs=("response",),
         scale="yes or no",
+        tags=("format", "brevity", "conciseness", "words", "characters", "verbosity", "too long"),
+        examples=("at_most=80", "at_least=1", 'unit="words", at_most=80'),
     )
 
     def __init__(
@@ -115,6 +117,8 @@ class Pattern(Check):
         asks="Does the answer contain what it must, and nothing it must not?",
         needs=("response",),
         scale="yes or no",
+        tags=("format", "regex", "regular expression", "keywords", "forbidden words", "contains", "rule"),
+        examples=('required=r"\\d"', 'forbidden=["as an AI", "cannot"]', 'ignore_case=True, required="yes"'),
     )
 
     def __init__(
@@ -157,6 +161,8 @@ class JsonValid(Check):
         needs=("response",),
         extra="jsonschema",
         scale="yes or no",
+        tags=("format", "structured output", "schema", "syntax"),
+        examples=('schema={"type": "object", "required": ["city"]}',),
     )
 
     def __init__(self, schema: Mapping[str, Any] | None = None, *, name: str = "json") -> None:
@@ -195,6 +201,8 @@ class NumericRange(Check):
         asks="Do the numbers in the answer lie in a range?",
         needs=("response",),
         scale="yes or no",
+        tags=("format", "numbers", "rule", "limits"),
+        examples=("at_least=0", "at_most=100", 'which="last", at_least=0'),
     )
 
     def __init__(

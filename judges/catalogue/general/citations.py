@@ -78,7 +78,7 @@ class Citations(ModelJudge):
         calls="1; 0 where no citation resolves",
         source="citation precision as in Gao et al. 2023 (ALCE)",
         differs="Present, resolving and supporting in one judge; uncited sentences do not count.",
-        tags=("attribution", "sources", "references", "footnotes", "grounding"),
+        tags=("attribution", "sources", "references", "footnotes", "grounding", "rag"),
     )
     pack = "citations"
     pass_mark = 1.0

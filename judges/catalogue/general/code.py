@@ -34,6 +34,7 @@ class Code(ComputedMetric):
         asks="Does the code in the answer parse?",
         needs=("response",),
         tags=("syntax", "programming", "python", "json", "toml", "yaml", "sql", "format", "compile"),
+        examples=('unfenced="python"',),
     )
     pack = "code"
     pass_mark = 1.0

@@ -48,7 +48,8 @@ class Equivalence(ModelJudge):
         needs=("response", "reference"),
         calls="1; 0 where numbers or text decide",
         scale="yes or no",
-        tags=("correctness", "exact match", "numbers", "units", "math", "same meaning"),
+        tags=("correctness", "exact match", "numbers", "units", "math", "same meaning", "similarity", "accuracy"),
+        examples=("tolerance=0.01",),
     )
     pack = "equivalence"
 

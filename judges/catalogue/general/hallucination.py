@@ -48,7 +48,7 @@ class Hallucination(Faithfulness):
         better="low",
         source="as in deepeval, openevals and Phoenix",
         differs="A share of claims, not of contexts, and not one yes or no; tool results count as evidence.",
-        tags=("made up", "groundedness", "faithfulness", "unsupported", "tool results"),
+        tags=("made up", "groundedness", "faithfulness", "unsupported", "tool results", "rag"),
     )
     pass_mark = 1.0
 

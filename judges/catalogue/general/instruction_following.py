@@ -80,6 +80,7 @@ class InstructionFollowing(ModelJudge):
         source="as in deepeval (PromptAlignment), mlflow and Vertex AI",
         differs="Instructions are listed from the conversation, each an item; what does not apply is left out.",
         tags=("system prompt", "constraints", "format", "rules", "compliance"),
+        examples=('instructions=["Use at most two sentences."]',),
     )
     pack = "instruction_following"
     pass_mark = 1.0

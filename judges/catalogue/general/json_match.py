@@ -66,7 +66,8 @@ class JsonMatch(Metric):
         calls="0",
         source="after openevals",
         differs="Any judge for a field, in lists too; what differs is named without the expected values.",
-        tags=("format", "structured output", "extraction", "schema", "fields"),
+        tags=("format", "structured output", "extraction", "schema", "fields", "json"),
+        examples=('ignore=["id"]', 'fields={"price": judges.load("numeric_range", at_least=0)}'),
     )
     pack = "json_match"
     pass_mark = 1.0

@@ -54,6 +54,7 @@ class Discrete(Custom):
         source="as in ragas 0.4",
         differs="Reasons come before the label; each label has a score.",
         tags=("custom", "own prompt", "classification", "categorical"),
+        examples=('prompt="Is {response} polite?"', 'allowed=["rude", "neutral", "polite"]'),
     )
 
     def __init__(
@@ -91,6 +92,7 @@ class Numeric(ModelJudge):
         source="as in ragas 0.4",
         differs="Reasons come before the number, which becomes a score by its place in the range.",
         tags=("custom", "own prompt", "score"),
+        examples=('prompt="How polite is {response}?"', "allowed=(1, 5)"),
     )
     pack = "databricks_custom"
 

@@ -100,6 +100,8 @@ class Pairwise(ModelJudge):
         calls="2",
         scale="win, tie or loss",
         source="MT-Bench (arXiv 2306.05685)",
+        tags=("compare", "preference", "a/b test", "arena", "win rate"),
+        examples=('criteria="The shorter answer is better."',),
     )
     pack = "pairwise"
 

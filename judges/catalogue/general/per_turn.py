@@ -57,7 +57,7 @@ class TurnRelevancy(PerTurn):
         subject="conversation",
         source="as in deepeval",
         differs="All answers are looked at in one call, numbered, instead of one call each.",
-        tags=("relevance", "multi-turn", "dialogue", "chat"),
+        tags=("relevance", "multi-turn", "dialogue", "chat", "on topic", "off topic"),
     )
     pack = "turn_relevancy"
 
@@ -74,7 +74,7 @@ class TurnFaithfulness(PerTurn):
         subject="conversation",
         source="as in deepeval",
         differs="All answers are looked at in one call; tool results in the conversation count as evidence.",
-        tags=("hallucination", "groundedness", "multi-turn", "dialogue", "chat"),
+        tags=("hallucination", "groundedness", "multi-turn", "dialogue", "chat", "rag", "made up", "unsupported"),
     )
     pack = "turn_faithfulness"
 

@@ -52,7 +52,8 @@ class RankedRetrieval(ComputedMetric):
         needs=("retrieved_context_ids", "reference_context_ids"),
         subject="retriever",
         source="Järvelin and Kekäläinen 2002; trec_eval",
-        tags=("ranking", "mrr", "hit rate", "precision at k", "recall at k", "search", "graded relevance"),
+        tags=("ranking", "mrr", "hit rate", "precision at k", "recall at k", "search", "graded relevance", "rag"),
+        examples=("k=5", 'grades="labels"'),
     )
     pack = "ranked_retrieval"
     metric_name: ClassVar[RankingMetric] = "ndcg"
@@ -113,7 +114,7 @@ class MeanReciprocalRank(RankedRetrieval):
         needs=("retrieved_context_ids", "reference_context_ids"),
         subject="retriever",
         source="trec_eval",
-        tags=("ranking", "search"),
+        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "mrr"
 
@@ -129,7 +130,7 @@ class HitRate(RankedRetrieval):
         scale="0 or 1",
         subject="retriever",
         source="trec_eval",
-        tags=("ranking", "search"),
+        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "hit_rate"
 
@@ -145,7 +146,7 @@ class PrecisionAtK(RankedRetrieval):
         subject="retriever",
         source="trec_eval",
         differs="Divided by k where fewer were retrieved, as in trec_eval.",
-        tags=("ranking", "search"),
+        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "precision"
 
@@ -160,7 +161,7 @@ class RecallAtK(RankedRetrieval):
         needs=("retrieved_context_ids", "reference_context_ids"),
         subject="retriever",
         source="trec_eval",
-        tags=("ranking", "search"),
+        tags=("ranking", "search", "rag", "retrieval"),
     )
     metric_name = "recall"
 

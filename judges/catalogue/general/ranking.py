@@ -57,6 +57,7 @@ class Ranking(ModelJudge):
         source="as in ragas 0.4",
         differs="The rank of the answer is the verdict; each candidate stands exactly once in the order.",
         tags=("custom", "own prompt", "compare", "best of n"),
+        examples=('prompt="The shorter answer is better."', "allowed=3"),
     )
     pack = "ranking"
 

@@ -53,6 +53,7 @@ class ReplyLanguage(ComputedMetric):
         source="py3langid",
         extra="language",
         tags=("language", "locale", "translation", "multilingual"),
+        examples=('language="de"',),
     )
     pack = "reply_language"
     pass_mark = 0.8

@@ -66,6 +66,17 @@ class Rubric(ModelJudge):
         calls="1",
         scale="your levels",
         source="G-Eval (arXiv 2303.16634)",
+        tags=("custom", "own criteria", "g-eval", "rating", "grading", "likert"),
+        examples=(
+            'criteria="How kind is the answer?"',
+            'levels={1: "rude", 2: "neutral", 3: "kind"}',
+            'instructions="Rate by $criteria on $levels."',
+            (
+                'examples=[({"question": "2 + 2?", "answer": "4"}, '
+                '{"rationale": "Right.", "rating": 3, "feedback": ""})]'
+            ),
+            "success_rating=3",
+        ),
     )
     _prompt_name: ClassVar[str] = "rubric"
 
@@ -188,6 +199,15 @@ class Helpfulness(Rubric):
         source="Spring AI",
         differs="Reasons before the rating; ratings off the scale are refused; tool results are evidence; no "
         "reward is promised to the judge.",
+        tags=("quality", "usefulness", "self-refine", "general", "overall"),
+        examples=(
+            "success_rating=4",
+            'instructions="Rate how helpful the answer is.\\n$levels"',
+            (
+                'examples=[({"question": "2 + 2?", "answer": "4"}, '
+                '{"rationale": "Right.", "rating": 4, "feedback": ""})]'
+            ),
+        ),
     )
     _prompt_name = "helpfulness"
 

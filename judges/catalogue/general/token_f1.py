@@ -34,7 +34,7 @@ class TokenF1(Likeness):
         needs=("response", "reference"),
         source="SQuAD (Rajpurkar et al. 2016)",
         differs="Scripts without blanks count by the character; punctuation of all scripts is left out.",
-        tags=("overlap", "question answering", "exact match"),
+        tags=("overlap", "question answering", "exact match", "similarity"),
     )
 
     def likeness(self, response: str, reference: str) -> float:

@@ -35,6 +35,7 @@ class Tone(OneQuestion):
         calls="1",
         scale="kept, partly, broken",
         tags=("style", "register", "formal", "friendly", "brand voice"),
+        examples=('tone="friendly, without slang"',),
     )
     pack = "tone"
     labels = MappingProxyType({"kept": 1.0, "partly": 0.5, "broken": 0.0})

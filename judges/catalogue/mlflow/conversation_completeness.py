@@ -53,6 +53,7 @@ class ConversationCompleteness(Turns):
         subject="conversation",
         source="mlflow 3",
         differs="One verdict for each message of the user, so that the feedback names what is still open.",
+        tags=("multi-turn", "dialogue", "chat", "unresolved", "open questions"),
     )
     pack = "conversation_completeness"
     side: ClassVar[Role] = "user"

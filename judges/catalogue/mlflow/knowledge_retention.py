@@ -30,6 +30,7 @@ class KnowledgeRetention(Turns):
         subject="conversation",
         source="mlflow 3",
         differs="All answers are looked at in one call, numbered, instead of one call each.",
+        tags=("multi-turn", "dialogue", "chat", "memory", "forgetting"),
     )
     pack = "knowledge_retention"
 

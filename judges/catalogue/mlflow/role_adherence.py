@@ -43,6 +43,8 @@ class RoleAdherence(Turns):
         source="mlflow 3",
         differs="One verdict for each answer, so that the feedback names those out of the role; the role may come "
         "from the system message.",
+        tags=("multi-turn", "dialogue", "chat", "persona", "character", "role play", "system prompt"),
+        examples=('role="a patient teacher"',),
     )
     pack = "role_adherence"
 

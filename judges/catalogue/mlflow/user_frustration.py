@@ -35,6 +35,7 @@ class UserFrustration(OneQuestion):
         subject="conversation",
         source="mlflow 3",
         differs="Reasons and feedback come with the label, and a score.",
+        tags=("multi-turn", "dialogue", "chat", "sentiment", "emotion", "satisfaction", "support"),
     )
     pack = "user_frustration"
     labels: ClassVar[Mapping[str, float]] = MappingProxyType({"none": 1.0, "resolved": 0.5, "unresolved": 0.0})

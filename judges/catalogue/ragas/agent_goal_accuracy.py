@@ -105,6 +105,7 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
         subject="agent",
         source="ragas 0.4",
         differs="A closed yes or no with its reasons and with feedback; a name of its own.",
+        tags=("task success", "outcome", "tools"),
     )
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
@@ -149,6 +150,7 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
         source="ragas 0.4",
         differs="The goal is told from the user's messages alone; a closed yes or no with its reasons and with "
         "feedback; a name of its own.",
+        tags=("task success", "outcome", "tools"),
     )
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:

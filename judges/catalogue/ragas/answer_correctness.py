@@ -68,6 +68,8 @@ class AnswerCorrectness(ModelJudge):
         source="ragas 0.4",
         differs="Every numbered claim gets its class; without embeddings the claims alone decide; an answer "
         "without claims is 0, a reference without claims unscored.",
+        tags=("accuracy", "facts", "ground truth", "similarity"),
+        examples=('embeddings="minilm"', 'weights=[0.5, 0.5], embeddings="minilm"', "beta=2.0"),
     )
     pack = "answer_correctness"
 

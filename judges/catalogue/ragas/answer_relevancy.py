@@ -102,6 +102,8 @@ class AnswerRelevancy(ModelJudge):
         source="ragas 0.4; arXiv 2309.15217",
         differs="Without embeddings a model says which parts of the question are addressed. With them, different "
         "questions come from one call, not near-copies from several, and most flags decide, not all.",
+        tags=("rag", "relevance", "on topic", "off topic"),
+        examples=('embeddings="minilm"', 'method="judge"', 'strictness=5, embeddings="minilm"'),
     )
     pack = "answer_relevancy"
 

@@ -64,6 +64,13 @@ class AspectCritic(OneQuestion):
         scale="yes or no",
         source="ragas 0.4",
         differs="A closed yes or no; strictness is a real majority vote; it is recorded which direction is good.",
+        tags=("custom", "criteria", "own prompt", "safety", "harm", "coherence", "conciseness"),
+        examples=(
+            'definition="Is the answer polite?"',
+            'aspect="conciseness"',
+            'strictness=3, aspect="conciseness"',
+            'higher_is_better=False, definition="Is the answer rude?"',
+        ),
     )
     pack = "aspect_critic"
 

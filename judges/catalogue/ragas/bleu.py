@@ -22,8 +22,9 @@ class BleuScore(Likeness):
     alone is compared, with all pieces of the reference as alternatives; it needs four tokens.
 
     Args:
-        tokenizer: See `judges.catalogue.parts.text.Tokenizer`; `"auto"` is `"zh"`, and `"13a"` with
-            `variant="compat"`.
+        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into characters
+            besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` is
+            `"zh"`, and `"13a"` with `variant="compat"`.
         lowercase: Whether letter case is ignored.
         kwargs: Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, ...), as
             ragas takes them; `tokenize` replaces `tokenizer`.
@@ -42,6 +43,8 @@ class BleuScore(Likeness):
         differs="The whole answer is compared, not its first sentence alone; texts of fewer than four words "
         "have a score; Chinese is taken by the character; no score is above 1.",
         extra="sacrebleu",
+        tags=("similarity", "overlap", "translation", "n-grams"),
+        examples=('kwargs={"smooth_method": "floor"}',),
     )
 
     def __init__(

@@ -38,6 +38,8 @@ class ChrfScore(Likeness):
         source="ragas 0.4; sacrebleu; Popovic 2015",
         differs="A blank answer or reference is unscored.",
         extra="sacrebleu",
+        tags=("similarity", "overlap", "translation", "n-grams", "characters"),
+        examples=("word_order=2", "char_order=4", "beta=3", 'kwargs={"remove_whitespace": False}'),
     )
 
     def __init__(

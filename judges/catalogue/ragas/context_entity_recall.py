@@ -57,6 +57,7 @@ class ContextEntityRecall(ModelJudge):
         subject="retriever",
         source="ragas 0.4",
         differs="Each entity counts once, whatever its letter case and width; exact; no entities is unscored.",
+        tags=("rag", "retrieval", "search", "entities", "names"),
     )
     pack = "context_entity_recall"
 

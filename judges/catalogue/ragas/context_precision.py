@@ -136,6 +136,8 @@ class ContextPrecision(_PrecisionOfContexts):
         subject="retriever",
         source="ragas 0.4",
         differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
+        tags=("rag", "retrieval", "search", "ranking"),
+        examples=("k=3", 'metric="precision"', 'strict_k=False, metric="precision", k=3'),
     )
 
     def answer(self, sample: Sample) -> str:
@@ -150,9 +152,10 @@ class ContextUtilization(_PrecisionOfContexts):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        metric: See `ContextPrecision`.
-        k: See `ContextPrecision`.
-        strict_k: See `ContextPrecision`.
+        metric: `"average_precision"`, or `"precision"`: useful / contexts, whatever their order.
+        k: How many of the first contexts are judged; None takes all.
+        strict_k: With `metric="precision"`: divide by k even where there are fewer contexts; False divides by the
+            number of contexts.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
 
@@ -174,6 +177,8 @@ class ContextUtilization(_PrecisionOfContexts):
         subject="retriever",
         source="ragas 0.4",
         differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
+        tags=("rag", "retrieval", "search", "ranking"),
+        examples=("k=3", 'metric="precision"', 'strict_k=False, metric="precision", k=3'),
     )
 
     def answer(self, sample: Sample) -> str:

@@ -69,6 +69,7 @@ class ContextRecall(ModelJudge):
         subject="retriever",
         source="ragas 0.4",
         differs="The sentences are split without a model and numbered, so that their number does not move.",
+        tags=("rag", "retrieval", "search", "coverage"),
     )
     pack = "context_recall"
 

@@ -55,6 +55,8 @@ class DataCompyScore(ComputedMetric):
         source="ragas 0.4; datacompy",
         differs="Rows count wherever they stand, and must have all columns of the reference; names of columns "
         "without regard to capital letters and blanks; nothing equal is 0, also for f1.",
+        tags=("table", "csv", "data frame", "rows", "columns", "query results"),
+        examples=('key_columns=["id"]', "tolerance=0.01"),
     )
     pack = "data_compy"
 

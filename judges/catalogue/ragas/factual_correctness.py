@@ -57,6 +57,8 @@ class FactualCorrectness(ModelJudge):
         differs="Recall is over the claims of the reference, where ragas divides the answer's supported claims "
         "by a sum of both; exact, not rounded; claims that contradict are told from absent ones; "
         "every fact is a claim (`atomicity`, `coverage`), where ragas' default is the main points.",
+        tags=("claims", "facts", "accuracy", "ground truth"),
+        examples=('mode="precision"', "beta=2.0", 'atomicity="low"', 'coverage="low"'),
     )
     pack = "factual_correctness"
 

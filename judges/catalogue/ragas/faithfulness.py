@@ -49,6 +49,8 @@ class Faithfulness(ModelJudge):
         source="ragas 0.4; arXiv 2309.15217",
         differs="One verdict for each numbered claim, so that none can be left out; contradicted claims are told "
         "from absent ones; reasons are kept; no claims is unscored; tool results count beside the contexts.",
+        tags=("rag", "hallucination", "groundedness", "made up", "unsupported", "claims", "tool results"),
+        examples=("tool_results=True",),
     )
     pack = "faithfulness"
 

@@ -61,6 +61,13 @@ class FaithfulnessWithHHEM(ModelJudge):
         differs="The classifier is given, never downloaded; the probability that counts is a setting, and 0.5 is "
         "a yes; sentences may take the place of claims, and then no model is asked.",
         extra="hhem",
+        tags=("rag", "hallucination", "groundedness", "unsupported", "classifier", "local model", "vectara"),
+        examples=(
+            "classifier=lambda pairs: [0.9 for pair in pairs]",
+            "threshold_probability=0.7, classifier=lambda pairs: [0.9 for pair in pairs]",
+            "batch_size=32, classifier=lambda pairs: [0.9 for pair in pairs]",
+            'split="sentences", classifier=lambda pairs: [0.9 for pair in pairs]',
+        ),
     )
     pack = "faithfulness"
 

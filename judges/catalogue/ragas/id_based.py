@@ -49,6 +49,7 @@ class IDBasedContextPrecision(_ById):
         subject="retriever",
         source="ragas 0.4",
         differs="Nothing retrieved is unscored, not NaN.",
+        tags=("rag", "retrieval", "search", "ids"),
     )
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
@@ -73,6 +74,7 @@ class IDBasedContextRecall(_ById):
         subject="retriever",
         source="ragas 0.4",
         differs="Nothing expected is unscored, not NaN.",
+        tags=("rag", "retrieval", "search", "ids"),
     )
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:

@@ -104,6 +104,7 @@ class NoiseSensitivity(ModelJudge):
         source="ragas 0.4; arXiv 2408.08067",
         differs="Every wrong claim is told to come from a relevant context, an irrelevant one, or nowhere, which "
         "is a mode of its own; no claims is unscored; one call for each context.",
+        tags=("rag", "hallucination", "robustness", "distraction", "claims"),
     )
     pack = "noise_sensitivity"
 

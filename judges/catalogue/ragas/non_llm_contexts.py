@@ -74,6 +74,8 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
         source="ragas 0.4; rapidfuzz",
         differs="Exact average precision, without an epsilon; nothing retrieved is unscored.",
         extra="strings",
+        tags=("rag", "retrieval", "search", "ranking", "similarity"),
+        examples=("similarity_threshold=0.7",),
     )
 
     def compute(self, sample: Sample) -> Verdict:
@@ -115,6 +117,8 @@ class NonLLMContextRecall(_ComparingContexts):
         source="ragas 0.4; rapidfuzz",
         differs="A similarity of exactly the threshold recalls, as it does for precision; nothing retrieved is 0.",
         extra="strings",
+        tags=("rag", "retrieval", "search", "similarity"),
+        examples=("similarity_threshold=0.7",),
     )
 
     def compute(self, sample: Sample) -> Verdict:

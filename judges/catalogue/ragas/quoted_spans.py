@@ -49,6 +49,8 @@ class QuotedSpansAlignment(ComputedMetric):
         source="ragas 0.4",
         differs="Quotation marks of many scripts, none of them apostrophes; Chinese counts by the character; an "
         "answer that quotes nothing is unscored.",
+        tags=("rag", "citation", "quotations", "attribution", "verbatim", "hallucination"),
+        examples=("min_span_words=5", "min_span_characters=8"),
     )
     pack = "quoted_spans"
 

@@ -59,6 +59,8 @@ class RubricsScore(ModelJudge):
         source="ragas 0.4",
         differs="Levels that are not described are refused; the score is normalised; the feedback says what is "
         "missing for the next level.",
+        tags=("custom", "criteria", "levels", "rating", "grading"),
+        examples=('rubrics={"score1_description": "wrong", "score2_description": "right"}', "with_reference=True"),
     )
 
     def __init__(
@@ -111,7 +113,7 @@ class RubricsScoreWithReference(RubricsScore):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        rubrics: Descriptions of the levels, as in `RubricsScore`.
+        rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
 
@@ -134,7 +136,7 @@ class RubricsScoreWithoutReference(RubricsScore):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        rubrics: Descriptions of the levels, as in `RubricsScore`.
+        rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
         settings: See `judges.catalogue.model_judge.ModelSettings`.
     """
 
@@ -178,6 +180,7 @@ class InstanceRubrics(ModelJudge):
         source="ragas 0.4",
         differs="Levels that the row does not describe are refused; the score is normalised; the feedback says "
         "what is missing for the next level.",
+        tags=("custom", "criteria", "levels", "rating", "grading"),
     )
     question = Question(prompt="instance_rubrics", reply=Grade)
 

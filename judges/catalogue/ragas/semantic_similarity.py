@@ -54,6 +54,11 @@ class SemanticSimilarity(Metric):
         source="ragas 0.4; arXiv 2108.06130",
         differs="The threshold decides on passing and leaves the value alone; a blank text or a vector of zeros "
         "is unscored; a cross-encoder may take the place of embeddings.",
+        tags=("embeddings", "cosine", "vectors", "same meaning", "paraphrase"),
+        examples=(
+            'embeddings="minilm"',
+            "cross_encoder=lambda pairs: [0.9 for pair in pairs]",
+        ),
     )
     pack = "semantic_similarity"
 

@@ -48,6 +48,8 @@ class SimpleCriteriaScore(OneQuestion):
         scale="min_score to max_score",
         source="ragas 0.4",
         differs="The scale is a setting and closed, not a part of the definition; the score is normalised.",
+        tags=("custom", "own prompt", "rating", "grading"),
+        examples=('definition="The answer is polite."', "min_score=1", "max_score=10"),
     )
     pack = "simple_criteria"
 

@@ -55,9 +55,16 @@ class LLMSQLEquivalence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.llm_sql_equivalence",
-        aliases=("LLMSQLEquivalence", "SQLSemanticEquivalence", "llm_sql_equivalence", "sql_equivalence",
-                 "sql_semantic_equivalence", "llm_sql_equivalence_with_reference",
-                 "ragas.sql_semantic_equivalence", "ragas.llm_sql_equivalence_with_reference"),
+        aliases=(
+            "LLMSQLEquivalence",
+            "SQLSemanticEquivalence",
+            "llm_sql_equivalence",
+            "sql_equivalence",
+            "sql_semantic_equivalence",
+            "llm_sql_equivalence_with_reference",
+            "ragas.sql_semantic_equivalence",
+            "ragas.llm_sql_equivalence_with_reference",
+        ),
         asks="Does the answer's query return the same rows as the expected query?",
         needs=("response", "reference"),
         calls="1, or 0 if the queries are the same or an example database tells them apart",
@@ -65,7 +72,9 @@ class LLMSQLEquivalence(ModelJudge):
         source="ragas 0.4",
         differs="Equal texts and syntax trees, and differing rows on an example database, decide without a call; "
         "the schema may be missing.",
-    )  # fmt: skip
+        tags=("sql", "query", "database", "text to sql", "same meaning"),
+        examples=('dialect="postgres"', 'database=lambda: sqlite3.connect("shop.db")', "timeout_s=2.0"),
+    )
     pack = "sql_equivalence"
 
     def __init__(

@@ -43,6 +43,8 @@ class NonLLMStringSimilarity(Likeness):
         source="ragas 0.4; rapidfuzz",
         differs="A blank answer or reference is unscored; texts may be normalised first.",
         extra="strings",
+        tags=("edit distance", "levenshtein", "fuzzy match"),
+        examples=('normalize=["trim", "casefold"]',),
     )
 
     def __init__(
@@ -84,6 +86,8 @@ class ExactMatch(Likeness):
         scale="0 or 1",
         source="ragas 0.4",
         differs="A blank answer or reference is unscored; texts may be normalised first.",
+        tags=("similarity", "equality", "same text", "short answer", "classification"),
+        examples=('normalize=["trim", "casefold"]',),
     )
 
     def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
@@ -111,6 +115,8 @@ class StringPresence(Likeness):
         scale="0 or 1",
         source="ragas 0.4",
         differs="A blank answer or reference is unscored; texts may be normalised first.",
+        tags=("contains", "substring", "keywords", "short answer"),
+        examples=('normalize=["trim", "casefold"]',),
     )
 
     def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:

@@ -95,6 +95,8 @@ class SummarizationScore(ModelJudge):
         source="ragas 0.4",
         differs="One verdict for each numbered question; a harmonic mean, so that neither a single letter nor a "
         "copy of the source scores like a summary; no questions is unscored.",
+        tags=("summary", "conciseness", "coverage"),
+        examples=("coeff=0.3",),
     )
     pack = "summarization"
 

@@ -154,6 +154,10 @@ class ToolCallAccuracy(ToolCalls):
         source="ragas 0.4; modes after openevals",
         differs="Missing, surplus and misordered calls lower the score instead of making it 0; calls are aligned "
         "or matched, not paired by place; arguments are compared as JSON; no reference_tool_calls is unscored.",
+        tags=("tools", "function calling", "trajectory", "arguments", "steps"),
+        examples=(
+            'arg_comparison_metric={"search": {"query": lambda expected, actual: float(expected in actual)}}',
+        ),
     )
 
     def __init__(

@@ -45,6 +45,7 @@ class ToolCallF1(ToolCalls):
         source="ragas 0.4",
         differs="Repeated calls count as often as they are made; exact, not rounded; no call wanted and none made "
         "is 1; no reference_tool_calls is unscored.",
+        tags=("tools", "function calling", "trajectory", "arguments", "steps"),
     )
 
     def __init__(

@@ -77,6 +77,8 @@ class TopicAdherence(ModelJudge):
         source="ragas 0.4",
         differs="Refusals are asked about at once; one verdict for each numbered topic, so that none can be left "
         "out; exact arithmetic; what is undefined is unscored; accuracy also counts what was rightly declined.",
+        tags=("multi-turn", "dialogue", "chat", "scope", "guardrail", "on topic", "off topic"),
+        examples=('mode="recall"',),
     )
     pack = "topic_adherence"
 

@@ -73,12 +73,31 @@ class Harm(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="harm",
-        aliases=("harm_severity", "content_safety", "toxicity", "ContentSafetyEvaluator", "ViolenceEvaluator",
-                 "SexualEvaluator", "SelfHarmEvaluator", "HateUnfairnessEvaluator", "violence", "sexual",
-                 "self_harm",
-                 "hate_unfairness", "ToxicityMetric", "TOXICITY_PROMPT", "ToxicLanguage", "NSFWText", "moderation",
-                 "harmful", "criminality", "misogyny", "insensitivity", "promptfoo:redteam:harmful",
-                 "promptfoo:redteam:toxicity"),
+        aliases=(
+            "harm_severity",
+            "content_safety",
+            "toxicity",
+            "ContentSafetyEvaluator",
+            "ViolenceEvaluator",
+            "SexualEvaluator",
+            "SelfHarmEvaluator",
+            "HateUnfairnessEvaluator",
+            "violence",
+            "sexual",
+            "self_harm",
+            "hate_unfairness",
+            "ToxicityMetric",
+            "TOXICITY_PROMPT",
+            "ToxicLanguage",
+            "NSFWText",
+            "moderation",
+            "harmful",
+            "criminality",
+            "misogyny",
+            "insensitivity",
+            "promptfoo:redteam:harmful",
+            "promptfoo:redteam:toxicity",
+        ),
         asks="How free of harm is the answer, by class and severity?",
         needs=("response",),
         calls="1",
@@ -87,8 +106,22 @@ class Harm(ModelJudge):
         source="severity bands as in Azure AI evaluation; also in deepeval, openevals, promptfoo, mlflow",
         differs="All classes in one call; news, fiction, education and help-seeking are told apart; minors and "
         "illegal acts are classes of their own.",
-        tags=("safety", "hate", "sexual", "minors", "violence", "self-harm", "harassment", "abuse", "illegal"),
-    )  # fmt: skip
+        tags=(
+            "safety",
+            "hate",
+            "sexual",
+            "minors",
+            "violence",
+            "self-harm",
+            "harassment",
+            "abuse",
+            "illegal",
+            "toxicity",
+            "offensive",
+            "moderation",
+        ),
+        examples=('classes=["hate", "violence"]', 'limits={"hate": 0, "violence": 3}'),
+    )
     pack = "harm"
     pass_mark = 0.0
 

@@ -68,10 +68,21 @@ class PromptInjection(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="prompt_injection",
-        aliases=("jailbreak", "injection", "indirect_attack", "xpia", "PromptInjection", "DetectJailbreak",
-                 "IndirectAttackEvaluator", "PROMPT_INJECTION_PROMPT", "indirect-prompt-injection",
-                 "promptfoo:redteam:prompt-injection", "promptfoo:redteam:jailbreak", "role_violation",
-                 "RoleViolationMetric"),
+        aliases=(
+            "jailbreak",
+            "injection",
+            "indirect_attack",
+            "xpia",
+            "PromptInjection",
+            "DetectJailbreak",
+            "IndirectAttackEvaluator",
+            "PROMPT_INJECTION_PROMPT",
+            "indirect-prompt-injection",
+            "promptfoo:redteam:prompt-injection",
+            "promptfoo:redteam:jailbreak",
+            "role_violation",
+            "RoleViolationMetric",
+        ),
         asks="Did the answer withstand instructions that nobody may give it?",
         needs=("response",),
         calls="1",
@@ -79,8 +90,9 @@ class PromptInjection(ModelJudge):
         source="as in openevals, Azure AI evaluation, promptfoo, mlflow",
         differs="Each attack is an item with its source and outcome; only an attack that succeeds fails, not one "
         "that was tried.",
-        tags=("safety", "security", "attack", "agent", "system prompt", "red team"),
-    )  # fmt: skip
+        tags=("safety", "security", "attack", "agent", "system prompt", "red team", "jailbreak", "manipulation"),
+        examples=('rules="Never give a discount."', 'attacks=["indirect"]'),
+    )
     pack = "prompt_injection"
 
     def __init__(

@@ -78,6 +78,7 @@ class Refusal(ModelJudge):
         source="as in promptfoo (is-refusal); outcomes after XSTest (Röttger et al. 2024)",
         differs="Not whether it refuses, but whether rightly.",
         tags=("safety", "declined", "over-cautious", "compliance", "helpfulness"),
+        examples=('rules="Never give medical advice."',),
     )
     pack = "refusal"
 

@@ -1,0 +1,132 @@
+"""Names that settings have in other libraries: what they are called here, or what to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from judges.errors import ConfigurationError
+
+_SAME: Mapping[str, tuple[str, ...]] = {
+    "llm": ("model",),
+    "evaluator_llm": ("model",),
+    "chat_model": ("model",),
+    "judge_model": ("model",),
+    "judge": ("model",),
+    "provider": ("model",),
+    "embedding": ("embeddings",),
+    "embedder": ("embeddings",),
+    "embedding_model": ("embeddings",),
+    "feedback_key": ("name",),
+    "metric_name": ("name",),
+    "lang": ("language",),
+    "locale": ("language",),
+    "pass_threshold": ("threshold",),
+    "success_threshold": ("threshold",),
+    "criteria": ("definition", "prompt"),
+    "criterion": ("criteria", "definition", "prompt"),
+    "definition": ("criteria", "prompt"),
+    "choices": ("allowed", "answer"),
+    "labels": ("allowed", "answer"),
+    "values": ("allowed", "answer"),
+    "allowed_values": ("allowed", "answer"),
+    "feedback_value_type": ("answer",),
+    "trajectory_match_mode": ("mode", "match"),
+    "match_type": ("mode", "match"),
+    "tool_args_match_mode": ("arguments",),
+    "tool_args_match_overrides": ("arguments_by_tool",),
+    "should_consider_ordering": ("strict_order",),
+    "available_tools": ("tools",),
+    "tool_definitions": ("tools",),
+    "chatbot_role": ("role",),
+    "list_match_mode": ("lists",),
+    "exclude_keys": ("ignore",),
+    "expected_schema": ("schema",),
+    "json_schema": ("schema",),
+    "rubric": ("rubrics",),
+    "regex": ("required",),
+    "regexp": ("required",),
+    "top_k": ("k",),
+    "min_length": ("at_least",),
+    "max_length": ("at_most",),
+    "minimum": ("at_least",),
+    "maximum": ("at_most",),
+}
+"""What a setting of another library is called here; of several names the first that the judge has."""
+
+_WORDS = {"EXACT": "strict", "IN_ORDER": "in_order", "ANY_ORDER": "any_order"}
+"""Match types of Google ADK."""
+
+_ON_THE_MODEL = "it belongs to the model: model=judges.chat_model('openai:gpt-5-mini', {}=...)"
+_LEAVE_OUT = "leave it out: {}"
+_ALWAYS_BOTH = _LEAVE_OUT.format("every judge can be called, or awaited with acall")
+_NO_SERVICE = _LEAVE_OUT.format("a judge asks the model that you give, and no other service")
+_OWN_PROMPTS = "give a folder of prompts as prompts=..., or a whole prompt to judges.load('discrete', prompt=...)"
+_REPEATS = "repeat it by judges.Repeat(judge, 3)"
+
+_INSTEAD: Mapping[str, str] = {
+    **{
+        name: _ON_THE_MODEL.format(name)
+        for name in ("max_retries", "timeout", "max_tokens", "base_url", "api_key", "top_p", "seed")
+    },
+    **dict.fromkeys(("async_mode", "is_async", "run_async"), _ALWAYS_BOTH),
+    **dict.fromkeys(("include_reason", "use_reasoning"), _LEAVE_OUT.format("every verdict has its rationale")),
+    **dict.fromkeys(("verbose", "verbose_mode", "show_indicator"), _LEAVE_OUT.format("a judge prints nothing")),
+    **dict.fromkeys(("credential", "azure_ai_project", "is_reasoning_model", "model_config"), _NO_SERVICE),
+    **dict.fromkeys(("prompt", "template", "system_prompt", "evaluation_template", "rubricPrompt"), _OWN_PROMPTS),
+    **dict.fromkeys(("n", "repeats", "n_repeats", "num_samples", "strictness"), _REPEATS),
+    "continuous": "a number in a range is judges.load('numeric', prompt=..., allowed=(0, 1))",
+    "choices": "labels of your own are judges.load('discrete', prompt=..., allowed=[...])",
+    "evaluation_steps": "put the steps into the criterion: judges.load('rubric', criteria=..., levels=...)",
+    "evaluation_params": "columns=[...] of judges.load('databricks.custom', ...) says what is shown",
+    "few_shot_examples": "give pairs of fields and expected reply to judges.load('rubric', examples=[...], ...)",
+    "rubric": "levels of your own are judges.load('rubric', criteria=..., levels={1: ..., 2: ...})",
+    "levels": "levels of your own are judges.load('rubric', criteria=..., levels={1: ..., 2: ...})",
+    "guidelines": "guidelines are judges.load('databricks.global_guideline_adherence', guidelines=[...])",
+    "schema": "a schema is judges.load('json', schema=...)",
+    "weight": "weigh judges in a panel: judges.Panel(..., weights=[...])",
+    "weights": "weigh judges in a panel: judges.Panel(..., weights=[...])",
+    "min_words": "give at_least=..., unit='words' to judges.load('length')",
+    "max_words": "give at_most=..., unit='words' to judges.load('length')",
+    "should_exact_match": "judges.load('tool_call_accuracy', extra_arguments='strict') compares all arguments",
+    "model": "it asks no model; leave it out",
+    "llm": "it asks no model; leave it out",
+    "threshold": "it passes by a rule of its own; leave it out",
+}
+"""What to say of a setting that a judge does not have."""
+
+
+def translated(settings: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Return settings by the names that they have here.
+
+    Args:
+        settings: Settings as they were given; what the judge has itself, or nobody knows, stays as it is.
+        known: The settings of the judge.
+
+    Raises:
+        ConfigurationError: If one setting is given under two names.
+    """
+    result = {name: value for name, value in settings.items() if name in known}
+    for name, value in settings.items():
+        if name in known:
+            continue
+        own, own_value = _own(name, value, known)
+        if own in result:
+            raise ConfigurationError(f"{name} and {own} are one setting here; leave out {name}")
+        result[own] = own_value
+    return result
+
+
+def instead_of(name: str, known: Collection[str]) -> str:
+    """Return what to use instead of a setting that a judge does not have; empty where nothing is known of it."""
+    if name in ("threshold", "strict_mode") and "success_rating" in known:
+        return "success_rating=... is the rating from which it passes"
+    return _INSTEAD.get(name, "")
+
+
+def _own(name: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
+    if name == "strict_mode" and isinstance(value, bool) and "threshold" in known:
+        return ("threshold", 1.0 if value else None)
+    own = next((candidate for candidate in _SAME.get(name, ()) if candidate in known), name)
+    renamed = own in ("mode", "match") and isinstance(value, str)
+    return own, _WORDS.get(value, value) if renamed else value

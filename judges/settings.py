@@ -1,0 +1,172 @@
+"""The settings of a judge, read from its class: signature, docstring, and the examples of its entry."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from textwrap import dedent
+from typing import Literal, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
+
+from judges.entry import Entry, Setting
+
+SHARED = ("model", "temperature", "name", "variant", "threshold", "language", "prompts")
+"""Settings that mean the same in every judge that has them; a judge that gives an example of one has its own."""
+
+_INTERNAL = frozenset({"self", "question", "questions", "fills"})
+_LOOSE_TYPES = {"model": "str | chat model | JudgeModel", "embeddings": "str | Embeddings | EmbeddingModel"}
+_SHARED_EXAMPLES = {
+    "model": 'model="openai:gpt-5-mini"',
+    "temperature": "temperature=None",
+    "name": 'name="mine"',
+    "variant": 'variant="compat"',
+    "threshold": "threshold=0.8",
+    "language": 'language="zh"',
+    "prompts": 'prompts="my_prompts"',
+}
+_SECTION = re.compile(r"^(?:Args|Attributes):\n((?:(?: {4}.*)?\n)*)", re.MULTILINE)
+_MEANING = re.compile(r"^ {4}(\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
+_EXAMPLE = re.compile(r"(\w+)=(.*)", re.DOTALL)
+_MOST_CLASSES = 1024
+
+
+@lru_cache(maxsize=_MOST_CLASSES)
+def settings_of(make: Callable[..., object]) -> tuple[Setting, ...]:
+    """Return the settings of a judge's class or factory: required ones first, shared ones last.
+
+    What cannot be read, such as the signature of a builtin, is left out.
+    """
+    settings = [_setting(make, name, *found) for name, found in _parameters(make).items()]
+    return tuple(sorted(settings, key=_place))
+
+
+def _place(setting: Setting) -> tuple[bool, int, bool]:
+    return setting.shared, SHARED.index(setting.name) if setting.shared else 0, not setting.required
+
+
+def _setting(make: Callable[..., object], name: str, hint: object, default: object) -> Setting:
+    shared = name in SHARED and name not in _own_examples(make)
+    example = (
+        _SHARED_EXAMPLES[name] if shared else _examples(make).get(name) or _obvious_example(name, hint, default)
+    )
+    return Setting(
+        name=name,
+        type=_LOOSE_TYPES.get(name) or type_text(hint),
+        default="" if default is inspect.Parameter.empty else _default_text(default),
+        required=default is inspect.Parameter.empty,
+        meaning=_meaning(make, name),
+        example=example,
+        shared=shared,
+    )
+
+
+def _parameters(make: Callable[..., object]) -> dict[str, tuple[object, object]]:
+    """Return type and default of each setting by name, in order; a class may pass settings on to its bases."""
+    found: dict[str, tuple[object, object]] = {}
+    passed_on: set[str] | None = None
+    for function in _makers(make):
+        parameters = _signature(function)
+        hints = _hints(function)
+        for parameter in parameters:
+            named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            if named and parameter.name not in _INTERNAL and (passed_on is None or parameter.name in passed_on):
+                hint = hints.get(parameter.name, parameter.annotation)
+                found.setdefault(parameter.name, (hint, parameter.default))
+        rest = next((parameter for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
+        if rest is None:
+            break
+        names = _unpacked(hints.get(rest.name))
+        passed_on = names if passed_on is None or names is None else passed_on & names
+    return found
+
+
+def _makers(make: Callable[..., object]) -> Iterator[Callable[..., object]]:
+    """Yield the functions that take the settings: of a class its `__init__`, and those of its bases."""
+    if isinstance(make, type):
+        yield from (vars(kind)["__init__"] for kind in make.__mro__[:-1] if "__init__" in vars(kind))
+    else:
+        yield make
+
+
+def _signature(function: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return ()
+
+
+def _hints(function: Callable[..., object]) -> Mapping[str, object]:
+    try:
+        return get_type_hints(function)
+    except Exception:  # noqa: BLE001 - annotations of another package may name what cannot be found
+        return {}
+
+
+def _unpacked(hint: object) -> set[str] | None:
+    """Return the names that `**settings: Unpack[SomeSettings]` passes on; None where any are."""
+    (kind,) = get_args(hint) if get_origin(hint) is Unpack else (None,)
+    return set(get_type_hints(kind)) if is_typeddict(kind) else None
+
+
+def _meaning(make: Callable[..., object], name: str) -> str:
+    """Return what the docstrings say of a setting; those of the class itself count before those of its bases."""
+    kinds = make.__mro__ if isinstance(make, type) else (make,)
+    return next((text for kind in kinds if (text := _meanings(kind.__doc__ or "").get(name))), "")
+
+
+@lru_cache(maxsize=_MOST_CLASSES)
+def _meanings(docstring: str) -> Mapping[str, str]:
+    first, _, rest = docstring.partition("\n")
+    sections = _SECTION.findall(f"{first}\n{dedent(rest)}\n")
+    return {name: " ".join(text.split()) for section in sections for name, text in _MEANING.findall(section)}
+
+
+def _examples(make: Callable[..., object]) -> Mapping[str, str]:
+    """Return the examples that the entries of a class and of its bases give, by setting."""
+    kinds = make.__mro__ if isinstance(make, type) else (make,)
+    found: dict[str, str] = {}
+    for kind in reversed(kinds):
+        found |= _own_examples(kind)
+    return found
+
+
+def _own_examples(make: object) -> Mapping[str, str]:
+    entry = vars(make).get("entry") if isinstance(make, type) else getattr(make, "entry", None)
+    texts = entry.examples if isinstance(entry, Entry) else ()
+    return {match[1]: text for text in texts if (match := _EXAMPLE.fullmatch(text))}
+
+
+def _obvious_example(name: str, hint: object, default: object) -> str:
+    """Return an example of a switch, a choice or a list of choices: the first value that is not the default."""
+    choices = [member for member in (get_args(hint) or (hint,)) if member is not type(None)]
+    if hint is bool or choices == [bool]:
+        return f"{name}={not default}"
+    words = get_args(hint) if get_origin(hint) is Literal else _words(choices)
+    return next((f'{name}="{word}"' for word in words if word != default and isinstance(word, str)), "")
+
+
+def _words(members: list[object]) -> tuple[object, ...]:
+    return next((get_args(member) for member in members if get_origin(member) is Literal), ())
+
+
+def _default_text(default: object) -> str:
+    if isinstance(default, Mapping):
+        return repr(dict(default))
+    return default.__name__ if isinstance(default, type) else repr(default)
+
+
+def type_text(hint: object) -> str:
+    """Return a type as one would read it: choices by their values, classes by their names."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " | ".join(map(repr, arguments)).replace("'", '"')
+    if origin in (Union, types.UnionType):
+        return " | ".join(dict.fromkeys(map(type_text, arguments)))
+    if hint is type(None) or hint is None:
+        return "None"
+    if origin is Callable:
+        return "function"
+    name = getattr(origin or hint, "__name__", str(hint)).removeprefix("typing.")
+    return f"{name}[{', '.join(map(type_text, arguments))}]" if arguments else name
