@@ -37,6 +37,7 @@ FRAMEWORKS = frozenset(
         "langgraph",
         "langsmith",
         "mlflow",
+        "nltk",
         "numpy",
         "openai",
         "opentelemetry",
