@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -27,7 +27,7 @@ from judges.models.render import render_data
 from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
 from judges.runtime import budget, calls, faults, flow
 from judges.runtime.blocking import DaemonThreads, in_thread
-from judges.runtime.sharing import scope, shared_work
+from judges.runtime.sharing import Shared, scope, shared_work
 from judges.sample import Sample, copy_sample
 from judges.verdict import Usage, Verdict
 
@@ -181,8 +181,8 @@ def _settle_all(requests: tuple[Request, ...]) -> tuple[Completion, ...]:
 async def _asettle_all(requests: tuple[Request, ...]) -> tuple[Completion, ...]:
     keys = _keys_of(requests)
     if len(requests) == 1:  # needs no task
-        return (await _asettle(requests[0], keys[0]),)
-    completions = await asyncio.gather(*map(_asettle, requests, keys), return_exceptions=True)
+        return (await _asettling(requests[0], keys[0]),)
+    completions = await asyncio.gather(*map(_asettling, requests, keys), return_exceptions=True)
     for completion in completions:
         if isinstance(completion, BaseException):
             raise completion
@@ -233,10 +233,12 @@ def _settle(request: Request, key: Hashable | None) -> Completion:
     return _paid_by_another(completion) if was_there else completion
 
 
-async def _asettle(request: Request, key: Hashable | None) -> Completion:
+def _asettling(request: Request, key: Hashable | None) -> Coroutine[Any, Any, Completion]:
     shared = scope()
-    if key is None or shared is None:
-        return await _acomplete(request)
+    return _acomplete(request) if key is None or shared is None else _ashare(request, key, shared)
+
+
+async def _ashare(request: Request, key: Hashable, shared: Shared) -> Completion:
     completion, was_there = await shared.aget(key, lambda: _acomplete(request))
     return _paid_by_another(completion) if was_there else completion
 

@@ -28,12 +28,15 @@ class ModelRequest:
             the same.
         text: Whether the reply is text in the model's own format, so that no tool is offered and no JSON is
             requested.
+        beginning: How many messages, from the first on, are the same in every request that asks this about other
+            data, so that they need to be encoded once.
     """
 
     messages: tuple[tuple[PromptRole, str], ...]
     schema: type[BaseModel]
     nonce: str = ""
     text: bool = False
+    beginning: int = 0
 
 
 @dataclass(frozen=True, slots=True)

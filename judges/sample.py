@@ -136,7 +136,8 @@ class Sample(BaseModel):
         if not isinstance(data, Mapping) or (isinstance(data, dict) and _is_canonical(data)):
             return data
         row = columns_of(data, _FIELD_OF)
-        columns = {_first_filled(row, names) for names in _NAMES.values()}
+        fields = {_FIELD_OF[name] for name in row if name in _FIELD_OF}
+        columns = {_first_filled(row, _NAMES[field]) for field in fields}
         others = {name: row.pop(name) for name in list(row) if name not in columns}
         extra = {name: value for name, value in others.items() if name not in _FIELD_OF or value is not None}
         if row.get("metadata", ...) is None:
@@ -231,9 +232,11 @@ class Sample(BaseModel):
 
 def _is_canonical(row: dict[Any, Any]) -> bool:
     """Whether a row holds fields under their own names, none of them nested, so that it is taken as it is."""
+    if not row.keys() <= _NAMES.keys():
+        return False
     plain = isinstance(row.get("response"), str | None) and isinstance(row.get("reference"), str | None)
     is_request = isinstance(row.get("user_input"), Mapping)
-    return row.keys() <= _NAMES.keys() and plain and not is_request and row.get("metadata", ...) is not None
+    return plain and not is_request and row.get("metadata", ...) is not None
 
 
 def _check_keywords(names: Iterable[str]) -> None:

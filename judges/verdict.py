@@ -208,6 +208,8 @@ class Verdict(BaseModel):
         """Derive the other marks from a rating or a score, with or without `passed`, or from `passed` alone."""
         if not isinstance(fields, dict) or fields.get("unscored") is not None:
             return fields
+        if fields.get("rating") is not None and fields.get("score") is not None:
+            return fields
         marks = {name: fields[name] for name in ("rating", "score", "passed") if fields.get(name) is not None}
         passed = marks.pop("passed", None) if len(marks) == 2 else None  # noqa: PLR2004 - one mark beside it
         if len(marks) != 1:

@@ -135,7 +135,7 @@ def parse_object(text: str) -> dict[str, Any]:
     if not text.strip():
         raise Unreadable("the reply is empty")
     try:
-        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+        value = _DECODER.decode(text)
     except Unreadable:
         raise
     except (ValueError, RecursionError):
@@ -154,3 +154,6 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise Unreadable(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_no_constant)

@@ -94,8 +94,9 @@ def render_request(ask: Ask, nonce: str) -> ModelRequest:
     All before the data is the same, letter by letter, in every request of a judge: a provider that caches the
     beginning of prompts bills it once. So worked examples have marks of their own.
     """
+    beginning = _beginning(ask.task, ask.schema, ask.examples, ask.reminder)
     data: tuple[PromptRole, str] = ("user", frame(render_data(ask.data), nonce, ask.reminder))
-    return ModelRequest((*_beginning(ask.task, ask.schema, ask.examples, ask.reminder), data), ask.schema, nonce)
+    return ModelRequest((*beginning, data), ask.schema, nonce, beginning=len(beginning))
 
 
 @lru_cache(maxsize=256)

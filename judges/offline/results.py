@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _PERCENTILES = (50, 90, 99)
+_MOST_USAGES = 256
+"""Most usages that wait to be added up, as a sum of many costs little more than a sum of two."""
 _FOUND_BY_ANY_NAME = AfterValidator(partial(ByJudge, qualified=qualified_name))
 
 
@@ -250,11 +252,13 @@ class Tally:
         self._passed = 0
         self._ratings: Counter[int] = Counter()
         self._unscored: Counter[str] = Counter()
-        self._usage = Usage()
+        self._usages = [Usage()]
 
     def add(self, verdict: Verdict, *, judged: bool) -> None:
         """Count a verdict; `judged` says whether the judge was called at all."""
-        self._usage += verdict.usage
+        self._usages.append(verdict.usage)
+        if len(self._usages) > _MOST_USAGES:
+            self._usages = [Usage.total(self._usages)]
         if judged:
             self._latencies.append(verdict.latency_s)
         if verdict.rating is None or verdict.score is None:
@@ -277,7 +281,7 @@ class Tally:
             passed=self._passed / scored if scored else None,
             passed_interval=wilson(self._passed, scored) if scored else None,
             unscored=dict(sorted(self._unscored.items())),
-            usage=self._usage,
+            usage=Usage.total(self._usages),
             latency_s=math.fsum(self._latencies) / judged if judged else None,
             latency_percentiles_s=self._percentiles(),
         )

@@ -30,6 +30,11 @@ _CAMEL_CASE = {
 NESTED = frozenset({"conversation", "conversations", "trace", "turns", "vars", "expectations", *_CAMEL_CASE})
 """Columns that hold others, so that a row may be of them alone."""
 
+_READ_WITH_OTHERS = frozenset({"trace", "actual_output", "retrieval_context", "source_documents", *_CAMEL_CASE})
+"""Columns of which even a text is not always taken as it is."""
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
 
 def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
     """Return a row with its nested columns unfolded; what is there in plain form is left as it is.
@@ -42,6 +47,8 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
         fields: The field of a sample by each name that a column of it may have.
     """
     columns = dict(row)
+    if _is_flat(columns):
+        return columns
     _unfold_trace(columns)
     _read_deepeval(columns)
     _read_sharegpt(columns)
@@ -62,6 +69,11 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     _read_documents(columns, "retrieved_context", "retrieved_context_ids")
     _read_documents(columns, "expected_retrieved_context", "reference_context_ids")
     return columns
+
+
+def _is_flat(columns: Mapping[str, Any]) -> bool:
+    """Whether nothing in a row can be unfolded, as in most files: its values are texts, numbers and the like."""
+    return _READ_WITH_OTHERS.isdisjoint(columns) and _SCALARS.issuperset(map(type, columns.values()))
 
 
 def _read_references(columns: dict[str, Any]) -> None:

@@ -81,6 +81,8 @@ class Allowance:
     @property
     def seconds_left(self) -> float | None:
         """Time left, here and outside, or None where there is no deadline."""
+        if self._deadline is None and self._outer is None:
+            return None
         outer = None if self._outer is None else self._outer.seconds_left
         own = None if self._deadline is None else self._deadline - time.monotonic()
         return min((seconds for seconds in (own, outer) if seconds is not None), default=None)

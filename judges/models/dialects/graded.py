@@ -75,7 +75,7 @@ class Graded:
             highest=scores[-1],
         )
         system: tuple[tuple[PromptRole, str], ...] = (("system", self.system),) if self.system else ()
-        return ModelRequest((*system, ("user", text)), ask.schema, nonce, text=True)
+        return ModelRequest((*system, ("user", text)), ask.schema, nonce, text=True, beginning=len(system))
 
     def read(self, response: ModelResponse, schema: type[T]) -> T:
         """Parse reasons and score; nothing may stand around them.

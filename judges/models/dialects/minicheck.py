@@ -53,7 +53,7 @@ class MiniCheck:
         if not document.strip():
             raise AskFailed("no_contexts", "there is no document, tool result or reference to check the answer by")
         text = _USER.substitute(document=quote(document), claim=quote(claim))
-        return ModelRequest((("system", _SYSTEM), ("user", text)), ask.schema, nonce, text=True)
+        return ModelRequest((("system", _SYSTEM), ("user", text)), ask.schema, nonce, text=True, beginning=1)
 
     def read(self, response: ModelResponse, schema: type[T]) -> T:
         """Parse yes or no.

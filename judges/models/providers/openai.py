@@ -115,7 +115,7 @@ class OpenAICompatible(Connected):
             None if max_tokens is None else "max_tokens",
         )
         self._identity = self._compute_identity(base_url)
-        self._heads: dict[tuple[type[BaseModel], Plan], str] = {}
+        self._heads: dict[tuple[type[BaseModel], Plan], bytes] = {}
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> Self:
@@ -335,12 +335,12 @@ class OpenAICompatible(Connected):
         head = self._heads.get(key)
         if head is None:
             head = self._heads[key] = self._head(request.schema, plan)
-        messages = [
-            _instructions(text) if role == "system" else _message(role, text) for role, text in request.messages
-        ]
-        return f"{head}[{', '.join(messages)}]}}".encode("utf-8", "replace")
+        beginning, others = request.messages[: request.beginning], request.messages[request.beginning :]
+        messages = [_encoded_once(beginning)] if beginning else []
+        messages += [_encoded(message) for message in others]
+        return b"%b[%b]}" % (head, b", ".join(messages))
 
-    def _head(self, schema: type[BaseModel], plan: Plan) -> str:
+    def _head(self, schema: type[BaseModel], plan: Plan) -> bytes:
         """Return the start of the body, up to the messages, which is the same in all requests for a schema."""
         fields: dict[str, Any] = {"model": self.name, **self._chat.extra}
         if plan.temperature is not None:
@@ -351,14 +351,15 @@ class OpenAICompatible(Connected):
             fields["response_format"] = response_format(schema)
         elif plan.method == "tools":
             fields |= forced_tool(schema)
-        return f'{_JSON.encode(fields)[:-1]}, "messages": '
+        return f'{_JSON.encode(fields)[:-1]}, "messages": '.encode("utf-8", "replace")
 
 
-def _message(role: PromptRole, text: str) -> str:
-    return f'{{"role": "{role}", "content": {_JSON.encode(text)}}}'
+def _encoded(message: tuple[PromptRole, str]) -> bytes:
+    role, text = message
+    return f'{{"role": "{role}", "content": {_JSON.encode(text)}}}'.encode("utf-8", "replace")
 
 
 @lru_cache(maxsize=256)
-def _instructions(text: str) -> str:
-    """Return a system message as JSON, which is the same in all requests of a judge."""
-    return _message("system", text)
+def _encoded_once(messages: tuple[tuple[PromptRole, str], ...]) -> bytes:
+    """Return the messages as JSON that are the same in all requests of a judge: its task and worked examples."""
+    return b", ".join(map(_encoded, messages))

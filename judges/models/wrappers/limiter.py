@@ -227,4 +227,4 @@ def _nobody_waits() -> None:
 
 
 def _length(request: ModelRequest) -> int:
-    return sum(len(text) for _, text in request.messages)
+    return sum([len(text) for _, text in request.messages])

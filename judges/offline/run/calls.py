@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -90,7 +89,7 @@ class CellCalls:
         self._meter, self._journal = meter, journal
         self._row, self._judge, self._is_alone = row, judge, is_alone
         self._records = records
-        self._sent: Counter[str] = Counter()
+        self._sent: dict[str, int] = {}
         self._pending: list[Callable[[], None]] = []
 
     def send(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
@@ -164,11 +163,16 @@ class CellCalls:
         """Return the record of the same call, made as often before, and whether this judge has paid for it."""
         same = [record for record in self._records if record.digest == digest]
         own = [record for record in same if record.judge == self._judge]
-        number = self._sent[digest]
-        self._sent[digest] += 1
+        number = self._counted(digest)
         if number < len(own):
             return own[number], True
         return (same[0] if shared and same and not own else None), False
+
+    def _counted(self, digest: str) -> int:
+        """Return how often a request was made before, and count it."""
+        before = self._sent.get(digest, 0)
+        self._sent[digest] = before + 1
+        return before
 
     def _replay_vectors(self, digest: str) -> EmbeddingResponse | None:
         if not self._records:
@@ -184,9 +188,9 @@ class CellCalls:
         if self._collector is None:
             return
         digest = key_of(identity_of(model), request).hex()
-        if not self._records:  # else it was counted when a record was looked for
-            self._sent[digest] += 1
-        place = CallPlace(row=self._row, judge=self._judge, digest=digest, number=self._sent[digest] - 1)
+        # with records it was counted when one was looked for
+        number = self._sent[digest] - 1 if self._records else self._counted(digest)
+        place = CallPlace(row=self._row, judge=self._judge, digest=digest, number=number)
         self._collector.collect(model, request, place, shared=shared and not self._is_alone)
 
     def _write(self, model: JudgeModel, request: ModelRequest, response: ModelResponse) -> None:

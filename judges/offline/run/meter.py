@@ -220,4 +220,4 @@ def _is_overload(error: BaseException) -> bool:
 
 
 def _length(request: ModelRequest) -> int:
-    return sum(len(text) for _, text in request.messages)
+    return sum([len(text) for _, text in request.messages])
