@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import resource
@@ -125,6 +126,9 @@ def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path) -> None:
     assert len(model.prompts) == 7
     assert again.scores == whole.scores
     assert {name: (run / name).read_bytes() for name in FILES} == before
+    journal.write_bytes(journal.read_bytes().replace(b'"detail":', b'"details":', 1) + b'{"call":0,"digest":"d"}\n')
+    with pytest.raises(ConfigurationError, match="the verdict of 'helpfulness' on row 0 cannot be read; .*delete"):
+        evaluate(rows, Helpfulness(model), run=run, resume=True)
 
 
 def test_failed_cells_are_judged_again_on_request(tmp_path: Path) -> None:
@@ -203,6 +207,18 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
     result = refine("resume", run)
     assert result.exit_code == 0
     assert len((run / "journal.jsonl").read_text().splitlines()) == 40
+
+
+def test_a_disk_that_fails_later_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the system reports only when a journal is brought to the disk ends the run, too."""
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("judges.offline.run.journal._SYNC_EVERY_S", 0)
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(ConfigurationError, match="cannot be written \\(Input/output error\\); nothing that was"):
+        evaluate([{"answer": "a"}] * 50, Length(at_most=3), run=tmp_path / "run")
 
 
 def _judge_on_a_small_disk(rows: Path, run: Path, report: Path) -> None:

@@ -101,6 +101,7 @@ class Journal:
         self._end = self._scan()
         self._synced = time.monotonic()
         self._sync: threading.Thread | None = None
+        self._fault: OSError | None = None
 
     def add_cell(
         self, row: int, judge: str, key: int, seconds: float, verdict: bytes, *, unscored: str | None
@@ -145,6 +146,8 @@ class Journal:
         if self._sync is not None:
             self._sync.join()
         try:
+            if self._fault is not None:
+                raise self._fault
             os.fsync(self._file)
         except OSError as error:
             raise cannot_write(self.path, error) from error
@@ -155,6 +158,8 @@ class Journal:
         with self._lock:
             place = self._end
             try:
+                if self._fault is not None:
+                    raise self._fault
                 written = 0
                 while written < len(line):
                     written += os.pwrite(self._file, line[written:], place + written)
@@ -170,8 +175,14 @@ class Journal:
         if now - self._synced < _SYNC_EVERY_S or (self._sync is not None and self._sync.is_alive()):
             return
         self._synced = now
-        self._sync = threading.Thread(target=os.fsync, args=(self._file,), name="judges-journal")
+        self._sync = threading.Thread(target=self._sync_file, name="judges-journal")
         self._sync.start()
+
+    def _sync_file(self) -> None:
+        try:
+            os.fsync(self._file)
+        except OSError as error:  # the system reports it once, so it is kept for the next line, or the end
+            self._fault = error
 
     def _scan(self) -> int:
         """Index the records, remove a torn last line, and return where the file ends."""
@@ -192,11 +203,13 @@ class Journal:
         try:
             record = json.loads(line)
             kind, row = _kind_and_row(record)
+            judge = _text(record["judge"])
             if kind == "call":
+                _text(record["digest"])
                 self._calls.setdefault(row, []).append(place)
             else:
                 unscored = record["verdict"]["unscored"]
-                self.cells[_text(record["judge"])].add(row, place, record["key"], unscored=unscored)
+                self.cells[judge].add(row, place, record["key"], unscored=unscored)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return False
         return True

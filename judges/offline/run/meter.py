@@ -14,6 +14,7 @@ from judges.models import retry
 from judges.models.providers.endpoint_errors import error_in
 from judges.models.wrappers.admission import Ticket
 from judges.models.wrappers.limiter import Limiter
+from judges.offline.run.estimate import REPLY_TOKENS, tokens_of
 from judges.offline.run.pricing import RememberedPrices
 from judges.verdict import Usage
 
@@ -49,8 +50,9 @@ class CallMeter:
         limiter: Limits of calls in flight, calls a minute and tokens a minute; slows down at an overload.
         prices: Price by model name.
         max_calls: Most calls, or None for any number.
-        max_cost: Most US dollars, or None. A call is made only if the dearest call so far still fits beside those
-            in flight, so that it is exceeded at most by what a call costs more than any before it.
+        max_cost: Most US dollars, or None. For each call in flight is set aside what it costs with a long reply, and
+            at least as much as the dearest call so far. Where no room is left for another, calls are made one by
+            one, so that the limit is exceeded at most by what the last costs more than any before it.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class CallMeter:
         self.in_flight = 0
         self.cost: float | None = 0.0
         self._dearest: float | None = None
+        self._set_aside = 0.0
         self._lock = threading.Lock()
 
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
@@ -115,8 +118,9 @@ class CallMeter:
 
     def _send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         ticket = self.limiter.enter(_length(request))
+        expected = self._expected_cost(model, request)
         try:
-            while not self._claim():
+            while (share := self._claim(expected)) is None:
                 time.sleep(_PRICE_PAUSE_S)
         except BaseException:
             self.limiter.cancel(ticket)
@@ -124,15 +128,16 @@ class CallMeter:
         try:
             response = model.send(request)
         except BaseException as error:
-            self._settle(ticket, error, model)
+            self._settle(ticket, error, model, share)
             raise
-        self._settle(ticket, response, model)
+        self._settle(ticket, response, model, share)
         return response
 
     async def _asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
         ticket = await self.limiter.aenter(_length(request))
+        expected = self._expected_cost(model, request)
         try:
-            while not self._claim():  # noqa: ASYNC110 - threads settle calls, too
+            while (share := self._claim(expected)) is None:  # noqa: ASYNC110 - threads settle calls, too
                 await asyncio.sleep(_PRICE_PAUSE_S)
         except BaseException:
             self.limiter.cancel(ticket)
@@ -140,13 +145,23 @@ class CallMeter:
         try:
             response = await model.asend(request)
         except BaseException as error:
-            self._settle(ticket, error, model)
+            self._settle(ticket, error, model, share)
             raise
-        self._settle(ticket, response, model)
+        self._settle(ticket, response, model, share)
         return response
 
-    def _claim(self) -> bool:
-        """Count a call to be made; False if it must wait until the price of those in flight is known.
+    def _expected_cost(self, model: JudgeModel, request: ModelRequest) -> float:
+        """Return what a call with a long reply costs; 0.0 without a limit of cost, or a known price."""
+        if self.max_cost is None:
+            return 0.0
+        usage = Usage(calls=1, input_tokens=round(tokens_of(request)[1]), output_tokens=REPLY_TOKENS[1], cost=None)
+        return self.prices.cost(usage, model.name).cost or 0.0
+
+    def _claim(self, expected: float) -> float | None:
+        """Count a call to be made, and return the cost set aside for it; None if it must wait for others to end.
+
+        Args:
+            expected: What it costs with a long reply.
 
         Raises:
             ConfigurationError: If no further call may be made.
@@ -156,9 +171,10 @@ class CallMeter:
                 self.stopped = RunStopped(
                     f"stopped after {self.calls} calls, as --max-calls {self.max_calls} says"
                 )
-            if self.stopped is None and self.max_cost is not None and not self._fits():
+            share = max(expected, self._dearest or 0.0)
+            if self.stopped is None and self.max_cost is not None and not self._fits(share):
                 if self.in_flight:
-                    return False
+                    return None
                 self.stopped = RunStopped(
                     f"stopped at ${self.cost:.4f} after {self.calls} calls, since a further one may exceed "
                     f"--max-cost {self.max_cost:g}"
@@ -167,18 +183,24 @@ class CallMeter:
                 raise self.stopped
             self.calls += 1
             self.in_flight += 1
-            return True
+            self._set_aside += share
+            return share
 
-    def _fits(self) -> bool:
-        """Whether one more call fits the limit of cost, if none is dearer than the dearest so far."""
+    def _fits(self, share: float) -> bool:
+        """Whether one more call fits the limit of cost: beside those in flight, or alone."""
         if self._dearest is None:
             return not self.in_flight
-        return (self.cost or 0.0) + (self.in_flight + 1) * self._dearest <= (self.max_cost or 0.0)
+        if not self.in_flight:
+            self._set_aside, share = 0.0, self._dearest  # without what rounding has left
+        return (self.cost or 0.0) + self._set_aside + share <= (self.max_cost or 0.0)
 
-    def _settle(self, ticket: Ticket, ending: ModelResponse | BaseException, model: JudgeModel) -> None:
+    def _settle(
+        self, ticket: Ticket, ending: ModelResponse | BaseException, model: JudgeModel, share: float
+    ) -> None:
         self.limiter.release(ticket, ending)
         with self._lock:
             self.in_flight -= 1
+            self._set_aside -= share
             if isinstance(ending, ModelResponse):
                 self._charge(ending, model)
             elif _is_overload(ending):

@@ -203,14 +203,20 @@ def _write_json(path: Path, document: object) -> None:
 
 
 def _cell(journal: Journal, index: int, judge: str) -> tuple[bytes, Verdict]:
-    cell = journal.cell(index, judge)
-    if cell is None:
+    try:
+        cell = journal.cell(index, judge)
+        verdict = None if cell is None else read_verdict(cell[1]).model_copy(update={"latency_s": cell[0]})
+    except (ValueError, TypeError, RecursionError):  # pydantic's errors are among them
+        raise ConfigurationError(
+            f"{journal.path}: the verdict of {judge!r} on row {index} cannot be read; it was changed, or written by "
+            f"another version of selfrefine; delete its line, so that the row is judged again"
+        ) from None
+    if cell is None or verdict is None:
         raise ConfigurationError(
             f"row {index} was not judged by {judge!r}: the dataset changed while it was judged; run it again with "
             f"--accept-changes"
         )
-    seconds, text = cell
-    return text, read_verdict(text).model_copy(update={"latency_s": seconds})
+    return cell[1], verdict
 
 
 def row_of(index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> Row:
