@@ -1,106 +1,347 @@
-"""Today's traffic is tomorrow's evaluation: refine a few questions, record every attempt, judge the file again.
+"""How far can a verdict be believed? From a chatbot's answers to a promise in writing, and what that is not.
 
-The weather agent answers about a few cities while its attempts are written to `attempts.jsonl`. The very judge
-object that spoke online then judges that file offline, and must say the same of every row.
+A loop around the support chatbot of a shop is recorded, people label its answers, and the labels say how often the
+judge errs, which success rating keeps a promise, what voids that promise, and what other settings would have done.
+Chatbot, judge and labels are shipped with the demo, so it needs no key and no network; all figures are computed.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from langchain_core.language_models import BaseChatModel
+
 from demos.command import Options, run_demo
-from demos.screen import Screen, pips, screen
-from demos.weather import rule
-from demos.weather.agent import weather_agent
-from judges import ConfigurationError, Judge, Verdict
-from judges.offline import Row, evaluate, read_rows
-from refine import Attempt, Outcome, SelfRefine
+from demos.offline_figures import (
+    AGREEMENT,
+    CERTIFICATE,
+    CURVE,
+    POLICIES,
+    agreement_entries,
+    certificate_rows,
+    curve_rows,
+    doubled,
+    policy_rows,
+)
+from demos.screen import Screen, pips, quantity, screen
+from demos.support import Part, SupportQuestion, chatbot, support_judge, support_questions
+from judges import ConfigurationError, Judge
+from judges.certificate import IssuedCertificate
+from refine import Outcome, SelfRefine
 
 _PROG = "demos.offline"
-_CITIES = ("Paris", "Nairobi", "Lima", "Hanoi")
-_RECORD = "attempts.jsonl"
+_PILOT, _RECORD, _CERTIFICATE, _RUN, _REPORT = (
+    "pilot.jsonl",
+    "attempts.jsonl",
+    "certificate.json",
+    "run",
+    "report.html",
+)
+_MAX_ATTEMPTS = 3
+_ALPHA, _DELTA = 0.10, 0.05
+_NOBODY = "I pass this on to a colleague, who answers by mail today."
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stage:
+    """What all steps share."""
+
+    display: Screen
+    folder: Path
+    questions: Sequence[SupportQuestion]
+    bot: BaseChatModel
+    judge: Judge
+    seed: int
+
+    def of(self, part: Part) -> list[SupportQuestion]:
+        return [question for question in self.questions if question.part == part]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; the exit code is 0 if all verdicts agree, 1 if not, 2 if it could not be run."""
+    """Run the demo; the exit code is 0 if all went as it tells, 1 if not, 2 if it could not be run."""
     return run_demo(_PROG, lambda: _run(_options(arguments)))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Options(_PROG, __doc__)
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the record here; default: throw it away")
-    parser.add_argument("--seed", type=int, default=10, help="seeds the thermometer; default 10")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="where everything is written; default: a new one"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seeds all resampling; default 0")
     return parser.parse_args(arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.out is not None:
-        return demonstrate(options.out, seed=options.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        return demonstrate(Path(folder), seed=options.seed, keep=False)
+    folder = options.out or Path(tempfile.mkdtemp(prefix="refine-offline-"))
+    return demonstrate(folder, seed=options.seed)
 
 
-def demonstrate(folder: Path, *, seed: int, judge: Judge = rule.judge, keep: bool = True) -> int:
-    """Refine, record, judge again and compare; return the exit code.
+def demonstrate(folder: Path, *, seed: int = 0, judge: Judge | None = None) -> int:
+    """Go the whole way from recorded loops to a certified one and a report, and return the exit code.
 
     Args:
-        folder: Folder of the record; it is created if it does not exist.
-        seed: Seeds the thermometer.
-        judge: Judges online and offline.
-        keep: Whether the folder remains after the demo.
+        folder: Where everything is written; it is created if it does not exist.
+        seed: Seeds all resampling.
+        judge: Judges the recorded loops; by default the scripted one.
 
     Raises:
-        ConfigurationError: If the folder already holds a record, which must not be appended to.
+        ConfigurationError: If the folder holds a record already, which must not be added to.
     """
-    path = folder / _RECORD
-    if path.exists():
-        raise ConfigurationError(f"{path} is there already; choose another --out, or delete it first")
+    if (folder / _RECORD).exists():
+        raise ConfigurationError(f"{folder / _RECORD} is there already; choose another --out, or delete it first")
     folder.mkdir(parents=True, exist_ok=True)
-    display = screen()
-    display.line("Scripted model and rule judge; no key, no network.", "dim")
-    refiner = SelfRefine(weather_agent(None, seed=seed), judge, success_rating=4, max_attempts=16, record=path)
-    outcomes = [refiner.refine(f"What is the weather in {city}?") for city in _CITIES]
-    online = [attempt for outcome in outcomes for attempt in outcome.attempts]
-    offline = evaluate(read_rows(path), judge)
-    differing = [
-        row.index for attempt, row in zip(online, offline.rows, strict=True) if not _agrees(attempt, row, judge)
-    ]
-    _show(display, outcomes, online, offline.rows, judge)
-    equal = f"{len(online) - len(differing)} of {len(online)} offline verdicts equal those given online"
-    display.line(f"{equal}.", "bad" if differing else "good")
-    if keep:
-        hint = "Any judge can have the record:"
-        display.line(f"{hint} refine evaluate {path} --judge helpfulness --model PROVIDER:MODEL --out RUN", "dim")
-    return 1 if differing else 0
+    questions = support_questions()
+    stage = _Stage(
+        display=screen(),
+        folder=folder,
+        questions=questions,
+        bot=chatbot(questions),
+        judge=judge or support_judge(questions),
+        seed=seed,
+    )
+    stage.display.line("Scripted chatbot and judge, shipped labels; no key, no network. The rest is real.", "dim")
+    _record(stage)
+    _label(stage)
+    _align(stage)
+    certificate = _certify(stage)
+    went_well = certificate.certified and _guard(stage, certificate) and _change(stage)
+    _replay(stage)
+    went_well = _report(stage) and went_well
+    _promise(stage, certificate)
+    return 0 if went_well else 1
 
 
-def _agrees(attempt: Attempt, row: Row, judge: Judge) -> bool:
-    return attempt.verdict is not None and _without_cost(attempt.verdict) == _without_cost(
-        row.verdicts[judge.name]
+def _step(stage: _Stage, heading: str, sentence: str) -> None:
+    stage.display.line()
+    stage.display.rule(heading)
+    stage.display.line(sentence)
+    stage.display.line()
+
+
+def _record(stage: _Stage) -> None:
+    """Refine the questions as the deployed loop will, but with the strictest success rating."""
+    _step(
+        stage,
+        "1  Record",
+        f"The chatbot answers, the judge asks for better, {_MAX_ATTEMPTS} attempts at most, and each is written "
+        "down. The strictest rating, 4, is asked for: what a laxer loop would have shown is then known, too.",
+    )
+    for part, file, label in (("pilot", _PILOT, "first day"), ("main", _RECORD, "then")):
+        loop = SelfRefine(
+            stage.bot, stage.judge, success_rating=4, max_attempts=_MAX_ATTEMPTS, record=stage.folder / file
+        )
+        outcomes = [loop.refine(question.question) for question in stage.of(part)]  # type: ignore[arg-type]  # a literal
+        attempts = sum(len(outcome.attempts) for outcome in outcomes)
+        passed = sum(outcome.passed for outcome in outcomes)
+        text = f"{quantity(len(outcomes), 'question')}, {attempts} attempts, {passed} accepted: {file}"
+        stage.display.entry(label, text)
+
+
+def _label(stage: _Stage) -> None:
+    """Write the shipped labels where `refine label` leaves a person's."""
+    from judges.offline.trust.beside import labels_file  # noqa: PLC0415 - numpy is loaded when it is needed
+    from judges.offline.trust.label_file import LabelFile  # noqa: PLC0415 - as above
+    from judges.offline.trust.labelling import items_of  # noqa: PLC0415 - as above
+    from judges.offline.trust.rows import read_judged  # noqa: PLC0415 - as above
+
+    _step(
+        stage,
+        "2  Label",
+        "People say what is good, one key for each answer, without seeing what the judge said. A second person "
+        "takes some of the same, so that you learn how far people agree.",
+    )
+    stage.display.entry("command", f"refine label {_RECORD} --by ann", "strong")
+    shipped = {answer.answer: answer.labels for question in stage.questions for answer in question.answers}
+    for file in (_PILOT, _RECORD):
+        store = LabelFile(labels_file(stage.folder / file))
+        for item in items_of(read_judged(stage.folder / file)):
+            for person, rating in shipped[item.sample.answer or ""].items():
+                store.add(item, {"by": person, "rating": rating})
+    twice, same = doubled(labels_file(stage.folder / _RECORD))
+    stage.display.entry(
+        "here", f"shipped labels; two people labelled {twice} answers, and agree on {same} of them"
     )
 
 
-def _without_cost(verdict: Verdict) -> dict[str, object]:
-    """Return a verdict's fields without latency and usage, which differ from run to run."""
-    return verdict.model_dump(exclude={"latency_s", "usage"})
+def _align(stage: _Stage) -> None:
+    """Compare the judge with people."""
+    from judges.offline import align  # noqa: PLC0415 - loads numpy
+
+    _step(
+        stage,
+        "3  Align",
+        "The labels say how often the judge is wrong, and whether a higher rating means a better answer.",
+    )
+    alignment = align(stage.folder / _RECORD, alpha=_ALPHA, delta=_DELTA, seed=stage.seed)
+    for label, text in agreement_entries(alignment):
+        stage.display.entry(label, text)
+    stage.display.line(AGREEMENT, "dim")
+    stage.display.entry("command", f"refine align {_RECORD} --full", "strong")
 
 
-def _show(
-    display: Screen, outcomes: Sequence[Outcome], online: Sequence[Attempt], rows: Sequence[Row], judge: Judge
-) -> None:
-    tries = [
-        f"{city} {attempt.number}"
-        for city, outcome in zip(_CITIES, outcomes, strict=True)
-        for attempt in outcome.attempts
-    ]
-    table = [
-        (which, attempt.text, pips(attempt.rating), pips(row.verdicts[judge.name].rating))
-        for which, attempt, row in zip(tries, online, rows, strict=True)
-    ]
-    display.table(("attempt", "answer", "online", "offline"), table)
+def _certify(stage: _Stage) -> IssuedCertificate:
+    """Certify on too few loops, which gives nothing, and on enough."""
+    from judges.offline import certify  # noqa: PLC0415 - loads numpy
+
+    display = stage.display
+    _step(
+        stage,
+        "4  Certify",
+        f"Which success rating keeps this promise: at most {_ALPHA:.0%} of the answers shown are bad, with "
+        f"confidence {1 - _DELTA:.0%}? First from the few loops of the first day.",
+    )
+    pilot = certify(stage.folder / _PILOT, alpha=_ALPHA, delta=_DELTA)
+    display.table(CERTIFICATE, certificate_rows(pilot))
+    display.line("CERTIFIED" if pilot.certified else "NOT CERTIFIED. That is an answer, not an error.", "fair")
+    display.line(pilot.needed)
+    display.line()
+    display.line("Then from the loops that were recorded after that, none of which is among the first.")
+    certificate = certify(stage.folder / _RECORD, alpha=_ALPHA, delta=_DELTA)
+    certificate.write(stage.folder / _CERTIFICATE)
+    display.table(CERTIFICATE, certificate_rows(certificate))
+    tone = "good" if certificate.certified else "bad"
+    display.line(f"{'CERTIFIED' if certificate.certified else 'NOT CERTIFIED'}  {certificate.policy_name}", tone)
+    display.line(f"{certificate.promise[0].upper()}{certificate.promise[1:]}.")
+    display.entry("written", f"{_CERTIFICATE}, id {certificate.id}")
+    display.entry("command", f"refine certify {_RECORD}", "strong")
+    return certificate
+
+
+def _guard(stage: _Stage, certificate: IssuedCertificate) -> bool:
+    """Answer new questions with the certified loop, and return whether its outcomes bear the certificate's id."""
+    display = stage.display
+    _step(
+        stage,
+        "5  Guard",
+        "The loop takes its success rating from the certificate, and every outcome bears the certificate's id. "
+        "What does not pass is not shown: a fixed text is.",
+    )
+    outcomes = []
+    loop = _certified(stage, stage.judge)
+    for question in stage.of("live"):
+        outcome = loop.refine(question.question)  # type: ignore[arg-type]  # a literal
+        outcomes.append(outcome)
+        display.line(question.question, "strong")
+        display.entry("attempts", "  ".join(pips(attempt.rating) for attempt in outcome.attempts))
+        display.entry(
+            "shown", "" if outcome.answer is None else outcome.answer.text, "good" if outcome.passed else "fair"
+        )
+        display.entry("", _standing(outcome), "dim")
+    return all(outcome.certificate == certificate.id for outcome in outcomes)
+
+
+def _standing(outcome: Outcome) -> str:
+    covered = "passed" if outcome.passed else "did not pass: the promise says nothing about it"
+    return f"{covered}; certificate {(outcome.certificate or 'none')[:8]}"
+
+
+def _certified(stage: _Stage, judge: Judge, *, max_attempts: int = _MAX_ATTEMPTS) -> SelfRefine:
+    return SelfRefine(
+        stage.bot,
+        judge,
+        certificate=stage.folder / _CERTIFICATE,
+        max_attempts=max_attempts,
+        on_exhausted="fallback",
+        fallback=_NOBODY,
+    )
+
+
+def _change(stage: _Stage) -> bool:
+    """Change what the promise rests on, and return whether every change is refused."""
+    _step(
+        stage,
+        "6  Change something",
+        "The promise is about this judge, its prompt, its model, this chatbot and this loop. With another one the "
+        "loop does not start.",
+    )
+    changes = {
+        "prompt": lambda: _certified(stage, support_judge(stage.questions, criteria="Is the answer polite?")),
+        "model": lambda: _certified(stage, support_judge(stage.questions, model="judge-model-2")),
+        "attempts": lambda: _certified(stage, stage.judge, max_attempts=_MAX_ATTEMPTS + 2),
+    }
+    refused = 0
+    for label, start in changes.items():
+        try:
+            start()
+            stage.display.entry(label, "the loop starts, and must not", "bad")
+        except ConfigurationError as error:
+            refused += 1
+            stage.display.entry(label, f"refused: {error}")
+    return refused == len(changes)
+
+
+def _replay(stage: _Stage) -> None:
+    """Say what other settings would have done."""
+    from judges.offline import replay  # noqa: PLC0415 - loads numpy
+
+    _step(
+        stage,
+        "7  Replay",
+        "The same record says what each attempt brings, and what other settings would have done.",
+    )
+    result = replay(stage.folder / _RECORD, seed=stage.seed)
+    stage.display.table(CURVE, curve_rows(result))
+    stage.display.table(POLICIES, policy_rows(result))
+    stage.display.line(
+        "A range stands where the record ends before such a loop would have: more is not known. Settings that are "
+        "chosen here need fresh labels to be certified.",
+        "dim",
+    )
+    stage.display.entry("command", f"refine replay {_RECORD}", "strong")
+
+
+def _report(stage: _Stage) -> bool:
+    """Judge the record again, write the report, and return whether the judge says the same as online."""
+    from judges.offline import evaluate, load_run, read_rows  # noqa: PLC0415 - as in the other steps
+    from judges.offline.trust.beside import labels_file  # noqa: PLC0415 - as above
+    from refine.report.building import build  # noqa: PLC0415 - as above
+    from refine.report.page import page  # noqa: PLC0415 - as above
+    from refine.report.reading import read_run  # noqa: PLC0415 - as above
+    from refine.report.trust import TrustSources  # noqa: PLC0415 - as above
+
+    _step(
+        stage,
+        "8  Report",
+        "The judge reads the recorded answers again, and one page holds it all: open it in a browser.",
+    )
+    record = stage.folder / _RECORD
+    samples = list(read_rows(record))
+    evaluate(samples, stage.judge, run=stage.folder / _RUN)
+    rows = load_run(stage.folder / _RUN).rows
+    same = sum(
+        row.verdicts[stage.judge.name].rating == sample.metadata["rating"]
+        for row, sample in zip(rows, samples, strict=True)
+    )
+    sources = TrustSources(labels=labels_file(record), attempts=record, certificate=stage.folder / _CERTIFICATE)
+    report = page(
+        build([replace(read_run(stage.folder / _RUN), name="Support desk")], sources=sources, seed=stage.seed)
+    )
+    (stage.folder / _REPORT).write_text(report, encoding="utf-8")
+    stage.display.entry("same", f"{same} of {len(samples)} verdicts equal those given online")
+    stage.display.entry("page", str(stage.folder / _REPORT), "strong")
+    command = f"refine report {_RUN} --attempts {_RECORD} --labels {labels_file(record).name}"
+    stage.display.entry(
+        "command", f"cd {shlex.quote(str(stage.folder))} && {command} --certificate {_CERTIFICATE}"
+    )
+    return same == len(samples)
+
+
+def _promise(stage: _Stage, certificate: IssuedCertificate) -> None:
+    display = stage.display
+    display.line()
+    display.rule("What is promised, and what is not")
+    display.line(f"Promised: {certificate.promise}.", "good")
+    display.line(
+        f"Not promised: anything about a single answer; about answers that did not pass; about questions of "
+        f"another kind than the {certificate.runs} recorded ones; about next month, when models behind a name may "
+        f"have changed: `refine monitor` watches that. And bad is what the people who labelled call bad."
+    )
+    display.line("More: docs/trust.md", "dim")
 
 
 if __name__ == "__main__":

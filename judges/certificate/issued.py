@@ -125,9 +125,13 @@ class IssuedCertificate(BaseModel):
         yield f"Asked for: at most {self.alpha:.1%} bad, with confidence {1 - self.delta:.1%}."
         if self.reachable_alpha is not None:
             yield f"The best one would have passed at {self.reachable_alpha:.1%} (not a certificate)."
-        yield self._needed()
+        yield self.needed
 
-    def _needed(self) -> str:
+    @property
+    def needed(self) -> str:
+        """What would be needed where nothing is certified, as a sentence; empty where something is."""
+        if self.certified:
+            return ""
         if self.labels_needed is not None:
             more = max(self.labels_needed - self.released, 1)
             return (

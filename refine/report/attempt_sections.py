@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from refine.report import wording
+from refine.report.cells import UNKNOWN, filled_table, scale_end
 from refine.report.document import Block, Cell, Paragraph, Range, Section, Table
 
 if TYPE_CHECKING:
@@ -37,18 +38,21 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
     if replay.curve_note:
         yield Paragraph(replay.curve_note, "soft")
     if replay.gains:
-        yield Table(
+        yield filled_table(
             ("After attempt", "Loops", "Raw change", "Fell", "Gain, judged again"),
             tuple(map(_gain, replay.gains)),
             frozenset({1, 2, 3}),
             f"Change of the rating: {replay.gain_title}",
         )
     if replay.policies:
-        yield Table(
-            ("Policy", "Releases", "Bad among released", "Attempts", "Dollars", "How sure"),
-            tuple(map(_policy, replay.policies)),
+        end = scale_end([bound for policy in replay.policies for bound in _bad_bounds(policy)])
+        labels = f", bad ones drawn up to {end:.0%}" if any(policy.bad_rate for policy in replay.policies) else ""
+        yield filled_table(
+            ("Policy", "Questions answered", "Bad among released", "Attempts each", "Dollars each", "How sure"),
+            tuple(_policy(policy, end) for policy in replay.policies),
             frozenset({3, 4}),
-            "What other policies would have done; a range where the record ends before the policy would have",
+            f"What other policies would have done{labels}; a range where the record ends before the policy would "
+            f"have",
         )
         yield Paragraph(replay.assumption, "soft")
     for note in replay.notes:
@@ -70,7 +74,7 @@ def _point(point: CurvePoint) -> tuple[Cell, ...]:
 
 
 def _gain(gain: AttemptGain) -> tuple[Cell, ...]:
-    clean = Cell("nothing was judged again", tone="soft")
+    clean = UNKNOWN
     if gain.gain is not None:
         interval = wording.span(gain.gain_low, gain.gain_high, "+.2f")
         clean = Cell(
@@ -85,7 +89,11 @@ def _gain(gain: AttemptGain) -> tuple[Cell, ...]:
     )
 
 
-def _policy(policy: ReplayedPolicy) -> tuple[Cell, ...]:
+def _bad_bounds(policy: ReplayedPolicy) -> tuple[float, ...]:
+    return (*(policy.bad_rate or ()), *(policy.bad_interval or ()))
+
+
+def _policy(policy: ReplayedPolicy, end: float) -> tuple[Cell, ...]:
     patience = "" if policy.patience is None else f", patience {policy.patience}"
     name = f"rating {policy.success_rating}, {wording.plural(policy.max_attempts, 'attempt')}{patience}"
     low, high = policy.mean_attempts
@@ -93,21 +101,19 @@ def _policy(policy: ReplayedPolicy) -> tuple[Cell, ...]:
     return (
         Cell(name, "in force" if policy.in_force else ""),
         _bounded(policy.release_rate, policy.release_interval),
-        Cell("no labels", tone="soft")
-        if policy.bad_rate is None
-        else _bounded(policy.bad_rate, policy.bad_interval),
+        UNKNOWN if policy.bad_rate is None else _bounded(policy.bad_rate, policy.bad_interval, end),
         Cell(attempts),
-        Cell(wording.DASH if policy.mean_cost is None else wording.dollars(policy.mean_cost)),
+        UNKNOWN if policy.mean_cost is None else Cell(wording.dollars(policy.mean_cost)),
         Cell(policy.status, tone="plain" if policy.status == "exact" else "unsure"),
     )
 
 
-def _bounded(bounds: tuple[float, float], interval: tuple[float, float] | None) -> Cell:
+def _bounded(bounds: tuple[float, float], interval: tuple[float, float] | None, end: float = 1.0) -> Cell:
     """Return a cell for a share that is known, or known to lie between two bounds."""
     low, high = bounds
     if low != high:
-        return Cell(
-            f"{wording.percent(low)} to {wording.percent(high)}", "bounds", Range(value=None, low=low, high=high)
-        )
+        mark = Range(value=None, low=low, high=high, most=end)
+        return Cell(f"{wording.percent(low)} to {wording.percent(high)}", "bounds", mark)
     ends = interval or (None, None)
-    return Cell(wording.percent(low), wording.span_percent(*ends), Range(value=low, low=ends[0], high=ends[1]))
+    mark = Range(value=low, low=ends[0], high=ends[1], most=end)
+    return Cell(wording.percent(low), wording.span_percent(*ends), mark)

@@ -107,8 +107,8 @@ def _table(table: Table) -> Element:
             "tr",
             h("th", *_inside(row[0]), scope="row", class_=row[0].tone),
             *(
-                h("td", *_inside(cell), class_=" ".join(filter(None, (kind, cell.tone))))
-                for cell, kind in zip(row[1:], numbers[1:], strict=True)
+                h("td", *_inside(cell), class_=" ".join(filter(None, (kind, cell.tone))), data_column=name)
+                for cell, kind, name in zip(row[1:], numbers[1:], table.columns[1:], strict=True)
             ),
         )
         for row in table.rows

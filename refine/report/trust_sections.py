@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from judges.offline.statistics.figure import Figure
 from refine.report import wording
 from refine.report.attempt_sections import attempts_section
-from refine.report.cells import share_cell
+from refine.report.cells import UNKNOWN, filled_table, scale_end, share_cell
 from refine.report.document import Block, Cell, Paragraph, Range, Section, Table, Tone
 from refine.report.trust import Trust
 
 if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate
+    from judges.certificate.issued import Kind
     from judges.offline.statistics import BiasTest
     from judges.offline.trust.alignment import Alignment
 
@@ -24,14 +25,25 @@ _FINDINGS: dict[str, Tone] = {
     "not enough data": "unsure",
     "association": "soft",
 }
+_MEANINGS = {
+    "position": "prefers the place, not the answer",
+    "verbosity": "rates padded copies higher",
+    "self-preference": "prefers answers of its own kind",
+    "leniency": "rates higher than people do",
+    "length": "rates longer answers higher",
+}
+_WITHOUT_TEST = {"too_few": "fewer than 20 cases differ", "not_identified": "the data cannot tell"}
 _STATUSES: dict[str, Tone] = {"certified": "good", "refused": "bad", "too_few": "unsure", "not_tested": "soft"}
+_SCALES: dict[Kind, str] = {"rating": "rating ", "score": "score ", "escalation": ""}
 _NO_CHANGE, _TINY = 0.0, 0.001
 
 
 def trust_sections(trust: Trust) -> Iterator[Section]:
     """Yield the sections for which there are data."""
     if trust.alignments:
-        yield Section("agreement", "Do people agree?", tuple(_agreement(trust.alignments, trust.notes)))
+        yield Section(
+            "agreement", "Do people agree with the judge?", tuple(_agreement(trust.alignments, trust.notes))
+        )
         rates = [one for one in trust.alignments if one.pass_rate is not None]
         if rates:
             yield Section("corrected", "Pass rates, corrected by labels", (_corrected(rates),))
@@ -84,7 +96,7 @@ def _name(one: Alignment) -> Cell:
 def _agreement_row(one: Alignment) -> tuple[Cell, ...]:
     figures = one.agreement.figures
     coverage = one.agreement.coverage
-    scored = "" if coverage is None else f"{wording.percent(coverage)} of them scored"
+    scored = "" if coverage is None else "all scored" if coverage == 1 else f"{wording.percent(coverage)} scored"
     names = ("base_rate", "agreement", "tpr", "tnr", "bad_among_passes")
     good, same, passed, refused, bad = (_figure(figures, name) for name in names)
     return (
@@ -162,8 +174,8 @@ def _remarks(one: Alignment) -> Iterator[Paragraph]:
             f"{one.judge}: nearly all answers are good, so kappa is low by itself; AC1 is {ac1}.", "unsure"
         )
     if one.ties:
-        rows = wording.plural(one.ties, "row")
-        yield Paragraph(f"{rows} on which people are divided are left out of what is good and bad.", "soft")
+        rows = f"{wording.plural(one.ties, 'row')} on which people are divided"
+        yield Paragraph(f"Left out of what is good and bad: {rows}.", "soft")
 
 
 def _corrected(alignments: Sequence[Alignment]) -> Table:
@@ -180,35 +192,34 @@ def _corrected(alignments: Sequence[Alignment]) -> Table:
                 _name(one),
                 share_cell(rate.uncorrected),
                 Cell(corrected.text, f"{corrected.more}{note}", corrected.mark, corrected.tone),
-                Cell(wording.DASH, tone="soft") if rate.human is None else share_cell(rate.human),
-                Cell(
-                    wording.span_percent(low, high) or "all rows are scored",
-                    tone="plain" if rate.bounds else "soft",
-                ),
+                UNKNOWN if rate.human is None else share_cell(rate.human),
+                Cell(wording.span_percent(low, high)) if rate.bounds else UNKNOWN,
                 Cell(rate.corrected.method or wording.DASH, tone="soft"),
             )
         )
     head = ("Judge", "By the judge alone", "Corrected", "By labels alone", "With unscored rows", "Method")
-    caption = "Share of good answers; with unscored rows: from all of them refused to all of them passed"
-    return Table(head, tuple(rows), caption=caption)
+    caption = "Share of good answers, with 95 % intervals"
+    if any(one.pass_rate is not None and one.pass_rate.bounds for one in alignments):
+        caption += "; with unscored rows: from all of them refused to all of them passed"
+    return filled_table(head, tuple(rows), frozenset(), caption)
 
 
 def _biases(alignments: Sequence[Alignment]) -> Iterator[Block]:
-    yield Table(
+    yield filled_table(
         ("Bias", "Judge", "Finding", "Effect", "p (Holm)", "n"),
         tuple(_bias_row(one.judge, test) for one in alignments for test in (one.bias.tests if one.bias else ())),
         frozenset({4, 5}),
         "The tests of a judge are one family: it is flagged wrongly in at most 5 % of reports. Small: the 90 % "
-        "interval lies within the least effect that matters",
+        "interval lies within the least effect that matters; the line is no effect",
     )
     assumptions = {test.assumption for one in alignments for test in (one.bias.tests if one.bias else ())}
     for assumption in sorted(filter(None, assumptions)):
-        yield Paragraph(f"Assumed: {assumption}.", "soft")
+        yield Paragraph(f"To be read with care: {assumption}.", "soft")
 
 
 def _bias_row(judge: str, test: BiasTest) -> tuple[Cell, ...]:
     low, high = test.interval or (None, None)
-    effect = Cell(wording.DASH, tone="soft")
+    effect = UNKNOWN
     if test.effect is not None:
         reach = max(abs(end) for end in (test.effect, low or 0.0, high or 0.0, test.least))
         mark = Range(value=test.effect, low=low, high=high, least=-reach, most=reach, reference=_NO_CHANGE)
@@ -216,11 +227,11 @@ def _bias_row(judge: str, test: BiasTest) -> tuple[Cell, ...]:
             f"{test.effect:+.3f}", f"{wording.span(low, high, '+.3f')}; matters from {test.least:g}", mark
         )
     return (
-        Cell(test.bias),
+        Cell(test.bias, _MEANINGS.get(test.bias, "")),
         Cell(judge),
-        Cell(test.finding, tone=_FINDINGS[test.finding]),
+        Cell(test.finding, _WITHOUT_TEST.get(test.reason or "", ""), tone=_FINDINGS[test.finding]),
         effect,
-        Cell(wording.p_value(test.adjusted_p)),
+        UNKNOWN if test.adjusted_p is None else Cell(wording.p_value(test.adjusted_p)),
         Cell(wording.count(test.n)),
     )
 
@@ -238,15 +249,18 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
         asked = f"at most {certificate.alpha:.1%} bad with confidence {1 - certificate.delta:.1%}"
         yield Paragraph(f"Nothing is certified: no threshold keeps what was asked for, {asked}.", "bad")
         yield Paragraph(_needed(certificate), "unsure")
-    yield Table(
-        ("Accepts from", "Released", "Bad", "Share of bad ones", "Finding", "Releases", "Attempts"),
-        tuple(_certified_row(row, certificate.alpha) for row in certificate.rows),
+    uppers = [row.upper for row in certificate.rows if row.upper is not None]
+    end = scale_end([certificate.alpha, *uppers])
+    yield filled_table(
+        ("Accepts from", "Released", "Bad", "Share of bad ones", "Finding", "Questions answered", "Attempts each"),
+        tuple(_certified_row(row, certificate, place, end) for place, row in enumerate(certificate.rows)),
         frozenset({1, 2, 6}),
-        f"By threshold, strictest first: the share of bad answers with its upper bound, and as a line the largest "
-        f"that is tolerated, {certificate.alpha:.1%}; over {wording.plural(certificate.runs, 'question')}",
+        f"By threshold, strictest first, over {wording.plural(certificate.runs, 'question')}: the share of bad "
+        f"answers among those released, with its upper bound; drawn up to {end:.0%}, the line is what is "
+        f"tolerated, {certificate.alpha:.1%}",
     )
     for note in certificate.notes:
-        yield Paragraph(note, "soft")
+        yield Paragraph(f"{note[0].upper()}{note[1:]}{'' if note.endswith('.') else '.'}", "soft")
     source = f"Certificate {certificate.id[:8]}, issued {wording.moment(certificate.issued_at)}."
     yield Paragraph(
         source if is_issued else "Calculated for this report; the command refine certify issues a certificate.",
@@ -268,15 +282,15 @@ def _needed(certificate: IssuedCertificate) -> str:
     )
 
 
-def _certified_row(row: CertifiedRow, alpha: float) -> tuple[Cell, ...]:
-    policy = row.policy if isinstance(row.policy, tuple) else (row.policy,)
+def _certified_row(row: CertifiedRow, certificate: IssuedCertificate, place: int, end: float) -> tuple[Cell, ...]:
+    chosen = certificate.threshold in ({float(place)} if certificate.kind == "escalation" else {row.policy})
     low, high = row.release_interval or (None, None)
-    share = Cell(wording.DASH, tone="soft")
+    share = UNKNOWN
     if row.rate is not None:
-        mark = Range(value=row.rate, low=row.rate, high=row.upper, reference=alpha)
+        mark = Range(value=row.rate, low=row.rate, high=row.upper, most=end, reference=certificate.alpha)
         share = Cell(wording.percent(row.rate), f"at most {wording.percent(row.upper)}", mark)
     return (
-        Cell(" / ".join(f"{least:g}" for least in policy)),
+        Cell(f"{_SCALES[certificate.kind]}{row.policy_text}", "chosen" if chosen else ""),
         Cell(wording.count(row.released)),
         Cell(wording.count(row.bad)),
         share,
@@ -285,6 +299,8 @@ def _certified_row(row: CertifiedRow, alpha: float) -> tuple[Cell, ...]:
             "" if row.p is None else f"p {'' if row.p < _TINY else '= '}{wording.p_value(row.p)}",
             tone=_STATUSES[row.status],
         ),
-        Cell(wording.percent(row.release_rate), wording.span_percent(low, high)),
-        Cell(wording.number(row.mean_attempts, ".2f")),
+        UNKNOWN
+        if row.release_rate is None
+        else Cell(wording.percent(row.release_rate), wording.span_percent(low, high)),
+        UNKNOWN if row.mean_attempts is None else Cell(f"{row.mean_attempts:.2f}"),
     )

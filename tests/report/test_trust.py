@@ -68,7 +68,7 @@ def test_labels_in_the_rows_or_in_a_file_say_how_people_agree(tmp_path: Path) ->
     assert "21.4% (" in text  # bad among passes
     assert "With 20 labelled questions all of this is only indicative." in text
     assert "## Pass rates, corrected by labels" in text
-    assert "| leniency | helpfulness | not enough data |" in text
+    assert "| leniency (rates higher than people do) | helpfulness | not enough data (fewer than 20" in text
     assert "| helpfulness | 0.0% (0.0% to 84.2%, n = 2)" in text  # rated 1
 
 
