@@ -30,8 +30,7 @@ from graphs.policy import Policy, policy_of
 from graphs.refinement import Refinement, Status
 from graphs.step import Node, Transition
 from graphs.turns import ConcurrentTurns, acheck_current, check_current
-from judges.catalogue.specs import with_model
-from judges.compose.panel import as_judge
+from judges.catalogue.naming import one_judge
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
@@ -322,13 +321,13 @@ def build_loop(
 
 
 def judge_for(generator: object, judge: object) -> Judge:
-    """Return the judge of a generator's answers; one that is given by its name asks the generator's own model.
+    """Return the judge of a generator's answers; one given by its name asks the generator, where it has no model.
 
     Raises:
-        ConfigurationError: If it is no judge, or it asks a model and the generator is none.
+        ConfigurationError: If it is no judge, or it needs a model and the generator is none.
     """
     is_model = isinstance(generator, str | OpenAICompatible) or looks_like_chat_model(generator)
-    return as_judge(with_model(judge, generator if is_model else None))
+    return one_judge(judge, default=generator if is_model else None)
 
 
 def _check_name(name: object) -> None:

@@ -167,7 +167,7 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
 
     @property
     def judge(self) -> object:
-        """The judge, as it was given."""
+        """The judge; one that was given by its name is loaded."""
         return self._parts["judge"]
 
     @property

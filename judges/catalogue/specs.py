@@ -1,25 +1,25 @@
-"""Judges written as text: `length:at_most=80`, or `module:object` for one of your own."""
+"""A judge written as text: `length:at_most=80`, or `module:object` for one of your own."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any, Self
+from functools import cached_property
+from typing import Any, Literal, Self
 
-from judges.catalogue.registry import default_registry, load
-from judges.compose.panel import as_judge
+from judges.catalogue.references import is_reference, make, split_reference, takes
+from judges.catalogue.registry import load
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.judge import Judge
 
 _NEXT_SETTING = re.compile(r",(?=\s*\w+=)")
-_OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_NO_MODEL = re.compile(r"unexpected keyword argument 'model'")
 _ANY_MODEL = "any:model"
-"""Placeholder for a model, to find out whether a judge accepts one; it is never asked."""
+"""Placeholder for a model, to find out whether a judge of the catalogue accepts one; it is never asked."""
+
+_ModelUse = Literal["none", "own", "optional", "required"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,126 +36,142 @@ class JudgeSpec:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `name`, `name:key=value,key=value`, `module:object`, or what `text` writes.
+        """Read `name:key=value,key=value`, `module:object`, or a table of a judges file as a JSON object.
 
-        A value is JSON where it is JSON, and else text.
+        A value is JSON where it is JSON, and else text. Settings may be left out, and may follow a `module:Class`.
 
         Raises:
             ConfigurationError: If a setting cannot be read.
         """
-        if text.startswith("{"):
-            return cls(**json.loads(text))
-        name, _, rest = text.partition(":")
-        if _OBJECT.fullmatch(text.strip()) and name.strip() not in default_registry():
-            return cls(name=text.strip())
+        if text.lstrip().startswith("{"):
+            return cls.of_table(_object_in(text))
+        name, rest = split_reference(text) or text.partition(":")[::2]
         settings: dict[str, Any] = {}
         for setting in _NEXT_SETTING.split(rest) if rest.strip() else []:
             key, equals, value = setting.partition("=")
             if not equals or not key.strip().isidentifier():
-                raise ConfigurationError(
-                    f"{shortened(setting)} is no setting; write {name}:key=value,key=value, or module:object"
-                )
+                line = f"write {name.strip()}:key=value,key=value, or module:object"
+                raise ConfigurationError(f"{shortened(setting)} is no setting; {line}")
             if key.strip() in settings:
                 raise ConfigurationError(f"{key.strip()} is set twice; leave one out")
             settings[key.strip()] = _value(value)
         return cls(name=name.strip(), settings=settings)
 
-    @property
-    def text(self) -> str:
-        """The judge as a text that `parse` reads."""
-        return json.dumps({"name": self.name, "settings": self.settings}, ensure_ascii=False, default=str)
-
-    @property
-    def asks_a_model(self) -> bool:
-        """Whether it needs a model: it can be made with one, and not without.
+    @classmethod
+    def of_table(cls, table: Mapping[str, Any], *, name: str | None = None) -> Self:
+        """Return what a table of settings says; `use` names the kind of judge, where `name` does not.
 
         Raises:
-            ConfigurationError: If it can be made in neither way.
+            ConfigurationError: If it names none.
+        """
+        settings = dict(table)
+        kind = settings.pop("use", name)
+        if not isinstance(kind, str):
+            raise ConfigurationError(f"`use` names the kind of judge, such as length, not {shortened(kind)}")
+        if name is not None and kind != name and not is_reference(kind):
+            settings.setdefault("name", name)
+        return cls(name=kind, settings=settings)
+
+    @property
+    def text(self) -> str:
+        """The judge as a text that `parse` reads.
+
+        Raises:
+            ConfigurationError: If a setting cannot be written, as a date.
         """
         try:
-            self._make()
-        except ConfigurationError as error:
-            try:
-                self._make(model=_ANY_MODEL)
-            except ConfigurationError as with_model:
-                raise (error if "'model'" in str(with_model) else with_model) from error
-            return True
-        return False
+            settings = {key: json.dumps(value, ensure_ascii=False) for key, value in self.settings.items()}
+        except TypeError as error:
+            raise ConfigurationError(f"a setting of {self.name} cannot be written: {one_line(error)}") from error
+        plain = ",".join(f"{key}={value}" for key, value in settings.items())
+        text = f"{self.name}:{plain}" if plain else self.name
+        if all(key.isidentifier() for key in settings) and type(self).parse(text) == self:
+            return text
+        return json.dumps({"use": self.name, **self.settings}, ensure_ascii=False)
 
-    def load(self, *, model: object = None, language: str | None = None) -> Judge:
-        """Return the judge; it has the model and the language where it asks a model.
+    @property
+    def needs_model(self) -> bool:
+        """Whether it asks a model, and its settings have none.
+
+        Raises:
+            ConfigurationError: If it can be made in no way.
+        """
+        return self._model_use == "required"
+
+    @property
+    def takes_model(self) -> bool:
+        """Whether it can ask a model, and its settings have none.
+
+        Raises:
+            ConfigurationError: If it can be made in no way.
+        """
+        return self._model_use in ("required", "optional")
+
+    def load(
+        self, *, model: object = None, default: object = None, language: str | None = None, remedy: str = ""
+    ) -> Judge:
+        """Return the judge.
+
+        Args:
+            model: The model of a judge that can ask one, unless its settings have their own.
+            default: The model of a judge that needs one, where there is no other.
+            language: The language of the prompts of a judge that asks a model.
+            remedy: What to do where a model is missing.
 
         Raises:
             ConfigurationError: If a name or a setting is wrong, or it needs a model and there is none.
         """
-        if not self.asks_a_model:
+        use = self._model_use
+        asked = default if model is None and use == "required" else model
+        if use == "none" or (asked is None and use == "optional"):
             return self._make()
-        if model is None:
-            raise ConfigurationError(
-                f"the judge {self.name!r} asks a model; give judges.load({self.name!r}, model=...)"
-            )
-        shared = {"model": model} if language is None else {"model": model, "language": language}
+        if asked is None and use == "required":
+            raise ConfigurationError(f"the judge {self.name!r} asks a model; {remedy or self._model_remedy()}")
+        shared = {"model": asked}
+        if language is not None and (not is_reference(self.name) or takes(self.name, "language", self.settings)):
+            shared["language"] = language
         return self._make(**{**shared, **self.settings})
+
+    @cached_property
+    def _model_use(self) -> _ModelUse:
+        if "model" in self.settings:
+            return "own"
+        if is_reference(self.name):
+            if not takes(self.name, "model", self.settings):
+                return "none"
+            return "required" if self._error() else "optional"
+        without, with_model = self._error(), self._error(model=_ANY_MODEL)
+        if without is None:
+            return "none" if with_model else "optional"
+        if with_model is None:
+            return "required"
+        raise without if _NO_MODEL.search(str(with_model)) else with_model
+
+    def _model_remedy(self) -> str:
+        loaded = "make it with one" if is_reference(self.name) else f"give judges.load({self.name!r}, model=...)"
+        return f"{loaded}, or name one: '{self.name}:model=openai:gpt-5-mini'"
+
+    def _error(self, **more: Any) -> ConfigurationError | None:
+        """Return why it cannot be made so; None if it can."""
+        try:
+            self._make(**more)
+        except ConfigurationError as error:
+            return error
+        return None
 
     def _make(self, **more: Any) -> Judge:
         settings = {**_with_whole_levels(self.settings), **more}
-        if not _OBJECT.fullmatch(self.name):
-            return load(self.name, **settings)
-        target = _imported(self.name)
-        if isinstance(target, type) or (settings and callable(target) and not isinstance(target, Judge)):
-            try:
-                return as_judge(target(**settings))
-            except TypeError as error:
-                raise ConfigurationError(f"{self.name} cannot be made: {one_line(error)}") from error
-        if settings:
-            raise ConfigurationError(f"{self.name} is a judge already, which takes no settings; leave them out")
-        return as_judge(target)
+        return make(self.name, settings) if is_reference(self.name) else load(self.name, **settings)
 
 
-def judge_named(text: str) -> Judge:
-    """Return the judge that a text names, for whoever takes a judge; it must need no model.
-
-    Raises:
-        ConfigurationError: If there is none of this name, or it asks a model.
-    """
-    return _loaded(text, None)
-
-
-def with_model(judge: object, model: object) -> object:
-    """Return what was named as a judge with its names loaded; those that ask a model ask this one.
-
-    Args:
-        judge: A judge, its name, or a list or a mapping of these.
-        model: The model; None where there is none.
-    """
-    if isinstance(judge, str):
-        return _loaded(judge, model)
-    if isinstance(judge, list | tuple):
-        return [with_model(member, model) for member in judge]
-    if isinstance(judge, Mapping):
-        return {name: with_model(member, model) for name, member in judge.items()}
-    return judge
-
-
-def _loaded(text: str, model: object) -> Judge:
+def _object_in(text: str) -> Mapping[str, Any]:
     try:
-        return JudgeSpec.parse(text).load(model=model)
-    except ConfigurationError as error:
-        line = str(error) if repr(text) in str(error) else f"the judge {shortened(text)}: {error}"
-        raise ConfigurationError(line) from error
-
-
-def _imported(reference: str) -> Any:
-    module_name, _, path = reference.partition(":")
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - what is compared with are texts
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
-    try:
-        target: Any = import_module(module_name)
-        for part in path.split("."):
-            target = getattr(target, part)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"it cannot be imported: {one_line(error)}; write module:object") from error
-    return target
+        table: Mapping[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f'{shortened(text)} is not valid JSON: {one_line(error)}; write {{"use": "length", "at_most": 80}}'
+        ) from None
+    return table
 
 
 def _value(text: str) -> Any:

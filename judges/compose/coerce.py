@@ -6,7 +6,6 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from judges.compose.agents import grade_in, input_for, is_agent, without_memory
@@ -24,17 +23,13 @@ _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL,
 
 
 def judge_of(candidate: object, *, name: str | None = None) -> Judge:
-    """Return a judge made from one function, evaluator or runnable, or named by a text; see `as_judge`.
+    """Return a judge made from one function, evaluator or runnable; see `as_judge`.
 
     Raises:
         ConfigurationError: If it is none of these, or a parameter names no field of a sample.
     """
     if isinstance(candidate, Judge):
         return candidate
-    if isinstance(candidate, str):
-        specs = import_module("judges.catalogue.specs")  # names are known above, where the judges are
-        named: Judge = specs.judge_named(candidate)
-        return named
     if looks_like_chat_model(candidate):
         raise ConfigurationError(
             f"a chat model such as {_name_of(candidate)!r} is no judge by itself; give Helpfulness(model) or "

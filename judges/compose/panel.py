@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
 
 from judges.compose.coerce import judge_of
 from judges.compose.votes import called_to_vote, checked_quorum, checked_success, skipped_notes, too_few_votes
@@ -26,10 +28,11 @@ _FAILING = 2
 
 
 def as_judge(candidate: object, *, name: str | None = None) -> Judge:
-    """Return a judge made from a function, an openevals-style evaluator, a LangChain runnable, or several judges.
+    """Return a judge made from a function, an openevals-style evaluator, a LangChain runnable, a name, or several.
 
-    A text is the name of a judge that asks no model, with its settings, `"length:at_most=80"`, or
-    `"module:object"`; `judges.load("helpfulness", model=...)` gives those that ask one.
+    A text is a judge's name, with settings as in `"length:at_most=80"` or `"tone:tone=kind,model=openai:gpt-5"`;
+    or `"module:object"` for one of your own; or the path of a file of judges, see `judges.load_file`:
+    `"judges.toml"` is a panel of all in it, `"judges.toml:short"` is one.
 
     A function takes either one sample, or arguments named after fields of a sample (`question`, `answer` and
     the other dialects included), sync or async. It returns a `Verdict`; or True or False; or an integer from 1
@@ -60,6 +63,9 @@ def as_judge(candidate: object, *, name: str | None = None) -> Judge:
         return candidate
     if isinstance(candidate, list | tuple):
         return Panel(candidate, name=name or "panel")
+    if isinstance(candidate, str | Path):
+        judge: Judge = _naming().one_judge(candidate, name=name)
+        return judge
     return judge_of(candidate, name=name)
 
 
@@ -182,6 +188,8 @@ class Panel(Judge):
 
 def judges_by_name(members: Sequence[object] | Mapping[str, object]) -> ByJudge[Judge]:
     """Return the members as judges under unique names: the second `x` of a list becomes `x-2`."""
+    if isinstance(members, str | Path) or (isinstance(members, list | tuple) and _has_names(members)):
+        members = _naming().named(members)
     if isinstance(members, Mapping):
         judges = {judge_name(name): as_judge(member, name=name) for name, member in members.items()}
     elif isinstance(members, Iterable):
@@ -197,6 +205,15 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object]) -> ByJudge[
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
     return ByJudge(judges, qualified=names_of(getattr(judge, "entry", None) for judge in judges.values()))
+
+
+def _has_names(members: Iterable[object]) -> bool:
+    return any(isinstance(member, str | Path) for member in members)
+
+
+def _naming() -> Any:
+    """Return the module that knows the judges by name; it stands above, where they are."""
+    return import_module("judges.catalogue.naming")
 
 
 def _lower_median(ballots: list[int]) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from judges.errors import shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
 from judges.offline.statistics import LengthAdjusted, length_adjusted
-from refine.cli.judge_specs import load_judges
+from refine.cli.judge_specs import load_judge
 
 _MOST_REGRESSIONS = 10
 _LONGEST_QUESTION = 60
@@ -51,9 +51,7 @@ def run_compare_answers(a: Path, b: Path, options: PairOptions) -> int:
     Raises:
         ConfigurationError: If a run has not finished, or the judge compares nothing or is set up wrongly.
     """
-    (judge,) = load_judges(
-        [options.judge], model=options.model, base_url=options.base_url, language=options.language
-    )
+    judge = load_judge(options.judge, model=options.model, base_url=options.base_url, language=options.language)
     before, after = load_run(a), load_run(b)
     names = (str(b), str(a))
     result = compare(paired(after, before), judge, names=names, max_concurrency=options.max_concurrency)

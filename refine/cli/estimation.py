@@ -17,9 +17,8 @@ from judges import ConfigurationError, known_prices
 from judges.offline.dataset.reading import RowsFile
 from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.estimate import Estimate, Range, estimate
-from judges.offline.run.evaluate import judges_by_name
 from refine.cli.evaluation import JudgeOptions, preflight
-from refine.cli.judge_specs import load_judges
+from refine.cli.judge_specs import by_name, load_judges
 from refine.cli.prices_file import read_prices
 
 _WIDTH = 110
@@ -47,9 +46,8 @@ def run_estimate(options: EstimateOptions) -> int:
         BadSample: If a row cannot be read, unless such rows are kept.
     """
     named = options.judges
-    judges = judges_by_name(
-        load_judges(named.judges, model=named.model, base_url=named.base_url, language=named.language)
-    )
+    loaded = load_judges(named.judges, model=named.model, base_url=named.base_url, language=named.language)
+    judges = by_name(loaded)
     preflight(options.rows, limit=options.limit, keep_unreadable=options.keep_unreadable)
     try:
         prices = known_prices() if options.prices is None else read_prices(options.prices)

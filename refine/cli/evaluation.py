@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -20,7 +20,6 @@ from judges.offline import Evaluation
 from judges.offline.dataset.reading import RowsFile
 from judges.offline.dataset.renaming import checked_columns
 from judges.offline.run.batch.settings import BatchSettings
-from judges.offline.run.evaluate import judges_by_name
 from judges.offline.run.journaled import Loader, check_free, run_source
 from judges.offline.run.manifest import DatasetFile, JudgeRecord, Manifest, file_digest
 from judges.offline.run.merge import check_shards, merge
@@ -28,7 +27,7 @@ from judges.offline.run.outputs import SUMMARY, TIMING
 from judges.offline.run.settings import Outputs, RunSettings
 from judges.offline.run.source import Source, file_source
 from refine.cli.gating import GateOptions, RunGate
-from refine.cli.judge_specs import load_judges
+from refine.cli.judge_specs import LoadedJudge, by_name, load_judges
 from refine.cli.prices_file import read_prices
 from refine.cli.progress import reported
 from refine.cli.summary_table import Faults, show
@@ -111,14 +110,15 @@ def run_evaluate(options: EvaluateOptions) -> int:
         ConfigurationError: If an option is wrong, or the folder already holds a run.
         BadSample: If a row cannot be read, before any is judged, unless `keep_unreadable` is set.
     """
-    judges = _loaded(options.judges)
+    loaded = _loaded(options.judges)
+    judges = by_name(loaded)
     gate = RunGate(options.gate, list(judges))
     shard = None if options.shard is None else parse_shard(options.shard)
     total = preflight(options.rows, limit=options.limit, keep_unreadable=options.keep_unreadable)
     check_free(options.out)
     manifest = Manifest(
         dataset=_dataset(options.rows, total),
-        judges=_records(judges, options.judges),
+        judges=_records(loaded, options.judges),
         limit=options.limit,
         shard=shard,
         keep_unreadable=options.keep_unreadable,
@@ -160,9 +160,9 @@ def run_rescore(options: ResumeOptions, added: JudgeOptions) -> int:
         language=added.language or first.language,
     )
     new_records = {record.name: record for record in _records(_loaded(filled), filled)}
-    by_name = {record.name: record for record in before.judges} | new_records
+    records = {record.name: record for record in before.judges} | new_records
     load = partial(_with_added, before.judges, filled)
-    return _go_on(before, load, tuple(by_name.values()), options, rescored=frozenset(new_records))
+    return _go_on(before, load, tuple(records.values()), options, rescored=frozenset(new_records))
 
 
 def run_merge(folders: tuple[Path, ...], out: Path, *, rows: Path | None, as_json: bool) -> int:
@@ -223,9 +223,8 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def _loaded(options: JudgeOptions) -> dict[str, Judge]:
-    judges = load_judges(options.judges, model=options.model, base_url=options.base_url, language=options.language)
-    return judges_by_name(judges)
+def _loaded(options: JudgeOptions) -> list[LoadedJudge]:
+    return load_judges(options.judges, model=options.model, base_url=options.base_url, language=options.language)
 
 
 def _loaded_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dict[str, Judge]:
@@ -243,23 +242,25 @@ def _loaded_again(records: tuple[JudgeRecord, ...], base_url: str | None) -> dic
         again = load_judges(
             specs, model=model, base_url=(base_url or address) if model else None, language=language
         )
-        loaded.update(zip((record.name for record in members), again, strict=True))
+        loaded |= {record.name: judge.judge for record, judge in zip(members, again, strict=True)}
     return {record.name: loaded[record.name] for record in records}
 
 
 def _with_added(before: tuple[JudgeRecord, ...], added: JudgeOptions) -> dict[str, Judge]:
     """Load the judges of a run with some added, or in the place of those of the same name."""
-    new = _loaded(added)
+    new = by_name(_loaded(added))
     staying = _loaded_again(tuple(record for record in before if record.name not in new), None)
     judges = {**staying, **new}
     return {name: judges[name] for name in dict.fromkeys([*(record.name for record in before), *new])}
 
 
-def _records(judges: dict[str, Judge], options: JudgeOptions) -> tuple[JudgeRecord, ...]:
+def _records(judges: Sequence[LoadedJudge], options: JudgeOptions) -> tuple[JudgeRecord, ...]:
     address = None if options.base_url is None else urlunsplit((*urlsplit(options.base_url)[:3], "", ""))
     return tuple(
-        JudgeRecord(name=name, spec=spec, model=options.model, base_url=address, language=options.language)
-        for name, spec in zip(judges, options.judges, strict=True)
+        JudgeRecord(
+            name=judge.name, spec=judge.spec, model=judge.model, base_url=address, language=options.language
+        )
+        for judge in judges
     )
 
 

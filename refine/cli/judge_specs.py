@@ -1,95 +1,163 @@
-"""Judges as a command line specifies them: by name, as `module:object`, or in a file."""
+"""Judges as a command line names them: by name, as `module:object`, or in a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import cache
 
-from judges import ConfigurationError, Judge
-from judges.catalogue.judges_file import read_judges
+from judges import ConfigurationError, Judge, Panel
+from judges.catalogue.judges_file import JudgesFile, is_judges_file
 from judges.catalogue.specs import JudgeSpec
 from judges.errors import shortened
 from judges.models.providers.endpoint import checked_address
 from judges.models.providers.openai_fields import parsed_name
+from judges.offline.run.evaluate import judges_by_name
+from refine.modules_here import see_modules_here
+
+_ChatModel = Callable[[str, str | None], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedJudge:
+    """A judge of a command line.
+
+    Args:
+        name: What it is called.
+        judge: The judge.
+        spec: The text that loads it again, with `model`.
+        model: The name of the model that is for all; None where there is none.
+    """
+
+    name: str
+    judge: Judge
+    spec: str
+    model: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NamedJudge:
+    """A judge as an option, or a table of a file that an option names, has it.
+
+    Args:
+        place: Where it is named, for errors.
+        spec: What it is.
+        text: The text that loads it again.
+        name: The name of its table; None takes the judge's own.
+        model: The name of the model that it is to ask, unless its settings have one.
+    """
+
+    place: str
+    spec: JudgeSpec
+    text: str
+    name: str | None
+    model: str | None
+
+    def load(self, chat: _ChatModel, base_url: str | None, language: str | None) -> LoadedJudge:
+        """Load it; `chat` makes its model of a name and the address of a server."""
+        with _at(self.place):
+            own = self.spec.settings.get("model")
+            spec, model = self.spec, None
+            if isinstance(own, str) and self._without_model.takes_model:
+                spec, model = self._without_model, chat(own, None)
+            elif self.model is not None and self.spec.takes_model:
+                model = chat(self.model, base_url)
+            judge = spec.load(model=model, language=language)
+        return LoadedJudge(name=self.name or judge.name, judge=judge, spec=self.text, model=self.model)
+
+    @property
+    def _without_model(self) -> JudgeSpec:
+        settings = {name: value for name, value in self.spec.settings.items() if name != "model"}
+        return replace(self.spec, settings=settings)
 
 
 def load_judges(
     specs: Sequence[str], *, model: str | None, base_url: str | None, language: str | None
-) -> list[Judge]:
-    """Load the judges of a command line; those that ask a model share one.
+) -> list[LoadedJudge]:
+    """Load the judges of a command line; those that ask a model of the same name share it.
+
+    Args:
+        specs: What `--judge` names: a judge with its settings, `module:object`, `judges.toml` for all judges of a
+            file, or `judges.toml:NAME` for one.
+        model: What `--model` names; None takes that of a file for its judges.
+        base_url: The server of that model.
+        language: The language of the prompts; None takes that of each row.
 
     Raises:
         ConfigurationError: If a name or a setting is wrong, or a model is needed and there is none.
     """
-    if base_url is not None:
-        _check_base_url(base_url, model)
+    see_modules_here()
     if model is not None and not model.strip():
         raise ConfigurationError("--model is empty; write PROVIDER:NAME, e.g. --model openai:gpt-5-mini")
-    parsed = [(spec, _parsed(spec)) for spec in specs]
-    asking = [_asks_a_model(spec, judge) for spec, judge in parsed]
-    if any(asking) and model is None:
-        first = next(judge.name for asks, (_, judge) in zip(asking, parsed, strict=True) if asks)
-        raise ConfigurationError(f"the judge {first!r} asks a model; add one, e.g. --model openai:gpt-5-mini")
-    chat = _chat_model(model, base_url) if any(asking) and model is not None else None
-    judges = []
-    for spec, judge in parsed:
-        with _named(spec):
-            judges.append(judge.load(model=chat, language=language))
-    return judges
+    named = [judge for spec in specs for judge in _named_in(spec, model)]
+    _check_models(named, base_url)
+    chat = cache(_chat_model)
+    return [judge.load(chat, base_url, language) for judge in named]
 
 
-def expanded(specs: Sequence[str], model: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Return the judges with those of files in the place of their files, and the model.
-
-    Args:
-        specs: What `--judge` names; one that ends in `.toml` is a file of judges.
-        model: What `--model` names; None takes the model of the first file that has one.
+def by_name(loaded: Sequence[LoadedJudge]) -> dict[str, Judge]:
+    """Return loaded judges by name.
 
     Raises:
-        ConfigurationError: If a file cannot be read.
+        ConfigurationError: If two share a name.
     """
-    texts: list[str] = []
-    for spec in specs:
-        if not spec.endswith(".toml"):
-            texts.append(spec)
-            continue
-        judges_file = read_judges(Path(spec))
-        texts += [judge.text for judge in judges_file.specs.values()]
-        model = model or judges_file.model
-    return tuple(texts), model
+    shared = [name for name, times in Counter(judge.name for judge in loaded).items() if times > 1]
+    if shared:
+        raise ConfigurationError(
+            f"several judges are called {', '.join(map(repr, shared))}; give each a name=... of its own"
+        )
+    return judges_by_name({judge.name: judge.judge for judge in loaded})
 
 
-def _check_base_url(base_url: str, model: str | None) -> None:
-    try:
-        checked_address(base_url)
-    except ConfigurationError as error:
-        line = f"--base-url is an http address such as http://localhost:8000/v1, not {shortened(base_url)}"
-        raise ConfigurationError(line) from error
-    if model is None:
-        raise ConfigurationError(f"--base-url {base_url} needs --model, the model's name on that server")
+def load_judge(spec: str, *, model: str | None, base_url: str | None, language: str | None) -> Judge:
+    """Load one judge of a command line; of a file with several, a panel as strict as its strictest member.
+
+    Raises:
+        ConfigurationError: As `load_judges`.
+    """
+    judges = by_name(load_judges([spec], model=model, base_url=base_url, language=language))
+    return next(iter(judges.values())) if len(judges) == 1 else Panel(judges)
 
 
-def _parsed(spec: str) -> JudgeSpec:
-    with _named(spec):
-        judge = JudgeSpec.parse(spec)
-        if "model" in judge.settings and not spec.startswith("{"):
-            raise ConfigurationError("give the model of all judges by --model")
-        return judge
+def _named_in(option: str, model: str | None) -> Iterator[_NamedJudge]:
+    place = f"--judge {shortened(option)}"
+    with _at(place):
+        if not is_judges_file(option):
+            yield _NamedJudge(place=place, spec=JudgeSpec.parse(option), text=option, name=None, model=model)
+            return
+        file = JudgesFile.read(option)
+        for name, spec in file.specs.items():
+            within = f"{place}: {file.path}: judges.{name}"
+            yield _NamedJudge(place=within, spec=spec, text=spec.text, name=name, model=model or file.model)
 
 
-def _asks_a_model(spec: str, judge: JudgeSpec) -> bool:
-    with _named(spec):
-        return judge.asks_a_model and "model" not in judge.settings
+def _check_models(named: Sequence[_NamedJudge], base_url: str | None) -> None:
+    if base_url is not None:
+        try:
+            checked_address(base_url)
+        except ConfigurationError as error:
+            line = f"--base-url is an http address such as http://localhost:8000/v1, not {shortened(base_url)}"
+            raise ConfigurationError(line) from error
+        if all(judge.model is None for judge in named):
+            raise ConfigurationError(f"--base-url {base_url} needs --model, the model's name on that server")
+    for judge in named:
+        with _at(judge.place):
+            needs_model = judge.spec.needs_model
+        if needs_model and judge.model is None:
+            raise ConfigurationError(
+                f"the judge {judge.spec.name!r} asks a model; add one, e.g. --model openai:gpt-5-mini"
+            )
 
 
 @contextmanager
-def _named(spec: str) -> Iterator[None]:
+def _at(place: str) -> Iterator[None]:
     """Name the option in errors."""
     try:
         yield
     except ConfigurationError as error:
-        raise ConfigurationError(f"--judge {shortened(spec)}: {error}") from error
+        raise ConfigurationError(f"{place}: {error}") from error
 
 
 def _chat_model(name: str, base_url: str | None) -> object:

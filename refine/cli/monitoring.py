@@ -18,7 +18,7 @@ from rich.text import Text
 from judges import ConfigurationError, Judge
 from judges.offline.trust.canary import CanaryResult
 from judges.offline.trust.monitoring import Audits, LiveRate, MonitorReport, monitor
-from refine.cli.judge_specs import load_judges
+from refine.cli.judge_specs import load_judge
 from refine.cli.loop_source import console, loop_source
 from refine.cli.one_line import STOPPED
 
@@ -79,9 +79,7 @@ def exit_code(report: MonitorReport) -> int:
 def _judge(options: MonitorOptions) -> Judge | None:
     if options.judge is None:
         return None
-    specs = [options.judge]
-    (judge,) = load_judges(specs, model=options.model, base_url=options.base_url, language=options.language)
-    return judge
+    return load_judge(options.judge, model=options.model, base_url=options.base_url, language=options.language)
 
 
 def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:

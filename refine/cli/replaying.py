@@ -16,7 +16,7 @@ from rich.text import Text
 from judges.offline.trust.curves import AttemptGain, CurvePoint
 from judges.offline.trust.loop_replay import LoopReplay, replay
 from judges.offline.trust.policies import ReplayedPolicy
-from refine.cli.judge_specs import load_judges
+from refine.cli.judge_specs import load_judge
 from refine.cli.loop_source import console, loop_source
 
 _BAR = 20
@@ -51,8 +51,9 @@ def run_replay(options: ReplayOptions) -> int:
     """
     judge = None
     if options.rejudge is not None:
-        specs = [options.rejudge]
-        (judge,) = load_judges(specs, model=options.model, base_url=options.base_url, language=options.language)
+        judge = load_judge(
+            options.rejudge, model=options.model, base_url=options.base_url, language=options.language
+        )
     with loop_source(options.source, texts=judge is not None) as source:
         result = replay(
             source.rows,

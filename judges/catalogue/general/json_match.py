@@ -13,7 +13,7 @@ from judges.catalogue.parts.calls import render_value
 from judges.catalogue.parts.items import bullets
 from judges.catalogue.parts.json_fields import ROOT, FieldState, JsonComparison, JsonField, ListMode
 from judges.catalogue.parts.needed import answer_in, reference_in
-from judges.compose.coerce import judge_of
+from judges.compose.panel import as_judge
 from judges.entry import Entry, Explanation
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.judge import Judge
@@ -219,7 +219,7 @@ def _judges_by_path(fields: Any) -> Mapping[str, Judge]:
     if not isinstance(fields, Mapping):
         raise ConfigurationError(f"fields maps paths such as 'order.id' to judges, not {shortened(fields)}")
     paths = [_path(path) for path in fields]
-    return {path: judge_of(judge, name=path) for path, judge in zip(paths, fields.values(), strict=True)}
+    return {path: as_judge(judge, name=path) for path, judge in zip(paths, fields.values(), strict=True)}
 
 
 def _paths(paths: Any) -> frozenset[str]:

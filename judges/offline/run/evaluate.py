@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
-from judges.catalogue.specs import with_model
+from judges.catalogue.naming import named
 from judges.compose.panel import as_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
@@ -32,6 +32,8 @@ from judges.runtime.sharing import shared_work
 from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.verdict import Verdict
+
+_MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 
 
 def evaluate(
@@ -316,7 +318,7 @@ def judges_by_name(judges: object, model: object = None) -> dict[str, Judge]:
     Raises:
         ConfigurationError: If there is none, one cannot be a judge, or two share a name.
     """
-    judges = with_model(judges, model)
+    judges = named(judges, model=model, remedy=_MODEL_REMEDY)
     if isinstance(judges, Mapping):
         by_name = {judge_name(str(name)): as_judge(judge, name=str(name)) for name, judge in judges.items()}
     else:
