@@ -33,8 +33,8 @@ class RougeScore(Likeness):
     Args:
         rouge_type: `"rouge1"`, `"rouge2"` or `"rougeL"` (longest common subsequence).
         mode: `"fmeasure"`, `"precision"` or `"recall"`.
-        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into characters
-            besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` takes
+        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
+            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` takes
             characters in scripts without blanks, and else words. `variant="compat"` allows only `"auto"`.
         use_stemmer: Whether English words are stemmed, by Porter's algorithm.
         settings: See `judges.catalogue.metric.MetricSettings`.
