@@ -175,7 +175,7 @@ def _words(members: list[object]) -> tuple[object, ...]:
 
 def _default_text(default: object) -> str:
     if isinstance(default, str | Mapping):
-        return json.dumps(default if isinstance(default, str) else dict(default), ensure_ascii=False)
+        return json.dumps(default if isinstance(default, str) else dict(default), ensure_ascii=False, default=str)
     return default.__name__ if isinstance(default, type) else repr(default)
 
 

@@ -143,7 +143,7 @@ def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
         "model calls": entry.calls,
         "value": f"{entry.scale}; {entry.better} is good",
         "source": entry.source,
-        "compat": f"as {entry.follows}" if entry.follows else "",
+        "compat": f"follows {entry.follows}" if entry.follows else "",
         "differs": entry.differs,
         "extra": f"selfrefine[{entry.extra}]" if entry.extra else "",
         "tags": ", ".join(entry.tags),

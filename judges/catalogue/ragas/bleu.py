@@ -45,6 +45,7 @@ class BleuScore(Likeness):
         extra="sacrebleu",
         tags=("similarity", "overlap", "translation", "n-grams"),
         examples=('kwargs={"smooth_method": "floor"}',),
+        follows="both generations, which agree",
     )
 
     def __init__(

@@ -51,6 +51,7 @@ class RougeScore(Likeness):
         source="ragas 0.4; rouge_score; Lin 2004",
         differs="Words of every script count, Chinese by the character; a reference without a word is unscored.",
         tags=("similarity", "overlap", "summary", "n-grams"),
+        follows="both generations, which agree",
     )
 
     def __init__(
