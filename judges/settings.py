@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,9 @@ from judges.entry import Entry, Setting
 
 SHARED = ("model", "temperature", "name", "variant", "threshold", "language", "prompts")
 """Settings that mean the same in every judge that has them; a judge that gives an example of one has its own."""
+
+_NEEDED_MODEL = 'A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.'
+"""What is said of a model that a judge cannot do without, although its signature leaves it open."""
 
 _INTERNAL = frozenset({"self", "question", "questions", "fills"})
 _LOOSE_TYPES = {"model": "str | chat model | JudgeModel", "embeddings": "str | Embeddings | EmbeddingModel"}
@@ -42,6 +46,22 @@ def settings_of(make: Callable[..., object]) -> tuple[Setting, ...]:
     return tuple(sorted(settings, key=_place))
 
 
+def load_line(make: Callable[..., object]) -> str:
+    """Return a line that loads a judge of the catalogue, with what it cannot do without, or else with one setting.
+
+    Args:
+        make: Its class or factory; without an entry there is no such line, and it is empty.
+    """
+    entry = getattr(make, "entry", None)
+    if not isinstance(entry, Entry):
+        return ""
+    settings = settings_of(make)
+    model = [setting.example for setting in settings if setting.name == "model"]
+    required = [setting.example for setting in settings if setting.required and setting.name != "model"]
+    chosen = ", ".join([*model, *(required or entry.examples[:1])])
+    return f'judges.load("{entry.name}"{chosen and ", "}{chosen})'
+
+
 def _place(setting: Setting) -> tuple[bool, int, bool]:
     return setting.shared, SHARED.index(setting.name) if setting.shared else 0, not setting.required
 
@@ -51,12 +71,14 @@ def _setting(make: Callable[..., object], name: str, hint: object, default: obje
     example = (
         _SHARED_EXAMPLES[name] if shared else _examples(make).get(name) or _obvious_example(name, hint, default)
     )
+    meaning = _meaning(make, name)
+    required = default is inspect.Parameter.empty or meaning == _NEEDED_MODEL
     return Setting(
         name=name,
         type=_LOOSE_TYPES.get(name) or type_text(hint),
-        default="" if default is inspect.Parameter.empty else _default_text(default),
-        required=default is inspect.Parameter.empty,
-        meaning=_meaning(make, name),
+        default="" if required else _default_text(default),
+        required=required,
+        meaning=meaning,
         example=example,
         shared=shared,
     )
@@ -152,8 +174,8 @@ def _words(members: list[object]) -> tuple[object, ...]:
 
 
 def _default_text(default: object) -> str:
-    if isinstance(default, Mapping):
-        return repr(dict(default))
+    if isinstance(default, str | Mapping):
+        return json.dumps(default if isinstance(default, str) else dict(default), ensure_ascii=False, default=str)
     return default.__name__ if isinstance(default, type) else repr(default)
 
 

@@ -48,8 +48,8 @@ class Metric(Judge):
     Args:
         name: Name of the judge; None takes its qualified name.
         variant: `"corrected"`, or `"compat"`, which reproduces the scores of the original implementation.
-        threshold: Lowest score that passes, 0 to 1; None takes the judge's own, mostly 0.5. A judge that says yes or
-            no passes by its answer.
+        threshold: Lowest score that passes, 0 to 1; None takes the judge's own, mostly 0.5. A judge that says yes
+            or no passes by its answer.
         language: Language of prompts and feedback; None takes the language of the question or, without one,
             of the first other text in the sample.
         prompts: Folder of packs that override the packaged ones, laid out like them (`zh/faithfulness.toml`); read

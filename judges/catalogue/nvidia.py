@@ -67,6 +67,7 @@ class AnswerAccuracy(TwoGraders):
         differs="The rating is closed, not searched in text; both graders have the right labels; one failed "
         "grader leaves the other's rating; extremes are flagged; what is missing is unscored.",
         tags=("correctness", "ground truth", "facts"),
+        follows="ragas.metrics (legacy)",
     )
     pack = "answer_accuracy"
     reply = Agreement
@@ -107,6 +108,7 @@ class ContextRelevance(TwoGraders):
         differs="No context is 0 because its words stand in the question; no question or contexts is unscored; "
         "the rating is closed, not searched in text.",
         tags=("rag", "retrieval", "search"),
+        follows="ragas.metrics (legacy)",
     )
     pack = "context_relevance"
     reply = Extent
@@ -159,6 +161,7 @@ class ResponseGroundedness(TwoGraders):
         differs="A quoted answer is rated like any other; no answer or contexts is unscored; the rating is "
         "closed, not searched in text.",
         tags=("rag", "hallucination", "faithfulness", "made up", "unsupported"),
+        follows="ragas.metrics (legacy)",
     )
     pack = "response_groundedness"
     reply = Extent

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from judges.catalogue.registry import default_registry, entry_of
-from judges.entry import Entry
+from judges.entry import Entry, Setting
+from judges.settings import SHARED, load_line, settings_of
 
 PAGE = Path("docs/judges.md")
 """Path of the page in the repository."""
@@ -22,6 +23,8 @@ _SOURCES = {
     "spring": "Spring AI",
 }
 _OWN = "General"
+_COLUMNS = ("judge", "asks", "needs", "calls", "value", "source", "where we differ", "example")
+_SETTING_COLUMNS = ("setting", "type", "default", "meaning", "example")
 _HEAD = """\
 # Judges
 
@@ -35,16 +38,28 @@ print(judge.explain())  # what it needs, asks and costs, before anything is spen
 verdict = judge(user_input="...", response="...", retrieved_contexts=["..."])
 ```
 
-`load` takes a name or any alias below, and the settings of the judge's class. Every judge gives a `Verdict`:
+[Choosing judges](choosing.md) leads to the ones to begin with. `load` takes a name or any alias below, and the
+settings of the judge's class, which stand below each table. Every judge gives a `Verdict`:
 `score` is 0 to 1 and high when things are good; `value` is on the judge's own scale, told here. What cannot be
 judged is unscored, with a reason, and never a 0. `variant="compat"` gives the numbers of the source, where they
-differ. The same judge works in the refine loop, in a panel and over a dataset; `refine judges` lists them on a
-terminal, and `judge.adapt("de", model, folder="prompts")` makes one that speaks another language.
+differ; of two generations of classes the column **source** says which one is meant, and [compat.md](compat.md)
+where numbers still differ. The same judge works in the refine loop, in a panel and over a dataset; `refine judges` lists
+them on a terminal, and `judge.adapt("de", model, folder="prompts")` makes one that speaks another language.
 
 In the columns: **needs** are fields of a `Sample`; **calls** are model calls for one sample, with n contexts, t
 topics and k repeats. A judge of the *retriever* does not judge the answer, so no rewrite of the answer can mend
 what it finds.
-"""
+
+## Settings that judges share
+
+A judge that asks a model has all of these, and one that asks none all but `model` and `temperature`. Some have
+fewer: {fewer}.
+
+`load("helpfulness", chat)` takes the model without a name, and what other libraries call a setting (`llm`,
+`evaluator_llm`, `feedback_key`, `strict_mode`, `trajectory_match_mode` ...) is known as well. `refine judges NAME`
+shows the settings of one judge on a terminal, and `judge.explain()` in Python.
+
+{shared}"""
 
 
 def page(entries: Iterable[Entry] | None = None) -> str:
@@ -55,7 +70,7 @@ def page(entries: Iterable[Entry] | None = None) -> str:
     """
     listed = sorted(_own() if entries is None else entries, key=lambda entry: (_source(entry) != _OWN, entry.name))
     tables = (_section(source, list(group)) for source, group in groupby(listed, key=_source))
-    return "\n".join([_HEAD.format(page=PAGE), *tables])
+    return "\n".join([_HEAD.format(page=PAGE, shared=_shared_table(), fewer=_fewer()), *tables])
 
 
 def _own() -> list[Entry]:
@@ -69,12 +84,56 @@ def _source(entry: Entry) -> str:
 
 
 def _section(source: str, entries: list[Entry]) -> str:
-    rows = "".join(f"| {' | '.join(map(_cell, _row(entry)))} |\n" for entry in entries)
-    head = "| judge | asks | needs | calls | value | source | where we differ |\n|---|---|---|---|---|---|---|\n"
-    return f"## {source}\n\n{head}{rows}"
+    parts = [f"## {source}\n\n{_table(_COLUMNS, map(_row, entries))}"]
+    settings = [row for entry in entries for row in _setting_rows(entry)]
+    if settings:
+        parts.append(f"### Settings, {source}\n\n{_table(('judge', *_SETTING_COLUMNS), settings)}")
+    return "\n".join(parts)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *(map(_cell, row) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _shared_table() -> str:
+    """Return the table of the settings that mean the same in all judges: those of a judge that asks a model."""
+    settings = settings_of(default_registry().maker("databricks.safety"))
+    return _table(_SETTING_COLUMNS, map(_setting_row, settings))
+
+
+def _fewer() -> str:
+    """Return which judges have fewer of the shared settings, and which they have."""
+    by_settings: dict[str, list[str]] = {}
+    for entry in sorted(_own(), key=lambda entry: entry.name):
+        shared = [setting.name for setting in settings_of(default_registry().maker(entry.name)) if setting.shared]
+        if set(SHARED) - {"model", "temperature"} - set(shared) - _own_names(entry):
+            by_settings.setdefault(", ".join(f"`{name}`" for name in shared), []).append(f"`{entry.name}`")
+    return "; ".join(f"{', '.join(names)} ({settings})" for settings, names in by_settings.items())
+
+
+def _own_names(entry: Entry) -> set[str]:
+    settings = settings_of(default_registry().maker(entry.name))
+    return {setting.name for setting in settings if not setting.shared}
+
+
+def _setting_rows(entry: Entry) -> Iterator[list[str]]:
+    registry = default_registry()
+    settings = settings_of(registry.maker(entry.name)) if entry.name in registry else ()
+    own = [setting for setting in settings if not setting.shared]
+    return ([f"`{entry.name}`", *_setting_row(setting)] for setting in own)
+
+
+def _setting_row(setting: Setting) -> Iterator[str]:
+    yield f"`{setting.name}`"
+    yield f"`{setting.type}`"
+    yield "required" if setting.required else f"`{setting.default}`"
+    yield setting.meaning
+    yield f"`{setting.example}`"
 
 
 def _row(entry: Entry) -> Iterator[str]:
+    registry = default_registry()
     aliases = ", ".join(f"`{alias}`" for alias in entry.aliases)
     extra = f"extra `{entry.extra}`" if entry.extra else ""
     yield "<br>".join(part for part in (f"**`{entry.name}`**", aliases, extra) if part)
@@ -83,8 +142,9 @@ def _row(entry: Entry) -> Iterator[str]:
     yield ", ".join("`{}`".format(need.replace(" or ", "` or `")) for need in entry.needs)
     yield entry.calls
     yield entry.scale + ("" if entry.better == "high" else "; low is good")
-    yield entry.source
+    yield entry.source + (f"; compat follows {entry.follows}" if entry.follows else "")
     yield entry.differs
+    yield f"`{load_line(registry.maker(entry.name))}`" if entry.name in registry else ""
 
 
 def _cell(text: str) -> str:

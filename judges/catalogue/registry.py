@@ -66,7 +66,7 @@ class Registry:
         Raises:
             ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
         """
-        make = self._maker(name)
+        make = self.maker(name)
         settings = translated(settings, {setting.name for setting in settings_of(make)})
         try:
             judge = make(**settings) if model is None else make(model, **settings)
@@ -83,7 +83,7 @@ class Registry:
         Raises:
             ConfigurationError: If there is none.
         """
-        return entry_of(self._maker(name))
+        return entry_of(self.maker(name))
 
     def qualified(self, name: str) -> str:
         """Return the qualified name of the judge that has this name or alias; of no judge, the name itself."""
@@ -98,7 +98,12 @@ class Registry:
             return f"did you mean {', '.join(list(by_judge.values())[:_MOST_SIMILAR])}?"
         return f"`refine judges` lists the {len(self.entries)} there are, as judges.catalogue() does"
 
-    def _maker(self, name: object) -> Callable[..., Judge]:
+    def maker(self, name: object) -> Callable[..., Judge]:
+        """Return the class or factory of the judge that has this name or alias.
+
+        Raises:
+            ConfigurationError: If there is none.
+        """
         if isinstance(name, str) and name in self._makers:
             return self._makers[name]
         for point, fault in self.faults:

@@ -139,21 +139,39 @@ def judges(
         str | None, typer.Argument(metavar="[NAME]", help="Tell all about this one.", show_default=False)
     ] = None,
     *,
-    containing: Annotated[
-        str | None, typer.Option("--find", metavar="TEXT", help="List those with this in a name or the question.")
+    words: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--find", metavar="WORD", help="List those with this in names, question, needs or tags; several: all."
+        ),
     ] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            "--needs", metavar="FIELDS", help="List those that need no more than these, question and answer."
+        ),
+    ] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(metavar="SUBJECT", help="List those of the answer, retriever, agent or conversation."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all that is known of each.")] = False,
 ) -> None:
     """List the judges there are, or tell all about one.
 
     \b
     refine judges
-    refine judges --find context
+    refine judges --find hallucination
+    refine judges --needs contexts,reference --subject answer
     refine judges ragas.faithfulness
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors():
-        from refine.cli.catalogue_table import show  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli.catalogue_table import Choice, show  # noqa: PLC0415 - loads pydantic, rich and the judges
 
-        show(name, containing=containing)
+        if words is not None and name is not None:  # `--find tool use`, without quotes
+            words, name = [*words, name], None
+        found = None if words is None else " ".join(words)
+        show(Choice(name=name, words=found, fields=fields, subject=subject, as_json=as_json))
 
 
 @app.command(no_args_is_help=True)

@@ -2,69 +2,139 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from judges import ConfigurationError, Entry
-from judges.catalogue.registry import default_registry, entry_called
+from judges.catalogue.finding import find
+from judges.catalogue.registry import default_registry
+from judges.entry import Setting
 from judges.errors import shortened
+from judges.settings import load_line, settings_of
 
-_WIDTH = 115
-"""Columns of the text if stdout is not a terminal."""
+_NARROW = 120
+"""Columns below which the fields of a judge stand below one another instead of in a table."""
+
+_NARROWEST = 40
 
 
-def show(name: str | None, *, containing: str | None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which judges are shown, and how.
+
+    Args:
+        name: The judge to tell all about; None lists judges.
+        words: Words that find them; see `judges.catalogue.finding.find`.
+        fields: Fields that a sample has, separated by commas.
+        subject: What is judged.
+        as_json: Whether to print JSON.
+    """
+
+    name: str | None = None
+    words: str | None = None
+    fields: str | None = None
+    subject: str | None = None
+    as_json: bool = False
+
+
+def show(choice: Choice) -> None:
     """Print the catalogue as a table, or one of its judges.
 
     Raises:
         ConfigurationError: If no judge of the catalogue matches.
     """
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH
-    if name is not None:
-        console.print(_card(entry_called(name)))
+    if choice.name is None:
+        _show_list(choice)
         return
+    entry = default_registry().entry(choice.name)
+    if choice.as_json:
+        _print_json(_as_json(entry))
+    else:
+        _console().print(_card(entry))
+
+
+def _show_list(choice: Choice) -> None:
     registry = default_registry()
     for _, fault in registry.faults:
         sys.stderr.write(f"refine: {fault}\n")
-    matches = [
-        entry
-        for entry in registry.entries.values()
-        if containing is None or containing.lower() in _search_text(entry)
-    ]
+    entries = registry.entries.values()
+    matches = find(entries, text=choice.words, fields=choice.fields, subject=choice.subject)
+    if choice.as_json:
+        _print_json([_as_json(entry) for entry in matches])
+        return
     if not matches:
-        raise ConfigurationError(
-            f"no judge has {shortened(containing)} in its names or its question; `refine judges` lists all of them"
-        )
-    console.print(_table(matches))
-    console.print(Text(f" {len(matches)} judges; refine judges NAME tells more of one", style="dim"))
+        raise ConfigurationError(f"no judge has {_criteria(choice)}; `refine judges` lists all of them")
+    console = _console()
+    console.print(_stack(matches) if console.width < _NARROW else _table(matches))
+    count = f"{len(matches)} judge{'s' if len(matches) > 1 else ''}"
+    held = " that need no more than these, question and answer" if choice.fields is not None else ""
+    console.print(Text(f"{count}{held}; refine judges NAME tells more of one", style="dim"))
 
 
-def _search_text(entry: Entry) -> str:
-    return " ".join((entry.name, *entry.aliases, entry.asks)).lower()
+def _criteria(choice: Choice) -> str:
+    parts = {
+        f"{shortened(choice.words)} in its names, its question, its needs or its tags": choice.words,
+        f"the subject {choice.subject}": choice.subject,
+        f"needs within {shortened(choice.fields)}": choice.fields,
+    }
+    return " and ".join(text for text, value in parts.items() if value is not None)
+
+
+def _console() -> Console:
+    """Return a console as wide as the terminal; of what is piped, as COLUMNS or the terminal around it says."""
+    console = Console(soft_wrap=False)
+    if not console.is_terminal:
+        console.width = shutil.get_terminal_size((console.width, 0)).columns
+    console.width = max(console.width, _NARROWEST)
+    return console
 
 
 def _table(entries: Sequence[Entry]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
     table.add_column("judge", no_wrap=True, style="cyan")
-    table.add_column("asks", ratio=1)
+    table.add_column("asks", ratio=2)
+    table.add_column("needs", ratio=1)
     table.add_column("calls", max_width=12)
     for entry in entries:
-        table.add_row(entry.name, Text(entry.asks), entry.calls)
+        table.add_row(entry.name, Text(entry.asks), Text(", ".join(entry.needs)), Text(entry.calls))
     return table
 
 
-def _card(entry: Entry) -> Table:
-    card = Table.grid(padding=(0, 2))
-    card.add_column(style="bold", no_wrap=True)
-    card.add_column(overflow="fold")
-    fields = {
+def _stack(entries: Sequence[Entry]) -> Group:
+    """Return the judges one below the other, for a terminal too narrow for a table."""
+    lines: list[RenderableType] = []
+    for entry in entries:
+        lines.append(Text(entry.name, style="cyan", overflow="fold"))
+        lines.append(Padding(Text(entry.asks), (0, 0, 0, 2)))
+        lines.append(
+            Padding(Text(f"needs {', '.join(entry.needs)}; calls {entry.calls}", style="dim"), (0, 0, 0, 2))
+        )
+    return Group(*lines)
+
+
+def _card(entry: Entry) -> Group:
+    settings = settings_of(default_registry().maker(entry.name))
+    own = [setting for setting in settings if not setting.shared]
+    facts = _grid(_facts(entry))
+    parts: list[RenderableType] = [facts]
+    for title, listed in (("settings", own), ("settings that all judges of its kind have", settings[len(own) :])):
+        if listed:
+            parts += [Text(f"\n{title}", style="bold"), _grid(_setting_rows(listed))]
+    return Group(*parts)
+
+
+def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
+    facts = {
         "judge": entry.name,
         "also called": ", ".join(entry.aliases),
         "asks": entry.asks,
@@ -73,10 +143,42 @@ def _card(entry: Entry) -> Table:
         "model calls": entry.calls,
         "value": f"{entry.scale}; {entry.better} is good",
         "source": entry.source,
+        "compat": f"follows {entry.follows}" if entry.follows else "",
         "differs": entry.differs,
         "extra": f"selfrefine[{entry.extra}]" if entry.extra else "",
+        "tags": ", ".join(entry.tags),
+        "example": load_line(default_registry().maker(entry.name)),
     }
-    for name, text in fields.items():
+    return ((name, text) for name, text in facts.items() if text)
+
+
+def _setting_rows(settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:
+    for setting in settings:
+        default = "required" if setting.required else f"default {setting.default}"
+        yield f"  {setting.name}", f"{setting.type}; {default}"
+        yield "", setting.meaning
+        yield "", f"example: {setting.example}"
+
+
+def _grid(rows: Iterator[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in rows:
         if text:
-            card.add_row(name, Text(text))
-    return card
+            grid.add_row(name, Text(text))
+    return grid
+
+
+def _as_json(entry: Entry) -> dict[str, Any]:
+    settings = settings_of(default_registry().maker(entry.name))
+    fields = {name: value for name, value in asdict(entry).items() if name != "examples"}
+    return {
+        **fields,
+        "example": load_line(default_registry().maker(entry.name)),
+        "settings": [asdict(setting) for setting in settings],
+    }
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")

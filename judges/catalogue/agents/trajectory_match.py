@@ -46,8 +46,8 @@ class TrajectoryMatch(ToolCalls):
     `IN_ORDER` and `ANY_ORDER` are known by these names.
 
     Args:
-        mode: How calls are compared: `"strict"`, the same calls in the same order; `"in_order"`, the expected ones in
-            their order, others between them; `"unordered"`, the same calls in any order; `"superset"` or
+        mode: How calls are compared: `"strict"`, the same calls in the same order; `"in_order"`, the expected ones
+            in their order, others between them; `"unordered"`, the same calls in any order; `"superset"` or
             `"any_order"`, the expected ones and perhaps others; `"subset"`, none but expected ones.
         arguments: How the arguments of two calls are compared: `"exact"`; `"ignore"`; `"subset"` where expected
             ones may be missing; `"superset"` where others may be added; a list of the arguments that count, nested

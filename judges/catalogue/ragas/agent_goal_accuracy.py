@@ -106,6 +106,7 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
         source="ragas 0.4",
         differs="A closed yes or no with its reasons and with feedback; a name of its own.",
         tags=("task success", "outcome", "tools"),
+        follows="both generations, which agree",
     )
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
@@ -151,6 +152,7 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
         differs="The goal is told from the user's messages alone; a closed yes or no with its reasons and with "
         "feedback; a name of its own.",
         tags=("task success", "outcome", "tools"),
+        follows="both generations, which agree",
     )
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:

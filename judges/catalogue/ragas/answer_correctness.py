@@ -70,6 +70,7 @@ class AnswerCorrectness(ModelJudge):
         "without claims is 0, a reference without claims unscored.",
         tags=("accuracy", "facts", "ground truth", "similarity"),
         examples=('embeddings="minilm"', 'weights=[0.5, 0.5], embeddings="minilm"', "beta=2.0"),
+        follows="ragas.metrics (legacy)",
     )
     pack = "answer_correctness"
 

@@ -71,6 +71,7 @@ class AspectCritic(OneQuestion):
             'strictness=3, aspect="conciseness"',
             'higher_is_better=False, definition="Is the answer rude?"',
         ),
+        follows="ragas.metrics (legacy), the only one",
     )
     pack = "aspect_critic"
 

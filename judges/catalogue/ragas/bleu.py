@@ -22,8 +22,8 @@ class BleuScore(Likeness):
     alone is compared, with all pieces of the reference as alternatives; it needs four tokens.
 
     Args:
-        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into characters
-            besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` is
+        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
+            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` is
             `"zh"`, and `"13a"` with `variant="compat"`.
         lowercase: Whether letter case is ignored.
         kwargs: Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, ...), as
@@ -45,6 +45,7 @@ class BleuScore(Likeness):
         extra="sacrebleu",
         tags=("similarity", "overlap", "translation", "n-grams"),
         examples=('kwargs={"smooth_method": "floor"}',),
+        follows="both generations, which agree",
     )
 
     def __init__(

@@ -40,6 +40,7 @@ class ChrfScore(Likeness):
         extra="sacrebleu",
         tags=("similarity", "overlap", "translation", "n-grams", "characters"),
         examples=("word_order=2", "char_order=4", "beta=3", 'kwargs={"remove_whitespace": False}'),
+        follows="both generations, which agree",
     )
 
     def __init__(

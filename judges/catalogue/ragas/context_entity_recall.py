@@ -58,6 +58,7 @@ class ContextEntityRecall(ModelJudge):
         source="ragas 0.4",
         differs="Each entity counts once, whatever its letter case and width; exact; no entities is unscored.",
         tags=("rag", "retrieval", "search", "entities", "names"),
+        follows="ragas.metrics (legacy)",
     )
     pack = "context_entity_recall"
 

@@ -138,6 +138,7 @@ class ContextPrecision(_PrecisionOfContexts):
         differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
         tags=("rag", "retrieval", "search", "ranking"),
         examples=("k=3", 'metric="precision"', 'strict_k=False, metric="precision", k=3'),
+        follows="ragas.metrics (legacy)",
     )
 
     def answer(self, sample: Sample) -> str:
@@ -179,6 +180,7 @@ class ContextUtilization(_PrecisionOfContexts):
         differs="Exact average precision, so that a perfect order scores 1; no contexts is unscored.",
         tags=("rag", "retrieval", "search", "ranking"),
         examples=("k=3", 'metric="precision"', 'strict_k=False, metric="precision", k=3'),
+        follows="ragas.metrics (legacy)",
     )
 
     def answer(self, sample: Sample) -> str:

@@ -70,6 +70,7 @@ class ContextRecall(ModelJudge):
         source="ragas 0.4",
         differs="The sentences are split without a model and numbered, so that their number does not move.",
         tags=("rag", "retrieval", "search", "coverage"),
+        follows="ragas.metrics (legacy)",
     )
     pack = "context_recall"
 

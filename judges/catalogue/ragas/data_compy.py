@@ -57,6 +57,7 @@ class DataCompyScore(ComputedMetric):
         "without regard to capital letters and blanks; nothing equal is 0, also for f1.",
         tags=("table", "csv", "data frame", "rows", "columns", "query results"),
         examples=('key_columns=["id"]', "tolerance=0.01"),
+        follows="ragas.metrics.collections",
     )
     pack = "data_compy"
 

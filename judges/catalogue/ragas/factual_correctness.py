@@ -59,6 +59,7 @@ class FactualCorrectness(ModelJudge):
         "every fact is a claim (`atomicity`, `coverage`), where ragas' default is the main points.",
         tags=("claims", "facts", "accuracy", "ground truth"),
         examples=('mode="precision"', "beta=2.0", 'atomicity="low"', 'coverage="low"'),
+        follows="both generations, which agree",
     )
     pack = "factual_correctness"
 

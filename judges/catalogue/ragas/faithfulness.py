@@ -51,6 +51,7 @@ class Faithfulness(ModelJudge):
         "from absent ones; reasons are kept; no claims is unscored; tool results count beside the contexts.",
         tags=("rag", "hallucination", "groundedness", "made up", "unsupported", "claims", "tool results"),
         examples=("tool_results=True",),
+        follows="both generations, which agree",
     )
     pack = "faithfulness"
 

@@ -68,6 +68,7 @@ class FaithfulnessWithHHEM(ModelJudge):
             "batch_size=32, classifier=lambda pairs: [0.9 for pair in pairs]",
             'split="sentences", classifier=lambda pairs: [0.9 for pair in pairs]',
         ),
+        follows="ragas.metrics (legacy), the only one",
     )
     pack = "faithfulness"
 

@@ -50,6 +50,7 @@ class IDBasedContextPrecision(_ById):
         source="ragas 0.4",
         differs="Nothing retrieved is unscored, not NaN.",
         tags=("rag", "retrieval", "search", "ids"),
+        follows="ragas.metrics (legacy), the only one",
     )
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
@@ -75,6 +76,7 @@ class IDBasedContextRecall(_ById):
         source="ragas 0.4",
         differs="Nothing expected is unscored, not NaN.",
         tags=("rag", "retrieval", "search", "ids"),
+        follows="ragas.metrics (legacy), the only one",
     )
 
     def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:

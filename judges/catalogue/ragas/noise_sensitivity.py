@@ -105,6 +105,7 @@ class NoiseSensitivity(ModelJudge):
         differs="Every wrong claim is told to come from a relevant context, an irrelevant one, or nowhere, which "
         "is a mode of its own; no claims is unscored; one call for each context.",
         tags=("rag", "hallucination", "robustness", "distraction", "claims"),
+        follows="both generations, which agree",
     )
     pack = "noise_sensitivity"
 

@@ -76,6 +76,7 @@ class NonLLMContextPrecisionWithReference(_ComparingContexts):
         extra="strings",
         tags=("rag", "retrieval", "search", "ranking", "similarity"),
         examples=("similarity_threshold=0.7",),
+        follows="ragas.metrics (legacy), the only one",
     )
 
     def compute(self, sample: Sample) -> Verdict:
@@ -119,6 +120,7 @@ class NonLLMContextRecall(_ComparingContexts):
         extra="strings",
         tags=("rag", "retrieval", "search", "similarity"),
         examples=("similarity_threshold=0.7",),
+        follows="ragas.metrics (legacy), the only one",
     )
 
     def compute(self, sample: Sample) -> Verdict:

@@ -51,6 +51,7 @@ class QuotedSpansAlignment(ComputedMetric):
         "answer that quotes nothing is unscored.",
         tags=("rag", "citation", "quotations", "attribution", "verbatim", "hallucination"),
         examples=("min_span_words=5", "min_span_characters=8"),
+        follows="ragas.metrics.collections, the only one",
     )
     pack = "quoted_spans"
 

@@ -33,8 +33,8 @@ class RougeScore(Likeness):
     Args:
         rouge_type: `"rouge1"`, `"rouge2"` or `"rougeL"` (longest common subsequence).
         mode: `"fmeasure"`, `"precision"` or `"recall"`.
-        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into characters
-            besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` takes
+        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
+            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` takes
             characters in scripts without blanks, and else words. `variant="compat"` allows only `"auto"`.
         use_stemmer: Whether English words are stemmed, by Porter's algorithm.
         settings: See `judges.catalogue.metric.MetricSettings`.
@@ -51,6 +51,7 @@ class RougeScore(Likeness):
         source="ragas 0.4; rouge_score; Lin 2004",
         differs="Words of every script count, Chinese by the character; a reference without a word is unscored.",
         tags=("similarity", "overlap", "summary", "n-grams"),
+        follows="both generations, which agree",
     )
 
     def __init__(

@@ -61,6 +61,7 @@ class RubricsScore(ModelJudge):
         "missing for the next level.",
         tags=("custom", "criteria", "levels", "rating", "grading"),
         examples=('rubrics={"score1_description": "wrong", "score2_description": "right"}', "with_reference=True"),
+        follows="both generations, which agree",
     )
 
     def __init__(
@@ -181,6 +182,7 @@ class InstanceRubrics(ModelJudge):
         differs="Levels that the row does not describe are refused; the score is normalised; the feedback says "
         "what is missing for the next level.",
         tags=("custom", "criteria", "levels", "rating", "grading"),
+        follows="both generations, which agree",
     )
     question = Question(prompt="instance_rubrics", reply=Grade)
 

@@ -59,6 +59,7 @@ class SemanticSimilarity(Metric):
             'embeddings="minilm"',
             "cross_encoder=lambda pairs: [0.9 for pair in pairs]",
         ),
+        follows="both generations, which agree",
     )
     pack = "semantic_similarity"
 

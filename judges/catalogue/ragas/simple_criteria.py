@@ -50,6 +50,7 @@ class SimpleCriteriaScore(OneQuestion):
         differs="The scale is a setting and closed, not a part of the definition; the score is normalised.",
         tags=("custom", "own prompt", "rating", "grading"),
         examples=('definition="The answer is polite."', "min_score=1", "max_score=10"),
+        follows="ragas.metrics (legacy), the only one",
     )
     pack = "simple_criteria"
 

@@ -74,6 +74,7 @@ class LLMSQLEquivalence(ModelJudge):
         "the schema may be missing.",
         tags=("sql", "query", "database", "text to sql", "same meaning"),
         examples=('dialect="postgres"', 'database=lambda: sqlite3.connect("shop.db")', "timeout_s=2.0"),
+        follows="both generations, which agree",
     )
     pack = "sql_equivalence"
 

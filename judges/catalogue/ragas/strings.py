@@ -45,6 +45,7 @@ class NonLLMStringSimilarity(Likeness):
         extra="strings",
         tags=("edit distance", "levenshtein", "fuzzy match"),
         examples=('normalize=["trim", "casefold"]',),
+        follows="both generations, which agree",
     )
 
     def __init__(
@@ -88,6 +89,7 @@ class ExactMatch(Likeness):
         differs="A blank answer or reference is unscored; texts may be normalised first.",
         tags=("similarity", "equality", "same text", "short answer", "classification"),
         examples=('normalize=["trim", "casefold"]',),
+        follows="both generations, which agree",
     )
 
     def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
@@ -117,6 +119,7 @@ class StringPresence(Likeness):
         differs="A blank answer or reference is unscored; texts may be normalised first.",
         tags=("contains", "substring", "keywords", "short answer"),
         examples=('normalize=["trim", "casefold"]',),
+        follows="both generations, which agree",
     )
 
     def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:

@@ -97,6 +97,7 @@ class SummarizationScore(ModelJudge):
         "copy of the source scores like a summary; no questions is unscored.",
         tags=("summary", "conciseness", "coverage"),
         examples=("coeff=0.3",),
+        follows="ragas.metrics.collections",
     )
     pack = "summarization"
 

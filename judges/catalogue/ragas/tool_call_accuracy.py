@@ -158,6 +158,7 @@ class ToolCallAccuracy(ToolCalls):
         examples=(
             'arg_comparison_metric={"search": {"query": lambda expected, actual: float(expected in actual)}}',
         ),
+        follows="both generations, which agree",
     )
 
     def __init__(

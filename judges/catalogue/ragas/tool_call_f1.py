@@ -46,6 +46,7 @@ class ToolCallF1(ToolCalls):
         differs="Repeated calls count as often as they are made; exact, not rounded; no call wanted and none made "
         "is 1; no reference_tool_calls is unscored.",
         tags=("tools", "function calling", "trajectory", "arguments", "steps"),
+        follows="both generations, which agree",
     )
 
     def __init__(

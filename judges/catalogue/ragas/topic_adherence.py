@@ -79,6 +79,7 @@ class TopicAdherence(ModelJudge):
         "out; exact arithmetic; what is undefined is unscored; accuracy also counts what was rightly declined.",
         tags=("multi-turn", "dialogue", "chat", "scope", "guardrail", "on topic", "off topic"),
         examples=('mode="recall"',),
+        follows="ragas.metrics (legacy)",
     )
     pack = "topic_adherence"
 

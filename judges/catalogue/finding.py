@@ -1,0 +1,183 @@
+"""Finds judges in the catalogue by words, by the fields that a sample has, and by what they judge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import get_args
+
+from judges.entry import Entry, Subject
+from judges.errors import ConfigurationError, shortened
+from judges.runtime.validation import one_of, suggestion
+from judges.sample import FIELD_NAMES, canonical_field
+
+_LONGEST_WHOLE = 3
+"""Characters up to which a word must be a whole word: `rag` must not find `ragas`."""
+
+_SYNONYMS: tuple[frozenset[str], ...] = tuple(
+    frozenset(group.split(", "))
+    for group in (
+        "hallucinat, grounded, grounding, faithful, made up, unsupported, fabricat, invent, confabulat",
+        "toxic, harm, hate, abus, offensive, moderation, nsfw",
+        "citation, citing, attribution, footnote, quotation",
+        "conversation, dialog, chat, multi turn, multiturn, session",
+        "agent, function calling, tool use, tool call",
+        "format, structured output, schema, regex, syntax",
+        "safe, toxic, harm, moderation, guardrail",
+        "secur, injection, jailbreak, red team, leak, secret",
+        "jailbreak, prompt injection, attack, red team, role violation",
+        "retriev, search, ranking",
+        "summar, abstract",
+        "language, locale, multilingual",
+        "tone, register, style, voice, polite",
+        "similar, overlap, paraphrase, distance, same meaning",
+        "privacy, private, pii, personal data, gdpr, leak, secret",
+        "correct, accura, truth, factual, right",
+        "refusal, refus, declin",
+        "bias, fair, stereotyp, discriminat, prejudice",
+        "length, brevity, verbos, concise, conciseness, too long, short",
+        "code, programming",
+        "custom, own prompt, own criteria, criteria, g eval, geval, llm as a judge",
+        "compar, preference, pairwise, arena",
+        "relevan, on topic, off topic",
+        "sentiment, emotion, frustrat, satisf",
+        "memory, retention, forget",
+        "translat, bleu, chrf",
+        "rule, guideline, instruction, policy, complian",
+    )
+)
+"""Beginnings of words that stand for one another."""
+
+_HELD = {
+    "tools": "trajectory",
+    "tool_calls": "trajectory",
+    "conversation": "user_input",
+    "chat": "user_input",
+    "facts": "expected_facts",
+    "topics": "reference_topics",
+    "ids": "retrieved_context_ids",
+    "expected_tools": "reference_tool_calls",
+    "expected_tool_calls": "reference_tool_calls",
+}
+"""What one may call a field, besides its names in other libraries."""
+
+_ALWAYS = frozenset({"user_input", "response"})
+
+
+def find(
+    entries: Iterable[Entry],
+    *,
+    text: str | None = None,
+    fields: str | None = None,
+    subject: str | None = None,
+) -> list[Entry]:
+    """Return the entries that match all that is asked for, the best matches first.
+
+    Args:
+        entries: The entries to choose from.
+        text: Words that must all be found in names, question, needs, subject or tags, or stand for one that is. A
+            word of more than three letters may be the beginning of one.
+        fields: Fields of a sample, separated by commas, by any name that they have in a dataset: judges that can
+            be used with these, question and answer alone; those that use most of them come first.
+        subject: What is judged: answer, retriever, agent or conversation.
+
+    Raises:
+        ConfigurationError: If a field or a subject is unknown.
+    """
+    matches = sorted(entries, key=lambda entry: entry.name)
+    if subject is not None:
+        one_of(Subject, subject, setting="subject")
+        matches = [entry for entry in matches if entry.subject == subject]
+    if fields is not None:
+        held = _fields(fields, matches)
+        usable = [
+            entry for entry in matches if all(_alternatives(need) & (held | _ALWAYS) for need in entry.needs)
+        ]
+        matches = sorted(usable, key=lambda entry: -_count_used(entry, held))
+    if text is not None:
+        words = [_stem(word) for word in _plain(text).split()]
+        ranks = {entry.name: [_rank(entry, word) for word in words] for entry in matches}
+        matches = [entry for entry in matches if all(ranks[entry.name])]
+        matches.sort(key=lambda entry: sum(ranks[entry.name]))
+    return matches
+
+
+def subjects() -> tuple[str, ...]:
+    """Return what judges judge."""
+    return get_args(Subject)
+
+
+def _rank(entry: Entry, word: str) -> int:
+    """Return how directly a word finds an entry: 1 by its names, 2 by its texts, 3 by a synonym, 0 not at all."""
+    names = _search_text(entry.name, *entry.aliases)
+    texts = _search_text(entry.asks, entry.subject, *entry.needs, *entry.tags, *_dialects(entry))
+    has = _finder(names)
+    if has(word):
+        return 1
+    also = _finder(names + texts)
+    if also(word):
+        return 2
+    return 3 if any(also(other) for other in _standing_for(word)) else 0
+
+
+def _finder(text: str) -> Callable[[str], bool]:
+    """Return whether a word, or the beginning of one, is in a text; a short one must be there as a whole."""
+    return lambda word: (f" {word} " if len(word) <= _LONGEST_WHOLE else f" {word}") in text
+
+
+def _standing_for(word: str) -> set[str]:
+    if len(word) <= _LONGEST_WHOLE:
+        groups = [group for group in _SYNONYMS if word in group]
+    else:
+        groups = [group for group in _SYNONYMS if any(_alike(word, member) for member in group)]
+    return {member for group in groups for member in group}
+
+
+def _alike(word: str, member: str) -> bool:
+    return word.startswith(member) or (member.startswith(word) and " " not in member)
+
+
+def _search_text(*texts: str) -> str:
+    return f" {' '.join(map(_plain, texts))} "
+
+
+def _plain(text: str) -> str:
+    """Return a text as lower-case words: `ragas.LLMContextRecall` as `ragas llm context recall`."""
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text)
+    return " ".join(re.findall(r"\w+", f"{split} {text}".replace("_", " ").lower()))
+
+
+def _stem(word: str) -> str:
+    plural = len(word) > _LONGEST_WHOLE + 1 and word.endswith("s") and not word.endswith("ss")
+    return word.removesuffix("s").removesuffix("ie") if plural else word
+
+
+def _dialects(entry: Entry) -> list[str]:
+    """Return what the fields that a judge needs beyond question and answer are called elsewhere."""
+    needed = {field for need in entry.needs for field in _alternatives(need)} - _ALWAYS
+    return [name for name in FIELD_NAMES if canonical_field(name) in needed]
+
+
+def _alternatives(need: str) -> set[str]:
+    return set(need.split(" or "))
+
+
+def _count_used(entry: Entry, held: frozenset[str]) -> int:
+    return sum(bool(_alternatives(need) & held) for need in entry.needs)
+
+
+def _fields(text: str, entries: Sequence[Entry]) -> frozenset[str]:
+    """Return the fields that are named, by their own names.
+
+    Raises:
+        ConfigurationError: If a name is unknown.
+    """
+    own = {field for entry in entries for need in entry.needs for field in _alternatives(need)}
+    held = set()
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        field = _HELD.get(name) or canonical_field(name) or (name if name in own else None)
+        if field is None:
+            known = (*FIELD_NAMES, *_HELD, *own)
+            raise ConfigurationError(f"no sample has a field {shortened(name)}; {suggestion(name, set(known))}")
+        held.add(field)
+    return frozenset(held)
