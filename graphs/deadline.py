@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from judges.runtime.blocking import leave_unjoined
+from judges.runtime.blocking import leave_unjoined, let_calls_be_left
 
 T = TypeVar("T")
 
@@ -62,6 +62,7 @@ async def acall_within(seconds: float | None, call: Awaitable[T]) -> T:
     """
     if seconds is None:
         return await call
+    let_calls_be_left()
     task = asyncio.ensure_future(call)
     try:
         await asyncio.wait({task}, timeout=max(0.0, seconds))

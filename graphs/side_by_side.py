@@ -11,7 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
-from judges.runtime.blocking import DaemonThreads, leave_unjoined
+from judges.runtime.blocking import DaemonThreads, leave_unjoined, let_calls_be_left
 from judges.runtime.budget import Allowance
 
 T = TypeVar("T")
@@ -60,6 +60,7 @@ class Race(Generic[T]):
 
     async def astart(self) -> None:
         """Begin all calls, each as a task."""
+        let_calls_be_left()
         self._running = set(self._entries)
         self._tasks = {number: asyncio.ensure_future(entry.arun()) for number, entry in self._entries.items()}
 

@@ -8,8 +8,9 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from judges.runtime import budget
@@ -45,6 +46,62 @@ async def in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T:
 
     threading.Thread(target=run, daemon=True, name="judges-call").start()
     return await future
+
+
+def let_calls_be_left() -> None:
+    """Let blocking calls that may be left, as with a deadline, hold up the end of the running event loop no more.
+
+    LangChain calls what blocks, such as a model without an async client, in the loop's default executor, whose
+    threads the loop and the process wait for. From now on such a call gets a daemon thread; any other call goes
+    where it went. A loop that does not show its executor, such as uvloop's, is left alone.
+    """
+    loop = asyncio.get_running_loop()
+    if not hasattr(loop, "_default_executor"):
+        return
+    executor: Executor | None = loop._default_executor  # noqa: SLF001 - what it has is not shown in public
+    if not isinstance(executor, _LeavingExecutor):
+        loop.set_default_executor(_LeavingExecutor(executor))
+
+
+class _LeavingExecutor(ThreadPoolExecutor):
+    """Calls in a daemon thread what may be left before it ends; any other call in its pool, or another executor.
+
+    Args:
+        executor: Where other calls go; None for the pool.
+    """
+
+    def __init__(self, executor: Executor | None) -> None:
+        super().__init__(thread_name_prefix="asyncio")
+        self._executor = executor
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        if budget.may_be_left():
+            return _in_daemon_thread(partial(fn, *args, **kwargs))
+        return (
+            super().submit(fn, *args, **kwargs)
+            if self._executor is None
+            else self._executor.submit(fn, *args, **kwargs)
+        )
+
+    def shutdown(self, *arguments: Any, **settings: Any) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(*arguments, **settings)
+        super().shutdown(*arguments, **settings)
+
+
+def _in_daemon_thread(function: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+
+    def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is waited for
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True, name="judges-call").start()
+    return future
 
 
 def leave_unjoined() -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -67,8 +68,9 @@ def test_a_function_within_the_deadline_is_heard() -> None:
 
 
 ENDING = """
-import asyncio, threading, time
+import asyncio, itertools, threading, time
 from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -95,6 +97,12 @@ def look(at: str) -> str:
     "Look."
     return hang()
 
+class BlockingModel(BaseChatModel):
+    _llm_type = "blocking"
+
+    def _generate(self, messages, stop=None, run_manager=None, **settings):
+        return hang()
+
 def agent():
     call = {"name": "look", "args": {"at": "x"}, "id": "1"}
     return create_agent(ScriptedModel([AIMessage("", tool_calls=[call]), "done"]), [look])
@@ -105,7 +113,7 @@ def draft():
 CASES = {
     "function": (lambda: hang, lambda: ScriptedJudge([4])),
     "async function": (lambda: ahang, lambda: ScriptedJudge([4])),
-    "model": (lambda: ScriptedModel(hang), lambda: ScriptedJudge([4])),
+    "model": (BlockingModel, lambda: ScriptedJudge([4])),
     "chain": (lambda: draft() | RunnableLambda(hang), lambda: ScriptedJudge([4])),
     "agent": (agent, lambda: ScriptedJudge([4])),
     "judge": (draft, lambda: judging),
@@ -119,22 +127,45 @@ def refiner(case):
 
 for case in CASES:
     assert refiner(case).refine("what?").stop_reason == "deadline", case
-for case in by_thread:
+for case in CASES:
     assert asyncio.run(refiner(case).arefine("what?")).stop_reason == "deadline", case
+
+numbers = itertools.count()
+first_at_once = RunnableLambda(lambda _: hang() if next(numbers) else "draft")
+drafts = ScriptedModel(["draft"], cycle=True) | first_at_once
+race = SelfRefine(drafts, ScriptedJudge([4]), candidates=2, first_accepted=True)
+assert asyncio.run(race.arefine("what?")).passed
 print("over", time.monotonic(), flush=True)
 """
 
-BY_THREAD = ["function", "async function", "judge", "async judge", "panel"]
-"""Cases that hang in a thread of ours, or in none, also in async code."""
-
 
 def test_the_process_ends_at_once_after_the_deadline() -> None:
-    """No thread that still hangs is waited for: not that of a function, of a panel, nor of an agent's tool."""
-    code = f"by_thread = {BY_THREAD!r}\n{ENDING}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    """No thread that still hangs is waited for: of a function, a chain, a panel or an agent's tool."""
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=True)
     word, at = done.stdout.split()
     assert word == "over"
     assert time.monotonic() - float(at) < 5
+
+
+def test_other_calls_of_the_event_loop_are_waited_for_as_before() -> None:
+    """After a loop with a deadline, a call in the default executor ends before `asyncio.run` does, in its pool."""
+    refiner = SelfRefine(lambda _: "draft", lambda answer: answer == "draft", deadline_s=5)
+    ended: list[str] = []
+
+    def write() -> None:
+        time.sleep(0.05)
+        ended.append(threading.current_thread().name.partition("_")[0])
+
+    async def main(executor: ThreadPoolExecutor | None) -> None:
+        loop = asyncio.get_running_loop()
+        if executor is not None:
+            loop.set_default_executor(executor)
+        assert (await refiner.arefine("what?")).passed
+        loop.run_in_executor(None, write)
+
+    asyncio.run(main(None))
+    asyncio.run(main(ThreadPoolExecutor(thread_name_prefix="own")))
+    assert ended == ["asyncio", "own"]
 
 
 def test_an_evaluation_that_is_interrupted_does_not_wait_for_its_judges() -> None:
