@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,20 +28,15 @@ from demos.offline_figures import (
     doubled,
     policy_rows,
 )
-from demos.screen import Screen, pips, quantity, screen
+from demos.screen import Screen, Tone, pips, quantity, screen
 from demos.support import Part, SupportQuestion, chatbot, support_judge, support_questions
 from judges import ConfigurationError, Judge
 from judges.certificate import IssuedCertificate
 from refine import Outcome, SelfRefine
 
 _PROG = "demos.offline"
-_PILOT, _RECORD, _CERTIFICATE, _RUN, _REPORT = (
-    "pilot.jsonl",
-    "attempts.jsonl",
-    "certificate.json",
-    "run",
-    "report.html",
-)
+_PILOT, _RECORD, _LABELS = "pilot.jsonl", "attempts.jsonl", "attempts.labels.jsonl"
+_CERTIFICATE, _RUN, _REPORT = "certificate.json", "run", "report.html"
 _MAX_ATTEMPTS = 3
 _ALPHA, _DELTA = 0.10, 0.05
 _NOBODY = "I pass this on to a colleague, who answers by mail today."
@@ -131,11 +126,12 @@ def _record(stage: _Stage) -> None:
         f"The chatbot answers, the judge asks for better, {_MAX_ATTEMPTS} attempts at most, and each is written "
         "down. The strictest rating, 4, is asked for: what a laxer loop would have shown is then known, too.",
     )
-    for part, file, label in (("pilot", _PILOT, "first day"), ("main", _RECORD, "then")):
+    days: tuple[tuple[Part, str, str], ...] = (("pilot", _PILOT, "first day"), ("main", _RECORD, "then"))
+    for part, file, label in days:
         loop = SelfRefine(
             stage.bot, stage.judge, success_rating=4, max_attempts=_MAX_ATTEMPTS, record=stage.folder / file
         )
-        outcomes = [loop.refine(question.question) for question in stage.of(part)]  # type: ignore[arg-type]  # a literal
+        outcomes = [loop.refine(question.question) for question in stage.of(part)]
         attempts = sum(len(outcome.attempts) for outcome in outcomes)
         passed = sum(outcome.passed for outcome in outcomes)
         text = f"{quantity(len(outcomes), 'question')}, {attempts} attempts, {passed} accepted: {file}"
@@ -162,7 +158,7 @@ def _label(stage: _Stage) -> None:
         for item in items_of(read_judged(stage.folder / file)):
             for person, rating in shipped[item.sample.answer or ""].items():
                 store.add(item, {"by": person, "rating": rating})
-    twice, same = doubled(labels_file(stage.folder / _RECORD))
+    twice, same = doubled(stage.folder / _LABELS)
     stage.display.entry(
         "here", f"shipped labels; two people labelled {twice} answers, and agree on {same} of them"
     )
@@ -204,7 +200,7 @@ def _certify(stage: _Stage) -> IssuedCertificate:
     certificate = certify(stage.folder / _RECORD, alpha=_ALPHA, delta=_DELTA)
     certificate.write(stage.folder / _CERTIFICATE)
     display.table(CERTIFICATE, certificate_rows(certificate))
-    tone = "good" if certificate.certified else "bad"
+    tone: Tone = "good" if certificate.certified else "bad"
     display.line(f"{'CERTIFIED' if certificate.certified else 'NOT CERTIFIED'}  {certificate.policy_name}", tone)
     display.line(f"{certificate.promise[0].upper()}{certificate.promise[1:]}.")
     display.entry("written", f"{_CERTIFICATE}, id {certificate.id}")
@@ -224,7 +220,7 @@ def _guard(stage: _Stage, certificate: IssuedCertificate) -> bool:
     outcomes = []
     loop = _certified(stage, stage.judge)
     for question in stage.of("live"):
-        outcome = loop.refine(question.question)  # type: ignore[arg-type]  # a literal
+        outcome = loop.refine(question.question)
         outcomes.append(outcome)
         display.line(question.question, "strong")
         display.entry("attempts", "  ".join(pips(attempt.rating) for attempt in outcome.attempts))
@@ -259,7 +255,7 @@ def _change(stage: _Stage) -> bool:
         "The promise is about this judge, its prompt, its model, this chatbot and this loop. With another one the "
         "loop does not start.",
     )
-    changes = {
+    changes: dict[str, Callable[[], SelfRefine]] = {
         "prompt": lambda: _certified(stage, support_judge(stage.questions, criteria="Is the answer polite?")),
         "model": lambda: _certified(stage, support_judge(stage.questions, model="judge-model-2")),
         "attempts": lambda: _certified(stage, stage.judge, max_attempts=_MAX_ATTEMPTS + 2),
@@ -298,37 +294,36 @@ def _replay(stage: _Stage) -> None:
 def _report(stage: _Stage) -> bool:
     """Judge the record again, write the report, and return whether the judge says the same as online."""
     from judges.offline import evaluate, load_run, read_rows  # noqa: PLC0415 - as in the other steps
-    from judges.offline.trust.beside import labels_file  # noqa: PLC0415 - as above
-    from refine.report.building import build  # noqa: PLC0415 - as above
-    from refine.report.page import page  # noqa: PLC0415 - as above
-    from refine.report.reading import read_run  # noqa: PLC0415 - as above
-    from refine.report.trust import TrustSources  # noqa: PLC0415 - as above
 
     _step(
         stage,
         "8  Report",
         "The judge reads the recorded answers again, and one page holds it all: open it in a browser.",
     )
-    record = stage.folder / _RECORD
-    samples = list(read_rows(record))
+    samples = list(read_rows(stage.folder / _RECORD))
     evaluate(samples, stage.judge, run=stage.folder / _RUN)
-    rows = load_run(stage.folder / _RUN).rows
     same = sum(
         row.verdicts[stage.judge.name].rating == sample.metadata["rating"]
-        for row, sample in zip(rows, samples, strict=True)
+        for row, sample in zip(load_run(stage.folder / _RUN).rows, samples, strict=True)
     )
-    sources = TrustSources(labels=labels_file(record), attempts=record, certificate=stage.folder / _CERTIFICATE)
-    report = page(
-        build([replace(read_run(stage.folder / _RUN), name="Support desk")], sources=sources, seed=stage.seed)
-    )
-    (stage.folder / _REPORT).write_text(report, encoding="utf-8")
+    _write_page(stage)
     stage.display.entry("same", f"{same} of {len(samples)} verdicts equal those given online")
     stage.display.entry("page", str(stage.folder / _REPORT), "strong")
-    command = f"refine report {_RUN} --attempts {_RECORD} --labels {labels_file(record).name}"
-    stage.display.entry(
-        "command", f"cd {shlex.quote(str(stage.folder))} && {command} --certificate {_CERTIFICATE}"
-    )
+    command = f"refine report {_RUN} --attempts {_RECORD} --certificate {_CERTIFICATE}"
+    stage.display.entry("command", f"cd {shlex.quote(str(stage.folder))} && {command} --labels {_LABELS}")
     return same == len(samples)
+
+
+def _write_page(stage: _Stage) -> None:
+    from refine.report.building import build  # noqa: PLC0415 - as in the other steps
+    from refine.report.page import page  # noqa: PLC0415 - as above
+    from refine.report.reading import read_run  # noqa: PLC0415 - as above
+    from refine.report.trust import TrustSources  # noqa: PLC0415 - as above
+
+    folder = stage.folder
+    sources = TrustSources(labels=folder / _LABELS, attempts=folder / _RECORD, certificate=folder / _CERTIFICATE)
+    run = replace(read_run(folder / _RUN), name="Support desk", dataset=_RECORD)
+    (folder / _REPORT).write_text(page(build([run], sources=sources, seed=stage.seed)), encoding="utf-8")
 
 
 def _promise(stage: _Stage, certificate: IssuedCertificate) -> None:

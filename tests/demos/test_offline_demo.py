@@ -1,47 +1,120 @@
-"""The offline demo: what was judged online is judged again from the record."""
+"""The offline demo: from recorded loops to a certificate and a report, on labels that are shipped."""
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from demos.offline import demonstrate, main
-from judges.offline import read_rows
+from demos.support import support_judge, support_questions
+from judges.certificate import IssuedCertificate
+from judges.offline import align, read_rows, replay
 from judges.testing import ScriptedJudge
+from tests.snippets import ROOT
+
+CPU_SECONDS = 20.0
+"""Most that the demo may take; of CPU, since the wall clock also measures what else a machine does."""
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_offline_verdicts_equal_those_given_online(capsys: pytest.CaptureFixture[str], seed: int) -> None:
-    """The same judge says the same of every recorded attempt, refused and accepted ones."""
-    assert main(["--seed", str(seed)]) == 0
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Run the demo as a person does, with its output piped; return its folder and what it printed."""
+    folder = tmp_path_factory.mktemp("offline") / "demo"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    done = subprocess.run(
+        [sys.executable, "-m", "demos.offline", "--out", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "80", "PYTHONUTF8": "1"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < CPU_SECONDS
+    return folder, done.stdout
 
-    shown = capsys.readouterr().out
-    assert "offline verdicts equal those given online." in shown
-    assert shown.count("●●●●") == 2 * 4
+
+def test_it_is_told_in_eighty_columns_without_colours(shown: tuple[Path, str]) -> None:
+    """Every step has its heading, no line is too wide, nothing is coloured, and the end says what is promised."""
+    _, text = shown
+    for heading in ("Record", "Label", "Align", "Certify", "Guard", "Change something", "Replay", "Report"):
+        assert f"  {heading} ─" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+    _, end = text.split("What is promised, and what is not ")
+    assert "Promised: at most 10.0% of the answers that pass are bad, with confidence 95.0%." in end
+    assert "Not promised: anything about a single answer" in end
 
 
-def test_the_record_is_kept_where_it_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--out` holds one row per attempt, the tool's result among them."""
-    assert main(["--out", str(tmp_path / "run")]) == 0
+def test_its_figures_are_those_of_the_library(shown: tuple[Path, str]) -> None:
+    """Agreement, thresholds and replay are what `align`, the certificate and `replay` say of what it recorded."""
+    folder, text = shown
+    words = " ".join(text.split())
+    kappa = align(folder / "attempts.jsonl", resamples=10).agreement.figures["pass_kappa"].value
+    assert f"kappa {kappa:.2f}" in words
+    certificate = IssuedCertificate.read(folder / "certificate.json")
+    assert f"id {certificate.id}" in words
+    for row in certificate.rows:
+        finding = "keeps it" if row.status == "certified" else "does not"
+        cells = (row.policy_text, certificate.runs, row.released, row.bad, f"{row.rate:.1%} {row.upper:.1%}")
+        assert " ".join(map(str, ("rating", *cells, finding))) in words
+    last = replay(folder / "attempts.jsonl").curve[-1]
+    assert f"{last.attempt} {last.at_risk} {last.passed} {last.cumulative:.0%}" in words
 
-    samples = list(read_rows(tmp_path / "run" / "attempts.jsonl"))
-    assert f"{len(samples)} of {len(samples)} offline verdicts" in capsys.readouterr().out
-    assert all([one.role for one in sample.steps] == ["assistant", "tool"] for sample in samples)
+
+def test_too_few_loops_certify_nothing_and_enough_do(shown: tuple[Path, str]) -> None:
+    """The first day's loops get an answer, with what is needed; the certificate the laxest rating that holds."""
+    folder, text = shown
+    first, second = text.split("Then from the loops")
+    assert first.count("too few") == 3
+    assert "NOT CERTIFIED. That is an answer" in first
+    assert "released and labelled answers are needed" in first
+    assert "CERTIFIED  success_rating=3, max_attempts=3" in second
+    assert IssuedCertificate.read(folder / "certificate.json").success_rating == 3
 
 
-def test_a_judge_that_changes_its_mind_is_found_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Verdicts that differ are counted, and the exit code is 1."""
-    fickle = ScriptedJudge([4, 4, 4, 4, 4, 1, 4, 1])
+def test_outcomes_bear_the_certificate_and_changes_are_refused(shown: tuple[Path, str]) -> None:
+    """Each new answer names the certificate; another prompt, model or number of attempts does not start."""
+    folder, text = shown
+    id_ = IssuedCertificate.read(folder / "certificate.json").id[:8]
+    assert text.count(f"passed; certificate {id_}") == 2
+    words = " ".join(text.split())
+    assert f"did not pass: the promise says nothing about it; certificate {id_}" in words
+    for changed in ("'support-quality' changed", "is 'judge-model-2'", "max_attempts was 3 and is 5"):
+        assert changed in words
+    assert words.count(f"refused: certificate {id_} is not about this loop") == 3
 
-    assert demonstrate(tmp_path, seed=1, judge=fickle) == 1
-    assert "2 of 4 offline verdicts equal" in capsys.readouterr().out
+
+def test_everything_is_kept_and_judged_again(shown: tuple[Path, str]) -> None:
+    """The folder holds record, labels, run and report; the recorded ratings are those of the shipped answers."""
+    folder, text = shown
+    samples = list(read_rows(folder / "attempts.jsonl"))
+    assert f"{len(samples)} of {len(samples)} verdicts equal those given online" in text
+    ratings = {answer.answer: answer.rating for question in support_questions() for answer in question.answers}
+    assert [sample.metadata["rating"] for sample in samples] == [ratings[str(sample.answer)] for sample in samples]
+    report = (folder / "report.html").read_text()
+    assert "What is certified" in report
+    assert "What another attempt brings" in report
+    (line, *_) = (folder / "attempts.labels.jsonl").read_text().splitlines()
+    assert json.loads(line).keys() >= {"by", "rating", "outcome_id", "attempt", "user_input", "response"}
+
+
+def test_a_judge_that_certifies_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a judge that accepts everything no threshold holds; it says so, and the exit code is 1."""
+    judge = ScriptedJudge(lambda _: 4, name=support_judge(support_questions()).name)
+    assert demonstrate(tmp_path, judge=judge) == 1
+    assert "CERTIFIED  nothing" in capsys.readouterr().out
 
 
 def test_a_record_is_not_added_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder that already holds a record is refused in one line."""
     (tmp_path / "attempts.jsonl").touch()
-
     assert main(["--out", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "choose another --out" in line

@@ -201,6 +201,22 @@ def _rating(label: float | bool | None) -> float:  # noqa: FBT001 - a verdict th
     return float(label)
 
 
+def rating_figures(
+    human: Sequence[float],
+    judge: Sequence[float],
+    *,
+    weights: Sequence[float] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> dict[str, Figure]:
+    """Return the figures of `agreement` that are about ratings and not about good and bad, at 95 %."""
+    groups = cluster_rows(len(human), clusters)
+    interval = partial(bootstrap_rows, groups=groups, resamples=resamples, level=0.95, seed=seed)
+    w = np.ones(len(human)) if weights is None else np.array(weights, float)
+    return _rating_figures(np.array(human, float), np.array(judge, float), w, interval)
+
+
 def _rating_figures(h: Array, j: Array, w: Array, interval: partial[Figure]) -> dict[str, Figure]:
     def kappa(weighting: Weighting, rows: Indices) -> float | None:
         return _kappa_of(h[rows], j[rows], w[rows], weighting)

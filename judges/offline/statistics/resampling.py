@@ -148,10 +148,19 @@ def bootstrap_rows(
 
 def _rows_of(groups: Sequence[Indices]) -> Callable[[Indices], Indices]:
     """Return a function from questions drawn to their rows."""
-    if all(len(group) == 1 for group in groups):
-        rows = np.concatenate(groups) if groups else np.array([], np.intp)
+    rows = np.concatenate(groups) if groups else np.array([], np.intp)
+    sizes = np.array([len(group) for group in groups], np.intp)
+    if (sizes == 1).all():
         return lambda draw: rows[draw]
-    return lambda draw: np.concatenate([groups[i] for i in draw])
+    starts = np.cumsum(sizes) - sizes
+
+    def rows_of(draw: Indices) -> Indices:
+        drawn = sizes[draw]
+        before = np.cumsum(drawn) - drawn
+        places: Indices = np.repeat(starts[draw] - before, drawn) + np.arange(drawn.sum())
+        return rows[places]
+
+    return rows_of
 
 
 def _bootstrap(

@@ -13,6 +13,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.offline.results import Evaluation
 from judges.offline.statistics import Agreement, BiasReport, RankMetrics, agreement, rank_metrics
 from judges.offline.statistics.certificates import ALPHA, DELTA
+from judges.offline.statistics.judge_agreement import rating_figures
 from judges.offline.trust.beside import labels_for
 from judges.offline.trust.bias_data import bias_of
 from judges.offline.trust.calibration import with_labels
@@ -235,16 +236,19 @@ def _agreement(
     if not ratings:
         return agreement(verdicts, judged, **common)
     medians = [lower_median(row.opinions) for row in rows]
-    by_rating = agreement(medians, judged, **common)
-    if None not in verdicts:
-        return by_rating
     untied = [None if verdict is None else median for verdict, median in zip(verdicts, medians, strict=True)]
     of_verdicts = agreement(untied, judged, **common)
-    own = {name: figure for name, figure in by_rating.figures.items() if name in _OF_RATINGS}
-    return replace(of_verdicts, n=by_rating.n, labelled=by_rating.labelled, figures={**of_verdicts.figures, **own})
-
-
-_OF_RATINGS = frozenset({"exact", "within_one", "mean_difference", "kappa", "kappa_linear", "kappa_quadratic"})
+    if None not in verdicts or not scored:
+        return of_verdicts
+    own = rating_figures(
+        [medians[place] or 0.0 for place in scored],
+        [judged[place] or 0.0 for place in scored],
+        weights=[rows[place].weight for place in scored],
+        clusters=_clusters([rows[place] for place in scored]),
+        resamples=resamples,
+        seed=seed,
+    )
+    return replace(of_verdicts, n=len(scored), labelled=len(rows), figures={**of_verdicts.figures, **own})
 
 
 def _clusters(rows: Sequence[JudgedRow]) -> list[str] | None:
