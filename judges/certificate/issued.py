@@ -46,6 +46,7 @@ class IssuedCertificate(BaseModel):
         delta_in_all: The probability that was asked for; `delta` is its share where labels are used again.
         use_of_labels: Which certificate on these labels it is, from 1.
         method: See `judges.offline.statistics.Certificate`.
+        harm: Where harm is graded: that of an answer which people rate 1, 2, 3 and 4, each 0 to 1; else empty.
         risk: `"released"`: of the answers that pass at most alpha are bad. `"per_question"`: of all questions at
             most alpha get a bad answer.
         assumes: What it takes for granted besides; empty for nothing.
@@ -79,7 +80,8 @@ class IssuedCertificate(BaseModel):
     delta: float = Field(gt=0, lt=1)
     delta_in_all: float = Field(gt=0, lt=1)
     use_of_labels: int = Field(default=1, ge=1)
-    method: Literal["sequence", "fallback", "anytime"]
+    method: Literal["sequence", "fallback", "anytime", "weighted"]
+    harm: tuple[float, ...] = ()
     risk: Risk = "released"
     assumes: str = ""
     good: float
@@ -245,6 +247,12 @@ class IssuedCertificate(BaseModel):
         if self.threshold is None:
             return f"nothing is certified at alpha = {self.alpha:.1%}"
         over = "answers that pass" if self.risk == "released" else "questions"
+        if self.harm:
+            scale = ", ".join(f"{rating}: {loss:g}" for rating, loss in enumerate(self.harm, 1))
+            return (
+                f"the {over} do at most {self.alpha:.1%} of the worst harm on average, with confidence "
+                f"{1 - self.delta:.1%} (harm by people's rating: {scale})"
+            )
         what = "are bad" if self.risk == "released" else "get a bad answer"
         return f"at most {self.alpha:.1%} of the {over} {what}, with confidence {1 - self.delta:.1%}"
 
@@ -253,6 +261,7 @@ _METHODS = {
     "sequence": "exact test, strictest first",
     "fallback": "exact test, with shares of delta",
     "anytime": "e-values, which hold at any look",
+    "weighted": "Hoeffding-Bentkus bound, for weights and graded harm",
 }
 _KINDS: Mapping[Kind, str] = {"rating": "a rating", "score": "a score", "escalation": "an escalation of judges"}
 

@@ -11,7 +11,9 @@ _HEADER = ("accepts from", "released", "bad", "share bad", "at most", "p", "stat
 _STATUS = {"certified": "certified", "refused": "refused", "too_few": "too few", "not_tested": "not tested"}
 
 
-def table_lines(rows: Sequence[CertifiedRow], method: Literal["sequence", "fallback", "anytime"]) -> Iterator[str]:
+def table_lines(
+    rows: Sequence[CertifiedRow], method: Literal["sequence", "fallback", "anytime", "weighted"]
+) -> Iterator[str]:
     """Yield the lines of the table, and for an escalation who decides how much."""
     lines = [_HEADER, *(_cells(row, anytime=method == "anytime") for row in rows)]
     shown = [column for column in range(len(_HEADER)) if any(cells[column] for cells in lines[1:])]

@@ -91,7 +91,8 @@ def thresholds_in(text: str | None, *, name: str = "--thresholds") -> tuple[floa
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise ConfigurationError(
-            f"{name} are numbers with commas, for instance 4,3,2, not {shortened(text)}"
+            f"{name} are numbers with commas, for instance {'1,0.5,0,0' if name == '--harm' else '4,3,2'}, not "
+            f"{shortened(text)}"
         ) from None
 
 

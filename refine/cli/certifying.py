@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from judges import ConfigurationError
 from judges.errors import shortened
 from judges.offline import certify
-from judges.offline.statistics.certificates import Method
+from judges.offline.statistics.certificates import AnyMethod
 from judges.offline.trust.choosing import write_queue
 from judges.offline.trust.queueing import labels_to_certify
 from refine.cli.aligning import check_replaceable, thresholds_in
@@ -32,6 +32,8 @@ class CertifyOptions:
     max_attempts: int | None
     patience: int | None
     method: str
+    harm: str | None
+    largest_weight: float | None
     per_question: bool
     scores: bool
     judge: str | None
@@ -67,6 +69,8 @@ def run_certify(options: CertifyOptions) -> int:
             max_attempts=options.max_attempts,
             patience=options.patience,
             method=_method(options.method),
+            harm=thresholds_in(options.harm, name="--harm"),
+            largest_weight=options.largest_weight,
             risk="per_question" if options.per_question else "released",
             scores=options.scores,
             judge=options.judge,
@@ -122,11 +126,11 @@ def _thresholds(options: CertifyOptions) -> Sequence[float] | Sequence[Sequence[
     return [thresholds_in(policy, name="--chain") or () for policy in options.chain.split(";")]
 
 
-def _method(text: str) -> Method:
-    for method in get_args(Method):
+def _method(text: str) -> AnyMethod:
+    for method in get_args(AnyMethod):
         if text == method:
             return method  # type: ignore[no-any-return]  # one of the literals
-    raise ConfigurationError(f"--method is sequence, fallback or anytime, not {shortened(text)}")
+    raise ConfigurationError(f"--method is sequence, fallback, anytime or weighted, not {shortened(text)}")
 
 
 def _unlabelled(text: str | None) -> Literal["bad", "left_out"] | None:

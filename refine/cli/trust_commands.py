@@ -130,9 +130,18 @@ def certify(
         str,
         typer.Option(
             metavar="NAME",
-            help="sequence; fallback, if higher ratings are not better; anytime, to look as labels come in.",
+            help="sequence; fallback, if higher ratings are not better; anytime, to look as labels come in; "
+            "weighted, for rows with weights, several runs a question or graded harm.",
         ),
     ] = "sequence",
+    harm: Annotated[
+        str | None,
+        typer.Option(metavar="H,H,H,H", help="Harm of answers rated 1 to 4, each 0 to 1, for --method weighted."),
+    ] = None,
+    largest_weight: Annotated[
+        float | None,
+        typer.Option(metavar="W", help="Most that a question weighs, fixed beforehand, for --method weighted."),
+    ] = None,
     per_question: Annotated[
         bool, typer.Option("--per-question", help="Bound bad answers among all questions, not among releases.")
     ] = False,
@@ -192,6 +201,8 @@ def certify(
             max_attempts=max_attempts,
             patience=patience,
             method=method,
+            harm=harm,
+            largest_weight=largest_weight,
             per_question=per_question,
             scores=scores,
             judge=judge,

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from judges.offline.statistics.resampling import Bca, bca, bootstrap, cluster_se
     from judges.offline.statistics.sequential import confidence_sequence, e_cusum, e_value
+    from judges.offline.statistics.weighted import certify_weighted
 
 _HOMES = {
     "Agreement": "judge_agreement",
@@ -83,6 +84,7 @@ _HOMES = {
     "bootstrap": "resampling",
     "certify": "certificates",
     "certify_runs": "certificates",
+    "certify_weighted": "weighted",
     "clopper_pearson": "intervals",
     "cluster_se": "resampling",
     "cohen_kappa": "judge_agreement",
@@ -148,6 +150,7 @@ __all__ = [
     "bootstrap",
     "certify",
     "certify_runs",
+    "certify_weighted",
     "clopper_pearson",
     "cluster_se",
     "cohen_kappa",

@@ -15,6 +15,7 @@ from judges.offline.statistics.sequential import e_value
 
 Status = Literal["certified", "refused", "too_few", "not_tested"]
 Method = Literal["sequence", "fallback", "anytime"]
+AnyMethod = Literal["sequence", "fallback", "anytime", "weighted"]
 
 ALPHA, DELTA = 0.10, 0.05
 THRESHOLDS = (4, 3, 2)
@@ -46,7 +47,7 @@ class PolicyRow:
         rate: bad / released; None where nothing is released.
         upper: Exact upper bound (Clopper-Pearson) of the share of bad ones, with confidence 1 - delta.
         p: Exact p-value of "the share of bad ones is above alpha"; None where it was not tested.
-        e: Evidence against it that holds at any look; see `e_value`.
+        e: Evidence against it that holds at any look; see `e_value`. None where losses are weighted.
         status: What follows.
         release_rate: Share of the runs in which it releases an answer, where the number of runs is known.
         release_interval: Its 95 % interval (Wilson).
@@ -59,7 +60,7 @@ class PolicyRow:
     rate: float | None
     upper: float | None
     p: float | None
-    e: float
+    e: float | None
     status: Status
     release_rate: float | None = None
     release_interval: tuple[float, float] | None = None
@@ -75,7 +76,8 @@ class Certificate:
         delta: Probability, over the draw of the calibration runs, that the promise does not hold.
         method: `"sequence"`: from the strictest policy on, each at level delta, until one fails (Bauer 1991;
             Angelopoulos et al., "Learn then Test", 2021). `"fallback"`: equal shares of delta, passed on (Wiens
-            2003), which needs no order. `"anytime"`: e-values, for labels that arrive one by one.
+            2003), which needs no order. `"anytime"`: e-values, for labels that arrive one by one. `"weighted"`:
+            see `certify_weighted`.
         certified: The most lenient certified policy; None if there is none.
         rows: What was computed for each policy, in order.
         least: Fewest released and labelled runs, none bad, that can certify anything.
@@ -85,7 +87,7 @@ class Certificate:
 
     alpha: float
     delta: float
-    method: Method
+    method: AnyMethod
     certified: float | None
     rows: tuple[PolicyRow, ...]
     least: int
@@ -143,7 +145,10 @@ def certify(
         case "fallback":
             statuses = _with_fallback(counted, alpha, delta)
         case _:
-            raise ValueError(f"method is 'sequence', 'fallback' or 'anytime', not {method!r}")
+            raise ValueError(
+                f"method is 'sequence', 'fallback' or 'anytime', not {method!r}; weighted losses are certified by "
+                f"certify_weighted"
+            )
     rows = tuple(
         _row(policy, count, status, alpha, delta) for (policy, count), status in zip(chain, statuses, strict=True)
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from judges.certificate import Subject
 from judges.errors import ConfigurationError
-from judges.offline.trust.labels import Opinion, is_bad, usable
+from judges.offline.trust.labels import Harm, Opinion, is_bad, loss_of, usable
 from judges.offline.trust.marks import Mark
 from judges.offline.trust.rows import JudgedRow, Source, read_labels
 
@@ -27,15 +27,22 @@ class CalibrationRun:
     Args:
         rows: Its attempts, in order.
         bad: Whether people call each attempt's answer bad; None without a label.
+        losses: Harm of each attempt's answer, 0 to 1; None without a label.
     """
 
     rows: tuple[JudgedRow, ...]
     bad: tuple[bool | None, ...]
+    losses: tuple[float | None, ...]
 
     @property
     def question_id(self) -> str:
         """The question."""
         return self.rows[0].question_id
+
+    @property
+    def weight(self) -> float:
+        """Its design weight: that of an attempt which has one."""
+        return next((row.weight for row in self.rows if row.weight != 1), 1.0)
 
     @property
     def stop_reason(self) -> str | None:
@@ -67,16 +74,24 @@ class CalibrationRun:
 _UNSCORED = Mark()
 
 
-def runs_of(rows: Sequence[JudgedRow], *, good: float, split: str | None) -> list[CalibrationRun]:
+def runs_of(
+    rows: Sequence[JudgedRow], *, good: float, split: str | None, harm: Harm | None = None
+) -> list[CalibrationRun]:
     """Return the loops that rows are attempts of.
 
     Rows belong to one loop by their `outcome_id`; without one, a row that is attempt 1, or says no attempt, begins
     the next loop.
 
+    Args:
+        rows: The rows.
+        good: Least human rating that is good.
+        split: Use the labels of this split alone.
+        harm: Harm of an answer that people rate 1, 2, 3 and 4; None: 1 for a bad one, else 0.
+
     Raises:
         ConfigurationError: If attempts of a loop are missing, or labels were used to tune the judge.
     """
-    return [_run(group, good, split) for group in _grouped(rows)]
+    return [_run(group, good, split, harm) for group in _grouped(rows)]
 
 
 def _grouped(rows: Sequence[JudgedRow]) -> Iterator[list[JudgedRow]]:
@@ -92,7 +107,7 @@ def _grouped(rows: Sequence[JudgedRow]) -> Iterator[list[JudgedRow]]:
     yield from groups.values()
 
 
-def _run(rows: list[JudgedRow], good: float, split: str | None) -> CalibrationRun:
+def _run(rows: list[JudgedRow], good: float, split: str | None, harm: Harm | None) -> CalibrationRun:
     ordered = sorted(rows, key=lambda row: row.attempt or 1)
     if [row.attempt or 1 for row in ordered] != list(range(1, len(ordered) + 1)):
         numbers = ", ".join(str(row.attempt) for row in ordered)
@@ -100,8 +115,11 @@ def _run(rows: list[JudgedRow], good: float, split: str | None) -> CalibrationRu
             f"row {rows[0].index}: the loop has the attempts {numbers}; a certificate needs all of them from 1, "
             f"so give the record whole"
         )
+    opinions = [usable(row.opinions, split) for row in ordered]
     return CalibrationRun(
-        rows=tuple(ordered), bad=tuple(is_bad(usable(row.opinions, split), good) for row in ordered)
+        rows=tuple(ordered),
+        bad=tuple(is_bad(labels, good) for labels in opinions),
+        losses=tuple(loss_of(labels, good, harm) for labels in opinions),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,8 +11,7 @@ from typing import Any, Literal
 from judges.certificate import IssuedCertificate, Subject
 from judges.certificate.issued import Kind, Risk
 from judges.errors import ConfigurationError, shortened
-from judges.offline.statistics import certify as certify_counts
-from judges.offline.statistics.certificates import ALPHA, DELTA, Method
+from judges.offline.statistics.certificates import ALPHA, DELTA, AnyMethod
 from judges.offline.trust.beside import labels_for
 from judges.offline.trust.calibration import (
     CalibrationRun,
@@ -41,8 +40,10 @@ from judges.offline.trust.issuing import (
     remarks,
     table_of,
 )
+from judges.offline.trust.labels import Harm
 from judges.offline.trust.ledger import Ledger
 from judges.offline.trust.rows import JudgedRow, Source, judge_among, read_judged
+from judges.offline.trust.weighing import check_weights, harm_of, tested_policies, weight_notes
 
 GOOD = 3
 INDEPENDENT = "independent attempts: it does not hold where feedback teaches the generator to please the judge"
@@ -70,7 +71,9 @@ def certify(
     thresholds: Sequence[float] | Sequence[Sequence[float]] | None = None,
     max_attempts: int | None = None,
     patience: int | None = None,
-    method: Method = "sequence",
+    method: AnyMethod = "sequence",
+    harm: Mapping[int, float] | Sequence[float] | None = None,
+    largest_weight: float | None = None,
     risk: Risk = "released",
     scores: bool = False,
     judge: str | None = None,
@@ -101,7 +104,12 @@ def certify(
         max_attempts: Most attempts of the policy; by default as recorded. The certificate is for this number.
         patience: Attempts without a gain after which the policy stops; by default as recorded.
         method: `"sequence"`; `"fallback"` where bad answers are not rarer at higher ratings; `"anytime"` to look
-            as often as labels come in.
+            as often as labels come in; `"weighted"` where rows have weights (`weight`, 1 / probability with which
+            a run was drawn), questions several runs, or harm is graded: a much weaker test.
+        harm: Harm of an answer that people rate 1 to 4, each 0 to 1, for instance `{1: 1.0, 2: 0.5}`, whose mean
+            is then bounded; needs `"weighted"`. By default that of a bad answer is 1.
+        largest_weight: Most that the runs of a question weigh together, fixed before labels are seen, for
+            `"weighted"`; by default as in the runs.
         risk: `"released"`, or `"per_question"` for the share of all questions that get a bad answer.
         scores: Whether thresholds are on scores.
         judge: The judge, where rows have verdicts of several.
@@ -130,15 +138,14 @@ def certify(
     rows, strangers = with_labels(read_judged(attempts), labels)
     if not rows:
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
-    if any(row.weight != 1 for row in rows):
-        raise ConfigurationError(
-            "the rows have weights, and an exact certificate needs a simple random sample of runs, without weights"
-        )
+    check_weights(rows, method, largest_weight)
+    losses = harm_of(harm, method)
     kind: Kind = "escalation" if escalation else "score" if scores else "rating"
     judges = tuple(escalation or (judge_among(rows, judge),))
     left_out = unlabelled == "left_out" or (unlabelled is None and method == "anytime")
-    runs, recorded_by, notes = _chosen_runs(rows, good, split, left_out=left_out)
-    notes = [*from_where, *notes]
+    chosen = _Choice(good=good, split=split, harm=losses, left_out=left_out, several=method == "weighted")
+    runs, recorded_by, notes = _chosen_runs(rows, chosen)
+    notes = [*from_where, *notes, *weight_notes(runs, method, largest_weight)]
     if strangers:
         notes.append(f"{strangers} labels belong to no recorded attempt and were left out")
     own = subject or recorded_by
@@ -156,10 +163,18 @@ def certify(
     tallies, cut_notes = _tallies(calibration, thresholds, first_alone=independent_attempts)
     book = _ledger(ledger, labels, attempts)
     used = labels_used(runs, split)
-    key = _key(calibration, [tally.policy for tally in tallies], (alpha, delta, method, risk, good), used)
+    settings = (alpha, delta, method, risk, good, *((losses, largest_weight) if method == "weighted" else ()))
+    key = _key(calibration, [tally.policy for tally in tallies], settings, used)
     use = 1 if book is None else book.use(frozenset(used), key)
-    counts = [(len(runs) if risk == "per_question" else tally.released, tally.bad) for tally in tallies]
-    result = certify_counts(counts, tested, delta / use, method=method)
+    result, counts = tested_policies(
+        tallies,
+        runs,
+        alpha=tested,
+        delta=delta / use,
+        method=method,
+        per_question=risk == "per_question",
+        largest_weight=largest_weight,
+    )
     certificate = IssuedCertificate.issue(
         **table_of(len(runs), result, tallies, counts),
         subject=certified_subject(own, most, waits, kind),
@@ -169,6 +184,7 @@ def certify(
         delta_in_all=delta,
         use_of_labels=use,
         method=method,
+        harm=losses or (),
         risk=risk,
         assumes=INDEPENDENT if independent_attempts else "",
         good=good,
@@ -195,28 +211,38 @@ def _check_levels(alpha: object, delta: object) -> None:
             raise ConfigurationError(f"{name} lies between 0 and 1, for instance 0.1, not {shortened(level)}")
 
 
-def _chosen_runs(
-    rows: Sequence[JudgedRow], good: float, split: str | None, *, left_out: bool
-) -> tuple[list[CalibrationRun], Subject, list[str]]:
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """Which runs count, and how their labels are read."""
+
+    good: float
+    split: str | None
+    harm: Harm | None
+    left_out: bool
+    several: bool
+
+
+def _chosen_runs(rows: Sequence[JudgedRow], choice: _Choice) -> tuple[list[CalibrationRun], Subject, list[str]]:
     """Return the runs that count, of one loop and one for each question, that loop, and what to say of the others.
 
     Raises:
         ConfigurationError: If no run has a label.
     """
-    recorded, subject, notes = of_one_loop(runs_of(rows, good=good, split=split))
+    every = runs_of(rows, good=choice.good, split=choice.split, harm=choice.harm)
+    recorded, subject, notes = of_one_loop(every)
     if not any(run.has_labels for run in recorded):
-        of = "" if split is None else f" of the split {split!r}"
+        of = "" if choice.split is None else f" of the split {choice.split!r}"
         raise ConfigurationError(
             f"no attempt has a label{of}; add labels to the rows, labels: [{{'by': 'ann', 'rating': 4}}], or give "
             f"a file of them (--labels)"
         )
-    chosen = [run for run in recorded if run.has_labels] if left_out else recorded
+    chosen = [run for run in recorded if run.has_labels] if choice.left_out else recorded
     if len(chosen) < len(recorded):
         notes.append(
             f"{len(recorded) - len(chosen)} runs without a label are left out: right only if the others are a "
             f"random sample"
         )
-    runs = one_per_question(chosen)
+    runs = chosen if choice.several else one_per_question(chosen)
     if len(runs) < len(chosen):
         notes.append(
             f"{len(chosen) - len(runs)} further runs of the same questions are left out: one run a question"

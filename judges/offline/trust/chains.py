@@ -9,6 +9,7 @@ from typing import Literal
 
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics import replay_run
+from judges.offline.statistics.weighted import Release
 from judges.offline.trust.calibration import CalibrationRun
 from judges.verdict import HIGHEST, LOWEST
 
@@ -34,6 +35,8 @@ class Tally:
         cuts: Runs that the record ends too soon for this policy, by the setting that ended them.
         decided: Of an escalation: runs that each judge releases, and last those for people.
         cost: Of an escalation: cost of judging; None where unknown.
+        releases: The answers released, with what they weigh; one without a label does all harm.
+        silent: The same of runs that release nothing, which do none.
     """
 
     policy: Policy
@@ -44,12 +47,19 @@ class Tally:
     cuts: dict[str, int] = field(default_factory=dict)
     decided: list[int] = field(default_factory=list)
     cost: float | None = None
+    releases: list[Release] = field(default_factory=list)
+    silent: list[Release] = field(default_factory=list)
 
-    def add(self, bad: bool | None) -> None:  # noqa: FBT001 - a label
-        """Count a released answer."""
+    def add(self, run: CalibrationRun, attempt: int | None) -> None:
+        """Count a run, and the attempt that it releases, from 1; None for none."""
+        if attempt is None:
+            self.silent.append(Release(0.0, run.weight, run.question_id))
+            return
+        bad, loss = run.bad[attempt - 1], run.losses[attempt - 1]
         self.released += 1
         self.bad += bad is not False
         self.unlabelled += bad is None
+        self.releases.append(Release(1.0 if loss is None else loss, run.weight, run.question_id))
 
 
 def tally_thresholds(
@@ -73,8 +83,7 @@ def tally_thresholds(
             cut = run.ended_before(replayed.released, replayed.attempts, max_attempts)
             if replayed.end == "censored" and cut is not None:
                 tally.cuts[cut] = tally.cuts.get(cut, 0) + 1
-            if replayed.released is not None:
-                tally.add(run.bad[replayed.released - 1])
+            tally.add(run, replayed.released)
         tallies.append(tally)
     return tallies
 
@@ -126,8 +135,7 @@ def tally_escalation(
             tally.attempts += 1
             asked = [judge for judge, least in zip(judges, policy, strict=True) if least <= HIGHEST][: stage + 1]
             costs += [run.marks(judge)[0].cost for judge in asked]
-            if stage < len(judges):
-                tally.add(run.bad[0])
+            tally.add(run, 1 if stage < len(judges) else None)
         known = [cost for cost in costs if cost is not None]
         tally.cost = sum(known) if known and len(known) == len(costs) else None
         tallies.append(tally)

@@ -14,6 +14,7 @@ from judges.certificate import CertifiedRow, Subject
 from judges.certificate.issued import Kind
 from judges.offline.statistics import labels_needed, wilson
 from judges.offline.statistics.certificates import Certificate, PolicyRow
+from judges.offline.statistics.weighted import questions_needed
 from judges.offline.trust.calibration import CalibrationRun
 from judges.offline.trust.chains import Tally
 from judges.offline.trust.labels import label_digest, usable
@@ -66,7 +67,11 @@ def labels_missing(result: Certificate, alpha: float, delta: float) -> int | Non
     if result.certified is not None:
         return None
     best = min(rates) if rates else 0.0
-    return labels_needed(alpha, delta, best or None) if best < alpha else None
+    if best >= alpha:
+        return None
+    if result.method == "weighted":
+        return questions_needed(alpha, delta, best)
+    return labels_needed(alpha, delta, best or None)
 
 
 def answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:

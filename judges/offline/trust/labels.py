@@ -21,6 +21,8 @@ TUNED = frozenset({"tune", "tuned", "tuning", "train", "training", "dev", "few_s
 """Splits whose labels were used to make the judge what it is."""
 
 Goodness = bool | None
+Harm = tuple[float, float, float, float]
+"""Harm of an answer that people rate 1, 2, 3 and 4, each 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,14 @@ def lower_median(opinions: Collection[Opinion]) -> float | None:
 def is_bad(opinions: Collection[Opinion], good: float) -> bool | None:
     """Return whether an answer counts as bad in a certificate, where a tie does; None without any label."""
     return majority(opinions, good) is not True if opinions else None
+
+
+def loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> float | None:
+    """Return the harm of an answer: by its rating in the middle, or 1 for a bad one; None without a label."""
+    median = lower_median(opinions)
+    if median is None:
+        return None
+    return float(bool(is_bad(opinions, good))) if harm is None else harm[int(median) - LOWEST]
 
 
 def usable(opinions: Sequence[Opinion], split: str | None) -> tuple[Opinion, ...]:
