@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from judges.catalogue.general.makers import discrete, numeric, ranking
     from judges.catalogue.general.pairwise import Pairwise, Preference
     from judges.catalogue.general.rubric import Helpfulness, Rubric
+    from judges.catalogue.judges_file import load_file
     from judges.catalogue.registry import catalogue, load
     from judges.compose.cascade import Cascade
     from judges.compose.panel import Panel, as_judge
@@ -84,6 +85,7 @@ _HOMES = {
     "known_prices": "runtime.prices",
     "limited": "models.wrappers.limiter",
     "load": "catalogue.registry",
+    "load_file": "catalogue.judges_file",
     "no_model_requests": "runtime.no_requests",
     "numeric": "catalogue.general.makers",
     "ranking": "catalogue.general.makers",
@@ -135,6 +137,7 @@ __all__ = [
     "known_prices",
     "limited",
     "load",
+    "load_file",
     "no_model_requests",
     "numeric",
     "ranking",

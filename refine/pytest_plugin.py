@@ -38,7 +38,7 @@ def _judge(
     from judges.offline.run.gate import MOST_UNSCORED, Gate, result_of  # noqa: PLC0415 - likewise
 
     gate = Gate(fail_under=fail_under, max_unscored=MOST_UNSCORED if max_unscored is None else max_unscored)
-    members = judges_by_name(judges)
+    members = judges_by_name(judges, settings.get("model"))
     gate.check_names(list(members))
     evaluation = evaluate(rows, members, **settings)  # type: ignore[arg-type]  # checked there
     checks = gate.checks(evaluation)

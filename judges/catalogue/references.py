@@ -46,7 +46,8 @@ def make(reference: str, settings: Mapping[str, Any]) -> Judge:
     try:
         return as_judge(target(**settings))
     except TypeError as error:
-        raise ConfigurationError(f"{reference} cannot be made: {one_line(error)}") from error
+        hint = "" if isinstance(target, type) else "; if it is a judge already, leave them out"
+        raise ConfigurationError(f"{reference} cannot be made of its settings: {one_line(error)}{hint}") from error
 
 
 def takes(reference: str, setting: str, settings: Mapping[str, object]) -> bool:

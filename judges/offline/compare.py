@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO, overload
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from judges.catalogue.general.pairwise import CHOICES, Pairwise
+from judges.catalogue.naming import one_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.results import Evaluation, Row
@@ -101,7 +102,7 @@ def compare(rows: Evaluation, judge: Evaluation, *, names: tuple[str, str] | Non
 @overload
 def compare(
     rows: Iterable[RowInput],
-    judge: Judge,
+    judge: Judge | str,
     *,
     a: str = "response",
     b: str = "rival",
@@ -110,12 +111,13 @@ def compare(
     out: str | Path | TextIO | None = None,
     on_result: Callable[[Row], object] | None = None,
     keep_rows: bool = True,
+    model: object = None,
 ) -> Comparison: ...
 
 
 def compare(
     rows: Iterable[RowInput] | Evaluation,
-    judge: Judge | Evaluation,
+    judge: Judge | str | Evaluation,
     *,
     a: str = "response",
     b: str = "rival",
@@ -124,6 +126,7 @@ def compare(
     out: str | Path | TextIO | None = None,
     on_result: Callable[[Row], object] | None = None,
     keep_rows: bool = True,
+    model: object = None,
 ) -> Comparison | RunComparison:
     """Compare two answers in every row of a dataset, in threads; otherwise as `evaluate`.
 
@@ -134,7 +137,7 @@ def compare(
     Args:
         rows: Samples, or mappings that are read as samples; for the answers of two runs, see
             `judges.offline.paired`.
-        judge: A `Pairwise`, or a `Repeat` or `Cascade` of one.
+        judge: A `Pairwise`, or a `Repeat` or `Cascade` of one, or the name of such a judge, `"pairwise"`.
         a: The column of the one system's answers.
         b: The column of the other's.
         names: What the two systems are called; None takes the names of the columns.
@@ -142,6 +145,7 @@ def compare(
         out: A path, which is overwritten, or an open text file; each row becomes one line of JSON there.
         on_result: Called with each `Row` once it has been written, in order and never twice at a time.
         keep_rows: Whether the comparison holds the rows.
+        model: The model of a judge that is given by its name.
 
     Raises:
         ConfigurationError: If the judge, its model or an argument is set up wrongly.
@@ -150,10 +154,10 @@ def compare(
         from judges.offline.run_comparison import compare_runs  # noqa: PLC0415 - needs numpy and scipy
 
         return compare_runs(rows, judge, names=names or ("A", "B"))
-    counter = _PairCounter(rows, judge, (a, b), names, on_result)
+    counter = _PairCounter(rows, _loaded(judge, model), (a, b), names, on_result)
     evaluation = evaluate(
         map(counter.pair, rows),  # type: ignore[arg-type]  # the counter refuses an Evaluation
-        {counter.judge: judge},
+        {counter.name: counter.judge},
         max_concurrency=max_concurrency,
         out=out,
         on_result=counter.count,
@@ -164,7 +168,7 @@ def compare(
 
 async def acompare(
     rows: Iterable[RowInput] | AsyncIterable[RowInput],
-    judge: Judge,
+    judge: Judge | str,
     *,
     a: str = "response",
     b: str = "rival",
@@ -173,15 +177,16 @@ async def acompare(
     out: str | Path | TextIO | None = None,
     on_result: Callable[[Row], object] | None = None,
     keep_rows: bool = True,
+    model: object = None,
 ) -> Comparison:
     """Compare two answers in every row of a dataset, in tasks; otherwise as `compare`.
 
     `rows` may be an async iterable.
     """
-    counter = _PairCounter(rows, judge, (a, b), names, on_result)
+    counter = _PairCounter(rows, _loaded(judge, model), (a, b), names, on_result)
     evaluation = await aevaluate(
         _each(rows, counter.pair) if isinstance(rows, AsyncIterable) else map(counter.pair, rows),
-        {counter.judge: judge},
+        {counter.name: counter.judge},
         max_concurrency=max_concurrency,
         out=out,
         on_result=counter.count,
@@ -190,8 +195,15 @@ async def acompare(
     return counter.comparison(evaluation)
 
 
+def _loaded(judge: object, model: object) -> object:
+    """Return a judge that was given by its name; anything else as it is."""
+    if not isinstance(judge, str):
+        return judge
+    return one_judge(judge, model=model, remedy=f"give model=..., or Pairwise(model) in the place of {judge!r}")
+
+
 class _PairCounter:
-    """Reads rows as pairs, and counts the verdicts on them, one at a time; `judge` is the judge's name."""
+    """Reads rows as pairs, and counts the verdicts on them, one at a time; `name` is the judge's name."""
 
     def __init__(
         self,
@@ -219,7 +231,7 @@ class _PairCounter:
         for first, second in (self._columns, self._names):
             if first == second:
                 raise ConfigurationError(f"two columns and two names must differ; both are {shortened(first)}")
-        self.judge, self._on_result = judge.name, on_result
+        self.judge, self.name, self._on_result = judge, judge.name, on_result
         self._points: list[float] = []
         self._length_gaps: list[int] = []
         self._unscored: Counter[str] = Counter()
@@ -241,7 +253,7 @@ class _PairCounter:
 
     def count(self, row: Row) -> None:
         """Count a judged row, and pass it on to `on_result`."""
-        verdict = row.verdicts[self.judge]
+        verdict = row.verdicts[self.name]
         if verdict.score is None or row.sample is None:
             self._unscored[str(verdict.unscored)] += 1
         else:
@@ -255,7 +267,7 @@ class _PairCounter:
         points = _POINTS.get(verdict.value) if isinstance(verdict.value, str) else None
         if points is None:
             raise ConfigurationError(
-                f"{self.judge!r} gives {shortened(verdict.value)}, not win, tie or loss; compare by a Pairwise, "
+                f"{self.name!r} gives {shortened(verdict.value)}, not win, tie or loss; compare by a Pairwise, "
                 f"or by a Repeat or Cascade of one"
             )
         return points
@@ -289,7 +301,7 @@ class _PairCounter:
             flip_rate=self._flips / self._orders if self._orders else None,
             position_bias=self._first_surplus / (4 * self._orders) if self._orders else None,
             length_correlation=spearman(self._length_gaps, self._points),
-            usage=evaluation.summary[self.judge].usage,
+            usage=evaluation.summary[self.name].usage,
             rows=evaluation.rows,
         )
 

@@ -219,7 +219,8 @@ def serve(
         typer.Option(metavar="URL", help="Address of the model's API. E.g. https://api.openai.com/v1"),
     ] = None,
     judge: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Judge by name, or module:object of your own.")
+        str | None,
+        typer.Option(metavar="NAME", help="Judge by name, module:object of your own, or a judges.toml."),
     ] = None,
     judge_base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="OpenAI-compatible server of the judge's model.")

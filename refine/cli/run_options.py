@@ -21,7 +21,7 @@ Judges = Annotated[
     typer.Option(
         "--judge",
         metavar="NAME[:KEY=VALUE,...]",
-        help="Judge by name, with its settings; repeat it for several.",
+        help="Judge by name, with its settings, module:object, or a judges.toml; repeat it for several.",
         show_default=False,
     ),
 ]

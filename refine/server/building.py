@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
-from typing import Any, NoReturn
+from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -17,9 +16,13 @@ from graphs import Bounds, Policy
 from graphs.certificate import check_certificate
 from graphs.generators import PerRequest
 from graphs.loop import Loop
-from judges import Judge, OpenAICompatible, as_judge, known_prices, load
+from judges import Judge, OpenAICompatible, known_prices
+from judges.catalogue.judges_file import is_judges_file
+from judges.catalogue.naming import one_judge
+from judges.catalogue.specs import JudgeSpec
 from judges.certificate import IssuedCertificate
-from judges.errors import ConfigurationError, one_line, shortened
+from judges.errors import ConfigurationError, shortened
+from refine.modules_here import see_modules_here
 from refine.server.breaker import UpstreamBreaker
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
 from refine.server.forms import DIALECTS
@@ -30,7 +33,7 @@ from refine.server.service import Service
 from refine.server.upstream import Upstream
 
 DEFAULT = "default"
-_OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
+_MODEL_REMEDY = "add --judge-model NAME with --judge-base-url URL, or --judge-model PROVIDER:NAME"
 _NEVER = {
     "on_exhausted": ("interrupt", "nobody is there to review; use 'best', 'last', 'raise' or 'fallback'"),
 }
@@ -247,30 +250,19 @@ def secret_of(value: SecretStr, key: str) -> SecretStr:
 
 
 def _judge(settings: GuardSettings, model: object) -> Judge:
-    name = settings.judge
-    if name is None:
+    """Return the judge of a guard: one by its name, or a panel of those that a list or a file names."""
+    if not settings.judge:
         raise ConfigurationError("there is no judge; name one, for instance --judge helpfulness")
-    if _OBJECT.fullmatch(name):
-        return _judge_object(name, settings.judge_settings)
-    try:
-        return load(name, **settings.judge_settings, **({} if model is None else {"model": model}))
-    except ConfigurationError as error:
-        if model is None:
-            _explain(name, settings.judge_settings, error)
-        if "'model'" not in str(error):
-            raise
-        return load(name, **settings.judge_settings)  # it asks no model; the one at the top is for others
-
-
-def _explain(name: str, judge_settings: Mapping[str, Any], error: ConfigurationError) -> NoReturn:
-    """Say that a model is missing, if that is all that is."""
-    try:
-        load(name, model="any:model", **judge_settings)
-    except ConfigurationError as with_model:
-        raise (error if "'model'" in str(with_model) else with_model) from None
-    raise ConfigurationError(
-        "it asks a model; add --judge-model NAME with --judge-base-url URL, or --judge-model PROVIDER:NAME"
-    ) from None
+    see_modules_here()
+    if not settings.judge_settings:
+        return one_judge(settings.judge, model=model, remedy=_MODEL_REMEDY)
+    if not isinstance(settings.judge, str) or is_judges_file(settings.judge):
+        raise ConfigurationError(
+            "judge_settings are for one judge; write those of several in a file, judge = 'judges.toml'"
+        )
+    spec = JudgeSpec.parse(settings.judge)
+    merged = {**spec.settings, **settings.judge_settings}
+    return replace(spec, settings=merged).load(model=model, remedy=_MODEL_REMEDY)
 
 
 def _judge_model(settings: GuardSettings) -> object:
@@ -291,21 +283,3 @@ def _judge_model(settings: GuardSettings) -> object:
             f"judge_model = {model!r} needs judge_base_url, its server's address, or a provider: 'openai:{model}'"
         )
     return model
-
-
-def _judge_object(reference: str, judge_settings: Mapping[str, Any]) -> Judge:
-    """Return the judge that `module:object` names; a class is called with the settings."""
-    module_name, _, path = reference.partition(":")
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - what is compared with are texts
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
-    try:
-        target: Any = import_module(module_name)
-        for part in path.split("."):
-            target = getattr(target, part)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"it cannot be imported: {one_line(error)}; write module:object") from error
-    if isinstance(target, type):
-        return as_judge(target(**judge_settings))
-    if judge_settings:
-        raise ConfigurationError("judge_settings are for the class of a judge, and this is none; leave them out")
-    return as_judge(target)

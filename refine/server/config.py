@@ -67,8 +67,9 @@ class GuardSettings(BaseModel):
         upstream_key_header: Header for that key: `"authorization"`, `"x-api-key"` or `"api-key"`, as Azure has it;
             left out: the usual one of the API asked for. A caller's own key goes on in the header it came in.
         upstream_timeout_s: Seconds until a reply of the upstream must be complete.
-        judge: Name of a judge of the catalogue, or `"module:object"`.
-        judge_settings: Settings of the judge's class.
+        judge: Name of a judge of the catalogue, with settings as in `"length:at_most=80"`; or `"module:object"`;
+            or a file of judges, `"judges.toml"`, see `judges.load_file`; or a list of these. Several are a panel.
+        judge_settings: Settings of the judge's class, where it is one.
         judge_model: The model that it asks: a name at `judge_base_url`, or `"provider:name"`.
         judge_base_url: OpenAI-compatible server of that model.
         judge_key: Key for that server; `"env:NAME"` reads it from the environment. Left out: `OPENAI_API_KEY`.
@@ -99,7 +100,7 @@ class GuardSettings(BaseModel):
     upstream_key: SecretStr = SecretStr("caller")
     upstream_key_header: Literal["authorization", "x-api-key", "api-key"] | None = None
     upstream_timeout_s: _Positive = 600.0
-    judge: str | None = None
+    judge: str | list[str] | None = None
     judge_settings: dict[str, Any] = {}
     judge_model: str | None = None
     judge_base_url: str | None = None

@@ -179,7 +179,7 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
         (["--judge", "length:at_most=abc"], "at_most is a whole number from 0, not 'abc'"),
         (
             ["--judge", "exact_match:model=x"],
-            "'exact_match:model=x': give the model of all judges by --model",
+            "'exact_match:model=x': the judge 'exact_match' got an unexpected keyword argument 'model'",
         ),
         (["--judge", "tool_call_accuracy:strict_order=no"], "strict_order is True or False, not 'no'"),
         (["--judge", "length:longest=3"], "unexpected keyword argument 'longest'"),

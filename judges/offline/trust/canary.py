@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, e_cusum, mcnemar
@@ -91,7 +92,8 @@ def judge_canary(
         detail = f"{len(known)} rows have labels and an earlier rating; {LEAST_ROWS} are needed"
         return CanaryResult(rows=len(known), left_out=left_out, reason="too_few", detail=detail)
     bare = [row.sample.model_copy(update={"metadata": {}}) for row in known]
-    evaluation = evaluate(bare, judge, max_concurrency=max_concurrency)
+    coerced = as_judge(judge) if isinstance(judge, str) else judge
+    evaluation = evaluate(bare, coerced, max_concurrency=max_concurrency)
     if len(evaluation.summary) != 1:
         raise ConfigurationError("a canary is judged by one judge; make a panel of several")
     verdicts = [next(iter(row.verdicts.values())) for row in evaluation.rows]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
+from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened
 from judges.offline.run.evaluate import evaluate
 from judges.offline.trust.loops import LoopAttempt, RecordedLoop, best_of
@@ -79,7 +80,7 @@ def _samples(loops: Sequence[RecordedLoop], keys: set[_Key]) -> dict[_Key, Sampl
 
 def _judged(samples: dict[_Key, Sample], judge: object, max_concurrency: int) -> dict[_Key, int]:
     bare = [sample.model_copy(update={"metadata": {}}) for sample in samples.values()]
-    rows = evaluate(bare, judge, max_concurrency=max_concurrency).rows
+    rows = evaluate(bare, as_judge(judge), max_concurrency=max_concurrency).rows
     ratings = (next(iter(row.verdicts.values())).rating for row in rows)
     return {key: rating for key, rating in zip(samples, ratings, strict=True) if rating is not None}
 
