@@ -141,6 +141,7 @@ def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
         "judges": f"the {entry.subject}",
         "needs": ", ".join(entry.needs),
         "model calls": entry.calls,
+        "in the loop": entry.in_loop,
         "value": f"{entry.scale}; {entry.better} is good",
         "source": entry.source,
         "compat": f"follows {entry.follows}" if entry.follows else "",
