@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 Better = Literal["high", "low"]
 Subject = Literal["answer", "retriever", "agent", "conversation"]
+InLoop = Literal["yes", "with evidence", "with an agent", "no"]
+
+_BROUGHT_BY_THE_LOOP = frozenset({"user_input", "response"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +79,19 @@ class Entry:
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     follows: str = ""
+
+    @property
+    def in_loop(self) -> InLoop:
+        """Whether its feedback can better an answer in the loop.
+
+        What the retriever found, and turns that are over, cannot be written again; an agent can act again. A judge
+        of the answer that needs more than question and answer needs `evidence=`, or a generator that brings it.
+        """
+        if self.subject in ("retriever", "conversation"):
+            return "no"
+        if self.subject == "agent":
+            return "with an agent"
+        return "yes" if _BROUGHT_BY_THE_LOOP.issuperset(self.needs) else "with evidence"
 
 
 @dataclass(frozen=True, kw_only=True)

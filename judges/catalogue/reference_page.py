@@ -43,8 +43,8 @@ settings of the judge's class, which stand below each table. Every judge gives a
 `score` is 0 to 1 and high when things are good; `value` is on the judge's own scale, told here. What cannot be
 judged is unscored, with a reason, and never a 0. `variant="compat"` gives the numbers of the source, where they
 differ; of two generations of classes the column **source** says which one is meant, and [compat.md](compat.md)
-where numbers still differ. The same judge works in the refine loop, in a panel and over a dataset; `refine judges` lists
-them on a terminal, and `judge.adapt("de", model, folder="prompts")` makes one that speaks another language.
+where numbers still differ. The same judge works in the refine loop, in a panel and over a dataset; `refine judges`
+lists them on a terminal, and `judge.adapt("de", model, folder="prompts")` makes one that speaks another language.
 
 In the columns: **needs** are fields of a `Sample`; **calls** are model calls for one sample, with n contexts, t
 topics and k repeats. A judge of the *retriever* does not judge the answer, so no rewrite of the answer can mend
@@ -52,8 +52,8 @@ what it finds.
 
 ## Settings that judges share
 
-A judge that asks a model has all of these, and one that asks none all but `model` and `temperature`. Some have
-fewer: {fewer}.
+A judge that asks a model has all of these, and one that asks none all but `model` and `temperature`. Some
+have fewer: {fewer}.
 
 `load("helpfulness", chat)` takes the model without a name, and what other libraries call a setting (`llm`,
 `evaluator_llm`, `feedback_key`, `strict_mode`, `trajectory_match_mode` ...) is known as well. `refine judges NAME`

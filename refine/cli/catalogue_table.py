@@ -141,6 +141,7 @@ def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
         "judges": f"the {entry.subject}",
         "needs": ", ".join(entry.needs),
         "model calls": entry.calls,
+        "in the loop": entry.in_loop,
         "value": f"{entry.scale}; {entry.better} is good",
         "source": entry.source,
         "compat": f"follows {entry.follows}" if entry.follows else "",
@@ -171,11 +172,13 @@ def _grid(rows: Iterator[tuple[str, str]]) -> Table:
 
 
 def _as_json(entry: Entry) -> dict[str, Any]:
-    settings = settings_of(default_registry().maker(entry.name))
+    make = default_registry().maker(entry.name)
+    settings = settings_of(make)
     fields = {name: value for name, value in asdict(entry).items() if name != "examples"}
     return {
         **fields,
-        "example": load_line(default_registry().maker(entry.name)),
+        "in_loop": entry.in_loop,
+        "example": load_line(make),
         "settings": [asdict(setting) for setting in settings],
     }
 

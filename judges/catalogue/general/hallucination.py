@@ -22,7 +22,8 @@ class Hallucination(Faithfulness):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        missing: What happens to claims on which the model gives no verdict; see `ragas.faithfulness`.
+        missing: What happens to claims on which the model gives no verdict: `"unscored"` asks again, and leaves
+            the whole verdict unscored if that fails; `"unsupported"` counts them as unsupported at once.
         tool_results: Whether what tools returned counts as well as the contexts, or in place of them where there
             are none. None counts it, except with `variant="compat"`.
         settings: See `judges.catalogue.model_judge.ModelSettings`.

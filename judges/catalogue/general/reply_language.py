@@ -36,7 +36,7 @@ class ReplyLanguage(ComputedMetric):
         language: Code of the language wanted, such as `"de"`; None wants that of the question. Where it is one
             of the packs (en, zh, ru), feedback is in it, too.
         name: Name of the judge; `"reply_language"` by default.
-        variant: See `judges.catalogue.metric.MetricSettings`, as for the rest.
+        variant: `"corrected"` or `"compat"`, which are the same here.
         threshold: Lowest score that passes, 0 to 1; 0.8 by default, so that a quotation may be in another
             language.
         prompts: Folder of packs that override the packaged ones.

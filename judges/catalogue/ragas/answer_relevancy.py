@@ -104,7 +104,7 @@ class AnswerRelevancy(ModelJudge):
         "questions come from one call, not near-copies from several, and most flags decide, not all.",
         tags=("rag", "relevance", "on topic", "off topic"),
         examples=('embeddings="minilm"', 'method="judge"', 'strictness=5, embeddings="minilm"'),
-        follows="ragas.metrics.collections",
+        follows="ragas.metrics (legacy)",
     )
     pack = "answer_relevancy"
 

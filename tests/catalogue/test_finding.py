@@ -1,0 +1,196 @@
+"""Judges are found by what one would type, by the fields that one has, and shown at the width of the terminal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from judges import catalogue
+from refine.cli.app import app
+from tests.laws import for_every
+
+NARROW, WIDE = 80, 200
+
+
+def refine(*arguments: str, columns: int | None = None) -> Result:
+    """Run `refine judges` in this process, piped."""
+    environment = {} if columns is None else {"COLUMNS": str(columns)}
+    return CliRunner().invoke(app, ["judges", *arguments], env=environment)
+
+
+def found(*arguments: str) -> list[dict[str, Any]]:
+    """Return the judges that a search finds, as JSON has them."""
+    result = refine(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    matches: list[dict[str, Any]] = json.loads(result.stdout)
+    return matches
+
+
+def names_found(*arguments: str) -> list[str]:
+    """Return the names of the judges that a search finds."""
+    return [match["name"] for match in found(*arguments)]
+
+
+def test_every_judge_has_tags() -> None:
+    """Words to find it by, none twice, and none of them its own name."""
+    untagged = [entry.name for entry in catalogue() if not entry.tags or len(set(entry.tags)) < len(entry.tags)]
+    assert untagged == []
+
+
+WORDS: list[tuple[str, set[str], set[str]]] = [
+    (
+        "hallucination",
+        {"hallucination", "ragas.faithfulness", "databricks.groundedness", "nvidia.response_groundedness"},
+        {"length", "ragas.bleu_score", "helpfulness"},
+    ),
+    ("toxicity", {"harm", "databricks.safety"}, {"ragas.faithfulness", "json"}),
+    ("citation", {"citations", "ragas.quoted_spans_alignment"}, {"harm", "json"}),
+    ("citations", {"citations"}, {"harm"}),
+    ("agent", {"tool_use", "task_completion", "trajectory_match", "ragas.tool_call_accuracy"}, {"json", "bias"}),
+    ("conversation", {"turn_relevancy", "mlflow.user_frustration", "ragas.topic_adherence"}, {"json", "bias"}),
+    ("format", {"json", "json_match", "pattern", "length", "numeric_range"}, {"harm", "ragas.context_recall"}),
+    ("rag", {"ragas.faithfulness", "ragas.context_recall", "citations"}, {"ragas.bleu_score", "length", "harm"}),
+    ("safety", {"harm", "databricks.safety", "pii_leakage", "prompt_injection", "refusal"}, {"json"}),
+    ("retrieval", {"ragas.context_recall", "mrr", "hit_rate", "databricks.chunk_relevance"}, {"harm", "length"}),
+    ("summary", {"ragas.summarization_score", "ragas.rouge_score"}, {"harm"}),
+    ("sql", {"ragas.llm_sql_equivalence", "code"}, {"harm"}),
+    ("json", {"json", "json_match", "code"}, {"harm"}),
+    ("language", {"reply_language"}, {"json"}),
+    ("tone", {"tone"}, {"harm"}),
+    ("similarity", {"ragas.semantic_similarity", "ragas.bleu_score", "token_f1"}, {"harm"}),
+    ("privacy", {"pii_leakage"}, {"json"}),
+    ("jailbreak", {"prompt_injection"}, {"json"}),
+    ("gdpr", {"pii_leakage"}, {"harm"}),
+    ("made up", {"hallucination"}, {"harm"}),
+    ("json format", {"json", "json_match"}, {"length", "pattern"}),
+    ("FaithfulnessMetric", {"ragas.faithfulness"}, {"harm"}),
+    ("reference", {"equivalence", "ragas.context_recall"}, {"harm"}),
+    ("ground_truth", {"equivalence"}, {"harm"}),
+    ("custom", {"rubric", "discrete", "databricks.custom", "ragas.aspect_critic"}, {"harm"}),
+    ("guideline", {"databricks.guideline_adherence"}, {"harm"}),
+    ("memory", {"mlflow.knowledge_retention"}, {"harm"}),
+    ("conciseness", {"length", "ragas.summarization_score"}, {"harm"}),
+    ("compare", {"pairwise", "ranking"}, {"harm"}),
+    ("translation", {"ragas.bleu_score", "ragas.chrf_score"}, {"harm"}),
+    ("refusal", {"refusal"}, {"json"}),
+    ("correctness", {"databricks.correctness", "ragas.factual_correctness", "equivalence"}, {"harm", "mrr"}),
+]
+
+
+@for_every("words, expected, others", WORDS)
+def test_a_word_finds_its_judges(words: str, expected: set[str], others: set[str]) -> None:
+    """By name, question, needs, subject, tags or a synonym, all of several words, and no others."""
+    names = set(names_found("--find", words))
+    assert expected - names == set()
+    assert names & others == set()
+    assert len(names) <= len(catalogue()) / 2, names
+
+
+def test_what_is_named_like_the_word_comes_first() -> None:
+    """Names before questions and tags, and these before synonyms."""
+    assert names_found("--find", "hallucination")[0] == "hallucination"
+    assert names_found("--find", "tone")[0] == "tone"
+    assert names_found("--find", "privacy")[0] == "pii_leakage"
+
+
+def test_several_words_may_be_given_in_any_way() -> None:
+    """In quotes, by repeating the option, or one after the other: all must be found."""
+    ways = (["--find", "json format"], ["--find", "json", "--find", "format"], ["--find", "json", "format"])
+    assert len({tuple(names_found(*way)) for way in ways}) == 1
+    assert refine("--find", "json xyzzy").exit_code == 2
+
+
+def test_judges_are_found_by_the_fields_one_has() -> None:
+    """All that need no more than these, question and answer; those that use most of them first."""
+    for fields, own in (
+        ("contexts,reference", {"user_input", "response", "retrieved_contexts", "reference"}),
+        ("retrieved_contexts, ground_truth", {"user_input", "response", "retrieved_contexts", "reference"}),
+        ("", {"user_input", "response"}),
+        ("rival", {"user_input", "response", "rival"}),
+        ("tools,conversation", {"user_input", "response", "trajectory"}),
+    ):
+        usable = [
+            entry.name
+            for entry in catalogue()
+            if all(any(field in own for field in need.split(" or ")) for need in entry.needs)
+        ]
+        assert sorted(names_found("--needs", fields)) == usable
+    needs = [set(" or ".join(match["needs"]).split(" or ")) for match in found("--needs", "contexts,reference")]
+    used = [len(need & {"retrieved_contexts", "reference"}) for need in needs]
+    assert used == sorted(used, reverse=True)
+    assert set(used) == {0, 1, 2}
+    assert names_found("--needs", "contexts", "--find", "hallucination")[0] == "hallucination"
+
+
+def test_judges_are_found_by_what_they_judge() -> None:
+    """The answer, the retriever, the agent or the conversation."""
+    for subject in ("answer", "retriever", "agent", "conversation"):
+        assert {match["subject"] for match in found("--subject", subject)} == {subject}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--find", "poetry"], "no judge has 'poetry' in its names, its question, its needs or its tags; `refine"),
+        (["--needs", "contextes"], "no sample has a field 'contextes'; did you mean 'contexts'?"),
+        (["--subject", "bot"], "subject is 'answer', 'retriever', 'agent' or 'conversation', not 'bot'"),
+        (
+            ["--subject", "agent", "--find", "poetry"],
+            "'poetry' in its names, its question, its needs or its tags and",
+        ),
+        (["poetry"], "there is no judge 'poetry'"),
+    ],
+)
+def test_a_search_that_finds_nothing_says_so(arguments: list[str], told: str) -> None:
+    """One line on stderr, and nothing on stdout."""
+    result = refine(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert told in line
+
+
+def test_json_has_all_that_is_known() -> None:
+    """Of each judge its entry, whether it can stand in the loop, a line that loads it, and its settings."""
+    (mrr,) = [match for match in found() if match["name"] == "mrr"]
+    assert mrr == json.loads(refine("reciprocal_rank", "--json").stdout)
+    assert mrr["needs"] == ["retrieved_context_ids", "reference_context_ids"]
+    assert (mrr["calls"], mrr["subject"], mrr["in_loop"]) == ("0", "retriever", "no")
+    assert (mrr["example"], mrr["tags"][0]) == ('judges.load("mrr")', "ranking")
+    assert [setting["name"] for setting in mrr["settings"]][:2] == ["metric", "k"]
+    assert set(mrr["settings"][1]) == {"name", "type", "default", "required", "meaning", "example", "shared"}
+    assert len(found()) == len(catalogue())
+
+
+@for_every("columns", [NARROW, WIDE, 40, 120])
+def test_the_list_fits_the_terminal(columns: int) -> None:
+    """No line is longer, no name is cut, and each judge shows what it asks, needs and costs."""
+    for arguments in ([], ["ragas.context_precision"], ["rubric"]):
+        shown = refine(*arguments, columns=columns).stdout
+        assert [line for line in shown.splitlines() if len(line) > columns] == []
+        assert "…" not in shown
+    listed = refine(columns=columns).stdout
+    missing = [entry.name for entry in catalogue() if entry.name not in listed and len(entry.name) < columns]
+    assert missing == []
+    flowed = " ".join(listed.split())
+    assert "retrieved_context_ids" in flowed
+    assert "reference_context_ids" in flowed
+    assert ("needs response; calls 0" in flowed) is (columns < 120)
+    assert f"{len(catalogue())} judges" in flowed
+
+
+def test_without_a_terminal_the_list_is_as_wide_as_usual() -> None:
+    """Eighty columns, where nobody says how wide it is."""
+    assert max(map(len, refine().stdout.splitlines())) <= NARROW
+
+
+def test_a_judge_is_told_of_with_all_its_settings() -> None:
+    """Own ones before shared ones, each with its type, default, meaning and an example; and a line to load it."""
+    shown = " ".join(refine("rubric", columns=WIDE).stdout.split())
+    assert "criteria str; required What to judge by. example: criteria=" in shown
+    assert "gate bool; default True" in shown
+    assert shown.index("criteria str") < shown.index("temperature float")
+    assert 'example judges.load("rubric", model="openai:gpt-5-mini", criteria=' in shown
+    assert "in the loop yes" in shown
