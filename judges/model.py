@@ -31,7 +31,8 @@ class ModelRequest:
             requested.
         beginning: How many messages, from the first on, are the same in every request that asks this about other
             data, so that they need to be encoded once.
-        attached: Images and audio, and texts between them, that follow the text of the message behind the beginning.
+        attached: Images and audio, and texts between them, that follow the text of the message behind the
+            beginning.
     """
 
     messages: tuple[tuple[PromptRole, str], ...]
