@@ -23,7 +23,7 @@ def read_trajectories(columns: dict[str, Any]) -> None:
 
 
 def keep_trajectory(columns: dict[str, Any], reference: object) -> None:
-    """Keep the messages of a reference as the reference trajectory, unless there is one, or they are an answer alone.
+    """Keep the messages of a reference as the reference trajectory, unless they are an answer alone.
 
     The reference itself is the text of such messages.
     """
