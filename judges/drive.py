@@ -215,6 +215,7 @@ def _key_of(request: Request) -> Hashable | None:
                 request.reminder,
                 request.schema,
                 request.examples,
+                request.media,
             )
             is_checked = request.check is not None  # an unchecked reply must not serve a judge that checks its own
             return (handle_of(request.model), repetition.get(), is_checked, *question)

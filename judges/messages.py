@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from judges.media import Media, media_of
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -65,7 +67,9 @@ class Message(BaseModel):
     Args:
         role: The author's role.
         content: The text; parts that are not text (images, audio) are replaced by their type in brackets.
-        parts_not_shown: The types of these parts in their order; a judge is told that it was not shown them.
+        parts_not_shown: The types of these parts in their order; a judge is told that it was not shown them,
+            unless it has `multimodal=True` and a model that takes them.
+        media: Those of these parts that a model can be sent: images, and sounds that come as data.
         tool_calls: Calls the assistant requests.
         tool_call_id: On a tool's message, the call it answers.
         name: On a tool's message, the tool.
@@ -76,6 +80,7 @@ class Message(BaseModel):
     role: Role
     content: str = ""
     parts_not_shown: tuple[str, ...] = ()
+    media: tuple[Media, ...] = Field(default=(), repr=False)
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
@@ -93,10 +98,12 @@ class Message(BaseModel):
         content = fields.get("content")
         results = [part for part in _parts(content) if part.get("type") == "tool_result"]
         result = results[0] if results else {}
+        others = () if content is None or isinstance(content, str) else tuple(_others(content))
         return {
             "role": "tool" if results else canonical_role,
             "content": "".join(_text(part.get("content")) for part in results) if results else _text(content),
-            "parts_not_shown": fields.get("parts_not_shown") or _parts_not_shown(content),
+            "parts_not_shown": fields.get("parts_not_shown") or tuple(map(_kind_of, others)),
+            "media": fields.get("media") or _media_in(others),
             "tool_calls": fields.get("tool_calls") or _calls_in(fields),
             "tool_call_id": fields.get("tool_call_id", result.get("tool_use_id")),
             "name": fields.get("name"),
@@ -159,17 +166,18 @@ def _part(part: object) -> str:
     return "" if kind in _NO_CONTENT else f"[{kind}]"
 
 
-def _parts_not_shown(content: object) -> tuple[str, ...]:
-    """Return the types of the parts that are replaced by their type, those of a tool's results included."""
-    if isinstance(content, str) or content is None:
-        return ()
-    kinds: list[str] = []
+def _others(content: object) -> Iterator[Mapping[str, Any]]:
+    """Yield the parts that are replaced by their type, those of a tool's results included."""
     for part in _parts(content):
         if part.get("type") == "tool_result":
-            kinds += _parts_not_shown(part.get("content"))
+            yield from _others(part.get("content"))
         elif not isinstance(part.get("text"), str) and _kind_of(part) not in _NO_CONTENT:
-            kinds.append(_kind_of(part))
-    return tuple(kinds)
+            yield part
+
+
+def _media_in(parts: Sequence[Mapping[str, Any]]) -> tuple[Media, ...]:
+    media = (media_of(part, place) for place, part in enumerate(parts))
+    return tuple(part for part in media if part is not None)
 
 
 def _kind_of(part: Mapping[str, Any]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
+from judges.media import Content, Media
 from judges.verdict import Usage
 
 PromptRole = Literal["system", "user", "assistant"]
@@ -30,6 +31,8 @@ class ModelRequest:
             requested.
         beginning: How many messages, from the first on, are the same in every request that asks this about other
             data, so that they need to be encoded once.
+        attached: Images and audio, and texts between them, that follow the text of the message behind the
+            beginning.
     """
 
     messages: tuple[tuple[PromptRole, str], ...]
@@ -37,6 +40,12 @@ class ModelRequest:
     nonce: str = ""
     text: bool = False
     beginning: int = 0
+    attached: tuple[str | Media, ...] = ()
+
+    def contents(self) -> Iterator[tuple[PromptRole, Content]]:
+        """Yield role and content of each message: a text, or the parts of the one that has attachments."""
+        for index, (role, text) in enumerate(self.messages):
+            yield role, (text, *self.attached) if self.attached and index == self.beginning else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import AskFailed
+from judges.media import Media
 from judges.model import EmbeddingModel, JudgeModel
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
@@ -48,6 +49,7 @@ class Ask:
         check: Returns the fault of a reply that fits the schema but not the question (a numbered item left out),
             or None; the model is asked again with the fault, as with any other.
         shared: Whether judges that ask exactly the same about one sample share one reply.
+        media: Images and audio that are shown after the data, numbered from 1; the data tell where they belong.
     """
 
     model: JudgeModel
@@ -58,11 +60,17 @@ class Ask:
     examples: tuple[WorkedExample, ...] = ()
     check: Callable[[Any], str | None] | None = None
     shared: bool = False
+    media: tuple[Media, ...] = ()
 
-    def about(self, data: Mapping[str, JsonValue], check: Callable[[Any], str | None] | None = None) -> Ask:
+    def about(
+        self,
+        data: Mapping[str, JsonValue],
+        check: Callable[[Any], str | None] | None = None,
+        media: tuple[Media, ...] = (),
+    ) -> Ask:
         """Return the same question about other data; `dataclasses.replace` would set all fields one by one."""
         other = object.__new__(type(self))
-        vars(other).update(vars(self), data=data, check=check)
+        vars(other).update(vars(self), data=data, check=check, media=media)
         return other
 
 

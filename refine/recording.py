@@ -11,6 +11,7 @@ from pathlib import Path
 from graphs import Outcome
 from judges import ConfigurationError, Sample
 from judges.errors import shortened
+from judges.media import WITHOUT_MEDIA
 from judges.runtime import losses
 from refine.record.metadata import recorded_samples
 from refine.record.origin import Origin
@@ -91,7 +92,7 @@ def _line(sample: Sample) -> bytes:
 
     Half a surrogate pair, invalid in UTF-8, becomes its JSON escape; NaN and infinity, no JSON, become null.
     """
-    fields = sample.model_dump(mode="json", exclude_defaults=True)
+    fields = sample.model_dump(mode="json", exclude_defaults=True, exclude=WITHOUT_MEDIA)
     try:
         text = json.dumps(fields, ensure_ascii=False, allow_nan=False)
     except ValueError:

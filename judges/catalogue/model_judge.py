@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from judges.catalogue.metric import Metric, MetricSettings
+from judges.catalogue.parts.shown import attach
 from judges.entry import Explanation
-from judges.errors import AskFailed, ConfigurationError
+from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.model import JudgeModel
+from judges.models.dialects.general import takes_media
 from judges.models.render import render_example
 from judges.models.resolve import as_model
 from judges.prompting.prompts import Language, Prompt
@@ -31,9 +34,12 @@ class ModelSettings(MetricSettings, total=False):
     Attributes:
         temperature: Sampling temperature for models that set none, 0 by default; None keeps the
             provider's default.
+        multimodal: Whether images and audio in messages are sent to the model with the text; False by default, so
+            that it is told which parts it was not shown. Parts that it does not take are named in any case.
     """
 
     temperature: float | None
+    multimodal: bool
 
 
 class ModelJudge(Metric):
@@ -43,6 +49,7 @@ class ModelJudge(Metric):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         questions: The questions it may ask; with none, no model is needed.
         temperature: Sampling temperature for models that set none; None keeps the provider's default.
+        multimodal: Whether images and audio in messages are sent to the model with the text.
         settings: See `judges.catalogue.metric.Metric`.
 
     Raises:
@@ -55,9 +62,13 @@ class ModelJudge(Metric):
         *,
         questions: Sequence[Question[Any]],
         temperature: float | None = 0.0,
+        multimodal: bool = False,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
+        if not isinstance(multimodal, bool):
+            raise ConfigurationError(f"multimodal is True or False, not {shortened(multimodal)}")
+        self._multimodal = multimodal
         self._questions = tuple(question.as_compat() if self.compat else question for question in questions)
         self._models: tuple[JudgeModel, ...] = (as_model(model, temperature=temperature),) if questions else ()
         self._prepare()
@@ -128,7 +139,11 @@ class ModelJudge(Metric):
             data: The data shown to the model, by name.
             check: Returns the fault of a reply that fits the schema but not the data, or None.
         """
-        return self._templates[question.prompt, self.language_for(sample)].about(data, check)
+        template = self._templates[question.prompt, self.language_for(sample)]
+        if not self._multimodal:
+            return template.about(data, check)
+        shown, media = attach(data, partial(takes_media, template.model))
+        return template.about(shown, check, media)
 
     def ask(
         self,

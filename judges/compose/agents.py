@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from judges.errors import AskFailed, ConfigurationError
+from judges.media import WITHOUT_MEDIA
 from judges.models.render import frame, fresh_nonce, render_data
 from judges.sample import Sample
 
@@ -28,7 +29,7 @@ def input_for(runnable: object, sample: Sample) -> dict[str, Any]:
     channels = _channels_of(runnable)
     if not is_agent(runnable):
         return fields
-    evidence = sample.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    evidence = sample.model_dump(mode="json", exclude_none=True, exclude_defaults=True, exclude=WITHOUT_MEDIA)
     message = {"role": "user", "content": frame(render_data(evidence), fresh_nonce(), _REMINDER)}
     return {**{name: value for name, value in fields.items() if name in channels}, "messages": [message]}
 

@@ -132,7 +132,9 @@ def _of_responses(items: Sequence[Any]) -> Reply:
     for item in items:
         match item:
             case {"type": "message", "content": [*parts]}:
-                texts += [str(part.get("text", "")) for part in parts if isinstance(part, Mapping)]
+                texts.append(_content({"role": "assistant", "content": parts}))
+            case {"type": "image_generation_call"}:
+                texts.append("[image]")
             case {"type": "function_call", "name": name, "arguments": arguments}:
                 call = {"name": name, "args": arguments, "id": item.get("call_id")}
                 steps.append({"role": "assistant", "tool_calls": [call]})

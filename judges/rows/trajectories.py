@@ -23,12 +23,12 @@ def read_trajectories(columns: dict[str, Any]) -> None:
 
 
 def keep_trajectory(columns: dict[str, Any], reference: object) -> None:
-    """Keep the messages of a reference that hold tool calls as the reference trajectory, unless there is one.
+    """Keep the messages of a reference as the reference trajectory, unless they are an answer alone.
 
     The reference itself is the text of such messages.
     """
     messages = _messages(reference) or ()
-    if any(message.tool_calls for message in messages):
+    if any(message.tool_calls or message.role in ("user", "tool") for message in messages):
         columns.setdefault(TRAJECTORY_KEYS[0], _as_json(messages))
 
 

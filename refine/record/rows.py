@@ -207,7 +207,7 @@ def _attempt_texts(attempt: Attempt, redact: Sequence[Redact]) -> Row:
 
 
 def _dumped(conversation: Any) -> list[Row]:
-    return [message.model_dump(mode="json", exclude_defaults=True) for message in conversation]
+    return [message.model_dump(mode="json", exclude_defaults=True, exclude={"media"}) for message in conversation]
 
 
 def _redacted_text(text: str, redact: Sequence[Redact]) -> str:

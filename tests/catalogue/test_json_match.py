@@ -192,3 +192,10 @@ def test_faulty_settings_are_refused(settings: dict[str, Any], message: str) -> 
     """At construction, in one line."""
     with pytest.raises(ConfigurationError, match=message):
         load("json_match", **settings)
+
+
+def test_an_answer_may_stand_in_a_code_fence() -> None:
+    """As chat models write JSON; the judge `json` says whether that is allowed."""
+    fenced = '```json\n{"a": 1}\n```'
+    assert load("json_match")(answer=fenced, reference='{"a": 1}').score == 1
+    assert load("json_match")(answer=f"Here: {fenced}", reference='{"a": 1}').score == 0

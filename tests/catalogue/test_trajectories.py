@@ -218,3 +218,22 @@ def test_many_calls_that_differ_are_a_mismatch_still() -> None:
     assert (verdict.value, verdict.passed, verdict.items) == (False, False, ())
     assert "differ in many places" in verdict.feedback
     assert "too many" in verdict.detail
+
+
+def test_a_reference_without_calls_is_one() -> None:
+    """An agent that should call nothing is judged; with compat strict compares messages as openevals does."""
+    ask = {"role": "user", "content": "Hello."}
+    greeting, more = {"role": "assistant", "content": "Hi."}, {"role": "assistant", "content": "Anything else?"}
+    call_a = messages([A])
+    for mode in ("strict", "unordered", "subset", "superset"):
+        judge = load("trajectory_match", mode=mode)
+        row = {"outputs": [ask, greeting], "reference_outputs": [ask, greeting]}
+        assert judge(row).passed
+        called = {"outputs": [ask, *call_a, greeting], "reference_outputs": [ask, greeting]}
+        assert judge(called).passed is (mode == "superset")
+    longer = {"outputs": [ask, *call_a, greeting, more], "reference_outputs": [ask, *call_a, greeting]}
+    assert load("trajectory_match")(longer).passed
+    verdict = load("trajectory_match", variant="compat")(longer)
+    assert verdict.passed is False
+    assert "messages are missing or surplus" in verdict.feedback
+    assert load("trajectory_match", variant="compat")({**longer, "outputs": longer["reference_outputs"]}).passed

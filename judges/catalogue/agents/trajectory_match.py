@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
-from judges.catalogue.agents.reference import REFERENCE_KEYS, reference_steps_in
+from judges.catalogue.agents.reference import REFERENCE_KEYS, reference_messages_in, reference_steps_in
 from judges.catalogue.metric import MetricSettings
 from judges.catalogue.parts.alignment import Alignment
 from judges.catalogue.parts.calls import parallel_calls_in, render_call
@@ -32,7 +32,7 @@ class TrajectoryMatch(ToolCalls):
 
     The reference is a list of messages in `metadata["reference_trajectory"]`, or else `reference_tool_calls`.
     Calls of one message are a set: their order among themselves does not count. Messages without calls are not
-    compared. A call counts as often as it is made.
+    compared, except by their roles with `variant="compat"` and `"strict"`. A call counts as often as it is made.
 
     | mode | passes when |
     |---|---|
@@ -115,7 +115,7 @@ class TrajectoryMatch(ToolCalls):
             raise CannotJudge("no_response", "there is no message of the assistant to judge")
         actual = parallel_calls_in(sample)
         pair = Trajectories(expected=expected, actual=actual, comparison=self._comparison, grouped=grouped)
-        if pair.match(self._mode):
+        if pair.match(self._mode) and self._has_messages(sample):
             return self._matched(pair)
         try:
             return self._mismatched(sample, pair)
@@ -124,6 +124,11 @@ class TrajectoryMatch(ToolCalls):
                 raise
             text = self.say("mismatch", sample)  # too many calls differ to say which
             return Verdict.checked(False, rationale=text, feedback=text, detail=str(error))  # noqa: FBT003
+
+    def _has_messages(self, sample: Sample) -> bool:
+        """Whether the messages are those of the reference by their roles, which counts for openevals' `strict`."""
+        reference = reference_messages_in(sample) if self.compat and self._mode == "strict" else None
+        return reference is None or [one.role for one in reference] == [one.role for one in sample.messages]
 
     def _matched(self, pair: Trajectories) -> Verdict:
         steps = pair.actual if self._mode == "subset" else pair.expected
@@ -141,7 +146,7 @@ class TrajectoryMatch(ToolCalls):
         alignment = self._relevant_faults(self._comparison.align(expected, actual, ordered=ordered))
         verdict = self.aligned_verdict(sample, 0.0, expected, actual, alignment)
         if not verdict.feedback:  # the calls are right, but not which of them are made together
-            text = self.say("grouping", sample)
+            text = self.say("messages" if pair.match(self._mode) else "grouping", sample)
             verdict = verdict.model_copy(update={"feedback": text, "rationale": text})
         return verdict.model_copy(update={"value": False})
 

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from judges.catalogue.parts.evidence import transcript
 from judges.catalogue.parts.needed import answer_in, contexts_in, question_in, reference_in
 from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.media import WITHOUT_MEDIA
 from judges.sample import Sample, canonical_field
 from judges.verdict import Unscored
 
@@ -77,7 +78,7 @@ def column(name: str, sample: Sample) -> JsonValue:
 
 def _plain(field: str, sample: Sample) -> JsonValue:
     if field in Sample.model_fields:
-        return sample.model_dump(mode="json", include={field})[field]  # type: ignore[no-any-return]  # as JSON
+        return sample.model_dump(mode="json", include={field}, exclude=WITHOUT_MEDIA)[field]  # type: ignore[no-any-return]  # as JSON
     return sample.metadata.get(field)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
+from unicodedata import normalize
 
 from pydantic import JsonValue
 
@@ -22,6 +23,17 @@ from judges.verdict import Verdict
 SUPPORTING: Question[YesNos] = Question(prompt="citations", reply=YesNos)
 
 _MARK = re.compile(r"\[\^?(?P<inner>[^\[\]\n]{1,80})\](?!\()|【(?P<wide>[^【】\n]{1,80})】")
+_RAISED = re.compile(
+    r"<sup>\s*\[?(?P<tagged>\d{1,3}(?:\s*[,;]\s*\d{1,3}){0,9})\]?\s*</sup>"
+    r"|(?:(?<=[^\W\d_]{3})|(?<=[.,;:!?…)»”\"'。！？]))(?P<small>[¹²³⁰⁴-⁹]{1,2}(?:[,˒][¹²³⁰⁴-⁹]{1,2}){0,9})(?![\w⁻])"
+    r"|[(（](?P<named>(?:source|document|doc|источник|документ|来源|文档|文献)s?[ \t.:#№]{0,3}\d{1,3})[)）]",
+    re.IGNORECASE,
+)
+"""Marks in other forms: raised numbers, not powers such as `m²`, and `(source 1)`."""
+
+_OF_A_FILE = re.compile(r"(?:\d{1,3}:(?P<result>\d{1,3})|(?P<number>\d{1,4}))†.*")
+"""Marks of OpenAI's file search: `4:0†report.pdf`, whose second number counts the results from 0, or `1†L10`."""
+
 _AFTER_THE_STOP = re.compile(
     r"(?P<stop>[.!?。！？])(?P<marks>(?:[ \t]?(?:\[[^\[\]\n]{1,80}\](?!\()|【[^【】\n]{1,80}】))+)"
 )
@@ -58,8 +70,9 @@ class Citation:
 class Citations(ModelJudge):
     """Judge the citations of the answer: present, resolving, supporting.
 
-    Citations are marks such as `[1]`, `[2, 3]`, `[1-3]`, `[^1]`, `[Source 1]` or `【1】`, numbers of the
-    retrieved contexts from 1, or `[id]` with one of their ids. Score = citations that resolve and support their
+    Citations are marks such as `[1]`, `[2, 3]`, `[1-3]`, `[^1]`, `[Source 1]`, `(source 1)`, a raised `¹` or
+    `【1】`, numbers of the retrieved contexts from 1, `【4:0†name】` of OpenAI's file search, or `[id]` with one
+    of their ids. Names of authors (`Smith, 2020`) are none. Score = citations that resolve and support their
     sentence / all citations; 0 where there is none. Each citation is an item.
 
     Args:
@@ -137,13 +150,18 @@ def citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tu
     by_mark = {str(number): context for number, context in enumerate(contexts, 1)}
     by_mark |= dict(zip(ids, contexts, strict=False))
     prose = _CODE.sub(lambda code: code.group().replace("[", "(").replace("]", ")"), _without_sources(answer))
-    moved = _AFTER_THE_STOP.sub(r"\g<marks>\g<stop>", prose)
+    moved = _AFTER_THE_STOP.sub(r"\g<marks>\g<stop>", _RAISED.sub(_in_brackets, prose))
     return tuple(
         Citation(claim=claim, mark=mark, source=by_mark.get(mark))
         for sentence in sentences(moved)
         if (claim := _bare(sentence, by_mark))
         for mark in dict.fromkeys(_marks_in(sentence, by_mark))
     )
+
+
+def _in_brackets(raised: re.Match[str]) -> str:
+    inner = raised["tagged"] or raised["named"] or raised["small"].replace("˒", ",")
+    return f" [{normalize('NFKC', inner)}]"
 
 
 def _without_sources(answer: str) -> str:
@@ -161,6 +179,9 @@ def _marks_of(match: re.Match[str], known: Mapping[str, str]) -> list[str]:
     inner = (match["inner"] or match["wide"]).strip()
     if inner in known:
         return [inner]
+    of_a_file = _OF_A_FILE.fullmatch(inner)
+    if of_a_file:
+        return [of_a_file["number"] or str(int(of_a_file["result"]) + 1)]
     inner = _WORD.sub("", inner)
     if not _NUMBERS.fullmatch(inner):
         parts = [part.strip() for part in re.split("[,;]", inner)]

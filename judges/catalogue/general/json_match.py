@@ -13,6 +13,7 @@ from judges.catalogue.parts.calls import render_value
 from judges.catalogue.parts.items import bullets
 from judges.catalogue.parts.json_fields import ROOT, FieldState, JsonComparison, JsonField, ListMode
 from judges.catalogue.parts.needed import answer_in, reference_in
+from judges.catalogue.parts.text import strip_fence
 from judges.compose.panel import as_judge
 from judges.entry import Entry, Explanation
 from judges.errors import CannotJudge, ConfigurationError, shortened
@@ -197,13 +198,13 @@ def _expected_in(sample: Sample) -> JsonValue:
 
 
 def _parsed(text: str) -> JsonValue:
-    """Parse a JSON value.
+    """Parse a JSON value, which may stand in a code fence.
 
     Raises:
         ValueError: If it is none, or nested too deep.
     """
     try:
-        value: JsonValue = json.loads(text, parse_constant=_refuse_constant)
+        value: JsonValue = json.loads(strip_fence(text), parse_constant=_refuse_constant)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     return value

@@ -54,6 +54,7 @@ class Rubric(ModelJudge):
             `judges.catalogue.general.gate.classify_non_answer`) gets the lowest level without asking the model.
         own_guidelines: Whether the `guidelines` of the sample itself, such as those that a request brings, are
             judged by beside `criteria`.
+        multimodal: Whether images and audio in messages are sent to the model with the text.
 
     Raises:
         ConfigurationError: If a setting is out of its range; the message says which.
@@ -95,6 +96,7 @@ class Rubric(ModelJudge):
         prompts: str | Path | None = None,
         gate: bool = True,
         own_guidelines: bool = False,
+        multimodal: bool = False,
     ) -> None:
         self.name = name
         self._own_guidelines = own_guidelines
@@ -113,6 +115,7 @@ class Rubric(ModelJudge):
             model,
             questions=(self._question,),
             temperature=temperature,
+            multimodal=multimodal,
             name=name,
             language=language,
             prompts=prompts,
@@ -184,6 +187,7 @@ class Helpfulness(Rubric):
         prompts: Folder of prompts that override the packaged ones.
         gate: Whether an answer without content is rated 1 without asking the model; see
             `judges.catalogue.general.gate.classify_non_answer`.
+        multimodal: Whether images and audio in messages are sent to the model with the text.
 
     Raises:
         ConfigurationError: If there is no model, or a setting is out of its range.
@@ -223,6 +227,7 @@ class Helpfulness(Rubric):
         temperature: float | None = 0.0,
         prompts: str | Path | None = None,
         gate: bool = True,
+        multimodal: bool = False,
     ) -> None:
         super().__init__(
             model,
@@ -236,6 +241,7 @@ class Helpfulness(Rubric):
             temperature=temperature,
             prompts=prompts,
             gate=gate,
+            multimodal=multimodal,
         )
 
 

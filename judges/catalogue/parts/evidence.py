@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
+from judges.catalogue.parts.shown import ShownMessage
 from judges.messages import Message
 from judges.sample import Sample
 
@@ -30,6 +31,9 @@ def _conversation(sample: Sample) -> list[JsonValue]:
 
 def transcript(messages: Iterable[Message]) -> list[JsonValue]:
     """Return messages as shown to a judge."""
-    return [
-        message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id"}) for message in messages
-    ]
+    return [_shown(message) for message in messages]
+
+
+def _shown(message: Message) -> JsonValue:
+    fields = message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id", "media"})
+    return ShownMessage(fields, message.media) if message.media else fields

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from judges.catalogue.parts.evidence import transcript
 from judges.catalogue.parts.needed import answer_in
+from judges.catalogue.parts.shown import ShownMessage
 from judges.errors import CannotJudge
 from judges.messages import Conversation, Message, Role
 from judges.sample import Sample
@@ -44,7 +45,8 @@ def with_numbers(messages: Conversation, *, on: Role) -> list[JsonValue]:
     for message, fields in zip(messages, transcript(messages), strict=True):
         if isinstance(fields, dict) and _is_turn(message, on):
             number += 1
-            rendered.append({"number": number, **fields})
+            numbered: dict[str, JsonValue] = {"number": number, **fields}
+            rendered.append(ShownMessage(numbered, message.media) if message.media else numbered)
         else:
             rendered.append(fields)
     return rendered

@@ -38,7 +38,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
         "ml millilitre millilitres milliliter milliliters мл 毫升": 1e-3,
         "l litre litres liter liters л литр литра литров 升": 1.0,
     },
-    "speed": {"km/h kmh kph км/ч": 1 / 3.6, "m/s м/с": 1.0, "mph": 0.44704},
+    "speed": {"km/h kmh kph км/ч 公里/小时": 1 / 3.6, "m/s м/с 米/秒": 1.0, "mph": 0.44704},
     "area": {"m² m2 м²": 1.0, "km² km2 км²": 1e6, "ha га": 1e4},
     "energy": {"j": 1.0, "kj": 1e3, "cal": 4.184, "kcal": 4184.0, "wh": 3600.0, "kwh": 3.6e6},
     "power": {"w вт": 1.0, "kw квт": 1e3, "megawatt megawatts мвт": 1e6},
@@ -81,6 +81,8 @@ _TIMES = {
     "миллионов": 1e6,
     "миллиона": 1e6,
     "млрд": 1e9,
+    "mio": 1e6,
+    "mrd": 1e9,
     "миллиардов": 1e9,
     "万": 1e4,
     "亿": 1e8,
@@ -97,6 +99,8 @@ _BITS = re.compile(r"[kKMGT]b\b")
 
 _LONGEST = 60
 _PRECISION = 1e-9
+_ROUNDED = 0.05
+"""Largest difference, as a share, that may come of rounding a converted number."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,12 @@ class Quantity:
     Args:
         values: What the number may be in the dimension's unit: two values where a mark may group or divide.
         dimension: Name of the dimension; empty without a unit.
+        factor: What its own unit is of the dimension's unit.
     """
 
     values: tuple[float, ...]
     dimension: str
+    factor: float = 1.0
 
 
 def quantity_in(text: str) -> Quantity | None:
@@ -129,15 +135,17 @@ def quantity_in(text: str) -> Quantity | None:
     if name in _CELSIUS:
         return Quantity(tuple(value + 273.15 for value in values), "kelvin")
     if name in _FAHRENHEIT:
-        return Quantity(tuple((value + 459.67) * 5 / 9 for value in values), "kelvin")
+        return Quantity(tuple((value + 459.67) * 5 / 9 for value in values), "kelvin", 5 / 9)
     if not name:
         return Quantity(tuple(values), "")
     dimension, factor = _UNIT_OF.get(name, ("", 0.0))
-    return Quantity(tuple(value * factor for value in values), dimension) if dimension else None
+    return Quantity(tuple(value * factor for value in values), dimension, factor) if dimension else None
 
 
 def same_quantity(a: Quantity, b: Quantity, *, tolerance: float) -> bool | None:
-    """Whether two quantities are equal; None where a unit or a mark of the number leaves it open.
+    """Whether two quantities are equal; None where a unit, a mark of the number or a conversion leaves it open.
+
+    A number that was converted from another unit may have been rounded (`62 mph` for `100 km/h`).
 
     Args:
         a: A quantity.
@@ -148,7 +156,10 @@ def same_quantity(a: Quantity, b: Quantity, *, tolerance: float) -> bool | None:
         return None
     if a.dimension != b.dimension:
         return False
-    equal = [math.isclose(x, y, rel_tol=max(tolerance, _PRECISION)) for x in a.values for y in b.values]
+    pairs = [(x, y) for x in a.values for y in b.values]
+    equal = [math.isclose(x, y, rel_tol=max(tolerance, _PRECISION)) for x, y in pairs]
+    if a.factor != b.factor and not any(equal) and any(math.isclose(x, y, rel_tol=_ROUNDED) for x, y in pairs):
+        return None
     if len(equal) == 1 or not any(equal):
         return equal[0]
     return True if len(a.values) != len(b.values) else None

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from judges.catalogue.parts.shown import ShownMessage
 from judges.errors import CannotJudge, ConfigurationError
 from judges.messages import Message, ToolCall
 from judges.runtime.validation import one_of
@@ -57,7 +58,8 @@ def _results(messages: Sequence[Message], *, but: Iterable[str]) -> list[JsonVal
             unanswered = list(message.tool_calls)
             continue
         result = _shown(message, _answered(unanswered, message))
-        if message.content.strip() and message.content.strip() not in but and result not in shown:
+        is_new = isinstance(result, ShownMessage) or result not in shown  # two pictures are not told by their text
+        if message.content.strip() and message.content.strip() not in but and is_new:
             shown.append(result)
     return shown
 
@@ -72,6 +74,12 @@ def _answered(unanswered: list[ToolCall], result: Message) -> ToolCall | None:
 
 
 def _shown(message: Message, call: ToolCall | None) -> dict[str, JsonValue]:
+    fields: dict[str, JsonValue] = {}
     if call is not None:
-        return {"tool": call.name, "called_with": dict(call.args), "returned": message.content}
-    return {"tool": message.name, "returned": message.content} if message.name else {"returned": message.content}
+        fields = {"tool": call.name, "called_with": dict(call.args)}
+    elif message.name:
+        fields = {"tool": message.name}
+    fields["returned"] = message.content
+    if message.parts_not_shown:
+        fields["parts_not_shown"] = list(message.parts_not_shown)
+    return ShownMessage(fields, message.media) if message.media else fields

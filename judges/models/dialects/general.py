@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from judges.media import MediaKind
 from judges.model import JudgeModel
 from judges.models.dialects.protocol import Dialect
 from judges.models.parse import parse_reply
@@ -22,3 +23,9 @@ def dialect_of(model: JudgeModel) -> Dialect:
     """Return the format of a model's requests and replies."""
     dialect: Dialect = getattr(model, "dialect", JSON_OBJECT)
     return dialect
+
+
+def takes_media(model: JudgeModel, kind: MediaKind) -> bool:
+    """Whether a model may be sent images, or audio: a general one that does not say that it takes none."""
+    takes = getattr(model, "takes", None)
+    return dialect_of(model) is JSON_OBJECT and (takes is None or bool(takes(kind)))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from judges.errors import ConfigurationError, one_line, shortened
+from judges.media import MediaKind, langchain_content
 from judges.model import ModelRequest, ModelResponse, PromptRole, has_method
 from judges.models.endings import finish_reason_of
 from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
@@ -121,6 +122,11 @@ class LangChainModel(SharedByCopies):
             return theirs is mine  # two scripts are two models, whatever they are called
         other_name = getattr(theirs, "model_name", None) or getattr(theirs, "model", None)
         return type(theirs) is type(mine) and isinstance(other_name, str) and other_name == self.name
+
+    def takes(self, kind: MediaKind) -> bool:
+        """Whether the model may be sent images, or audio: unless its profile says that it does not take them."""
+        profile = getattr(_unwrap(self.chat).runnable, "profile", None) or {}
+        return profile.get(f"{kind}_inputs") is not False
 
     def _plan_for(self, request: ModelRequest) -> Plan:
         if self._plan is None:
@@ -335,11 +341,11 @@ def _overrides(chat: object, method: str) -> bool:
 
 def _messages(request: ModelRequest) -> list[BaseMessage]:
     kinds = _message_kinds()
-    return [kinds[role](text) for role, text in request.messages]
+    return [kinds[role](langchain_content(content)) for role, content in request.contents()]
 
 
 @cache
-def _message_kinds() -> Mapping[PromptRole, Callable[[str], BaseMessage]]:
+def _message_kinds() -> Mapping[PromptRole, Callable[[Any], BaseMessage]]:
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage  # noqa: PLC0415 - on demand
 
     return {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}

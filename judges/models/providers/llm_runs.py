@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from judges.media import openai_content
 from judges.model import ModelRequest, ModelResponse
 from judges.models.providers.llm_run import LlmRun
 
@@ -55,7 +56,9 @@ def run_of_judging(model: str, request: ModelRequest) -> LlmRun[ModelResponse]:
     def messages() -> Sequence[BaseMessage]:
         from judges.models.providers.openai_messages import to_messages  # noqa: PLC0415 - imports LangChain
 
-        return to_messages([{"role": role, "content": text} for role, text in request.messages])
+        return to_messages(
+            [{"role": role, "content": openai_content(content)} for role, content in request.contents()]
+        )
 
     def answer(response: ModelResponse) -> AIMessage:
         from judges.models.providers.openai_answers import answer_of_response  # noqa: PLC0415 - as above

@@ -8,12 +8,14 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import islice
 from types import EllipsisType
 from typing import Any, Self
 
 from pydantic import BaseModel, JsonValue, SecretStr
 
 from judges.errors import ConfigurationError, shortened
+from judges.media import Content, openai_content
 from judges.model import ModelRequest, ModelResponse, PromptRole
 from judges.models.methods import Method, Plan, checked_methods, forced_tool, response_format
 from judges.models.providers import llm_runs
@@ -335,9 +337,9 @@ class OpenAICompatible(Connected):
         head = self._heads.get(key)
         if head is None:
             head = self._heads[key] = self._head(request.schema, plan)
-        beginning, others = request.messages[: request.beginning], request.messages[request.beginning :]
+        beginning = request.messages[: request.beginning]
         messages = [_encoded_once(beginning)] if beginning else []
-        messages += [_encoded(message) for message in others]
+        messages += [_encoded(message) for message in islice(request.contents(), request.beginning, None)]
         return b"%b[%b]}" % (head, b", ".join(messages))
 
     def _head(self, schema: type[BaseModel], plan: Plan) -> bytes:
@@ -354,9 +356,9 @@ class OpenAICompatible(Connected):
         return f'{_JSON.encode(fields)[:-1]}, "messages": '.encode("utf-8", "replace")
 
 
-def _encoded(message: tuple[PromptRole, str]) -> bytes:
-    role, text = message
-    return f'{{"role": "{role}", "content": {_JSON.encode(text)}}}'.encode("utf-8", "replace")
+def _encoded(message: tuple[PromptRole, Content]) -> bytes:
+    role, content = message
+    return f'{{"role": "{role}", "content": {_JSON.encode(openai_content(content))}}}'.encode("utf-8", "replace")
 
 
 @lru_cache(maxsize=256)

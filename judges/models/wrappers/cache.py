@@ -134,6 +134,9 @@ def key_of(identity: str, request: ModelRequest) -> bytes:
         "text": request.text,
         "repetition": repetition.get(),
     }
+    if request.attached:
+        shown = [part if isinstance(part, str) else part.model_dump() for part in request.attached]
+        parts["attached"] = shown
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from judges.media import MediaKind
 from judges.model import JudgeModel, ModelRequest, ModelResponse
-from judges.models.dialects.general import dialect_of
+from judges.models.dialects.general import dialect_of, takes_media
 from judges.models.dialects.protocol import Dialect
 from judges.models.identity import identity_of, unread_settings
 
@@ -86,6 +87,10 @@ class Wrapped:
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking."""
         return await self.middleware.asend(self.model, request)
+
+    def takes(self, kind: MediaKind) -> bool:
+        """Whether the model may be sent images, or audio."""
+        return takes_media(self.model, kind)
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` is the model."""

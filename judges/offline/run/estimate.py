@@ -26,6 +26,9 @@ _LETTERS_PER_TOKEN = (4.8, 3.2)
 _OTHER_PER_TOKEN = (1.8, 0.9)
 """Letters of other scripts a token, likewise."""
 
+_ATTACHED_TOKENS = (85, 1_600)
+"""Tokens of a small and of a large image."""
+
 _DEEPEST = 6
 _ASSUMED = 3
 """What a part of a formula counts as where the sample does not tell it, for instance topics."""
@@ -207,7 +210,8 @@ def _tokens(request: ModelRequest, side: int) -> float:
     texts = [text for _, text in request.messages]
     letters = sum(map(len, texts))
     latin = sum(len(text.encode("ascii", "ignore")) for text in texts)
-    return latin / _LETTERS_PER_TOKEN[side] + (letters - latin) / _OTHER_PER_TOKEN[side]
+    attached = sum(not isinstance(part, str) for part in request.attached) * _ATTACHED_TOKENS[side]
+    return latin / _LETTERS_PER_TOKEN[side] + (letters - latin) / _OTHER_PER_TOKEN[side] + attached
 
 
 def _judge_estimate(name: str, judge: Judge, total: _Total, prices: Mapping[str, Price]) -> JudgeEstimate:

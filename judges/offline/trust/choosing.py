@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from judges.errors import ConfigurationError
+from judges.media import WITHOUT_MEDIA
 from judges.offline.statistics import neyman
 from judges.offline.trust.calibration import CalibrationRun
 from judges.offline.trust.labels import majority
@@ -179,9 +180,8 @@ def write_queue(labels: Sequence[NextLabel], path: str | Path) -> None:
 def _lines(labels: Iterable[NextLabel]) -> Iterator[str]:
     for label in labels:
         sample = label.row.sample
-        texts = (
-            {} if sample is None else sample.model_dump(mode="json", exclude_defaults=True, exclude={"metadata"})
-        )
+        unread = {"metadata": True, **WITHOUT_MEDIA}
+        texts = {} if sample is None else sample.model_dump(mode="json", exclude_defaults=True, exclude=unread)
         shown = {name: label.row.metadata[name] for name in _SHOWN if label.row.metadata.get(name) is not None}
         weight = {"weight": label.weight} if label.weight != 1 else {}
         row = {**texts, **shown, **weight, "raters": label.raters, "labels": []}

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any, Protocol
 
 from judges.errors import ConfigurationError, shortened
+from judges.media import WITHOUT_MEDIA
 from judges.offline.trust.rows import JudgedRow
 from judges.sample import Sample
 
@@ -48,7 +49,8 @@ class LabelItem:
 
     def line(self, label: Label) -> dict[str, Any]:
         """Return a label of this answer as a row that `refine align`, `certify` and `replay` read."""
-        texts = self.sample.model_dump(mode="json", exclude_defaults=True, include={"user_input", "response"})
+        fields = {"user_input", "response"}
+        texts = self.sample.model_dump(mode="json", exclude_defaults=True, include=fields, exclude=WITHOUT_MEDIA)
         place = {"outcome_id": self.outcome_id, "attempt": self.attempt}
         known = {name: value for name, value in place.items() if value is not None}
         return {**label, **known, **texts}

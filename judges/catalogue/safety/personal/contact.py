@@ -98,6 +98,9 @@ _MAYBE_QUANTITY = re.compile(r"\d{3} \d{3} \d{3}")
 _ROMANCE = re.compile(r"(?<!\w)(?:el|la|los|que|su|en|mi|al|por|para|il|di|che|suo|mio|per)(?!\w)")
 """Words of Spanish and Italian, in which such a number is rather a phone number."""
 
+_FRENCH = re.compile(r"(?<!\w)(?:est|des|une|du|et|au|aux|avec|pour|dans)(?!\w)")
+"""Words of French, which shares some of the above and writes quantities like that."""
+
 _PLAIN_MOBILE = re.compile(r"1[3-9]\d{9}|[78]9\d{9}")
 _FEWEST, _MOST, _SURELY = 7, 15, 10
 _MOST_GROUPS = 8
@@ -158,8 +161,12 @@ def _is_phone(plain: Plain, labels: Labels, start: int, number: str, regions: tu
         return False
     has_trunk = number.lstrip("(").startswith("0")
     goes_on = re.match(r"[ .]\d\d\d" if has_trunk else r"[ .]\d", plain.text[end : end + 4]) is not None
-    is_quantity = _MAYBE_QUANTITY.fullmatch(number) and not _ROMANCE.search(plain.folded)
+    is_quantity = _MAYBE_QUANTITY.fullmatch(number) and not _is_romance(plain.folded)
     return _is_phone_alone(plain, number, regions, is_grouped=is_grouped and not goes_on and not is_quantity)
+
+
+def _is_romance(folded: str) -> bool:
+    return _ROMANCE.search(folded) is not None and not _FRENCH.search(folded)
 
 
 def _is_phone_alone(plain: Plain, number: str, regions: tuple[str, ...], *, is_grouped: bool) -> bool:

@@ -23,7 +23,7 @@ PHONE = (
 REACH = (
     "call|calls|calling|ring|dial|dialling|reach|reached|text|contact|telegram|signal|ext|"
     "联系|聯絡|звон*|набер*|связ*|свяж*|anruf*|ruf|rufe*|rufst|ruft|anzurufen|erreich*|rückruf*|"
-    "appel*|joindre|joignable|contact*|llam*|llám*|marque|ligue*|ligar*|contato*|chiam*|連絡先|연락처|"
+    "appel*|joindre|joignable|contact*|llam*|llám*|localiz*|marque|ligue*|ligar*|contato*|chiam*|連絡先|연락처|"
     "اتصل*|للاتصال|zadzwo*|dzwoń|cep|ara|arayın*|bel|bellen"
 )
 """Words that mostly have other meanings, so that more is asked of the number behind them."""

@@ -87,7 +87,8 @@ FORMATS: tuple[Format, ...] = (
     Format("RU", r"\d{3}[- ]?\d{3}[- ]?\d{3}[- ]?\d{2}", "снилс*|snils|пенсионн*|страхов*", "own.snils",
            r"\d{3}-\d{3}-\d{3}[- ]\d{2}"),
     Format("RU", r"\d{12}", "инн|налогоплательщик*|inn|идентификационн*", "ru.inn"),
-    Format("RU", r"\d{2} ?\d{2} ?(?:№|No|номер|N)? ?\d{6}", "паспорт*|серия|серии|passport*", "", "", "passport"),
+    Format("RU", r"\d{2} ?\d{2} ?(?:№|No|номер|N)? ?\d{6}|\d{2} ?(?:№|No|номер|N)? ?\d{7}",
+           "паспорт*|загранпаспорт*|серия|серии|passport*", "", "", "passport"),
     Format("RU", r"\d{16}|\d{4} \d{4} \d{4} \d{4}", "омс|полис*", ""),
     Format("UA", r"\d{10}", "рнокпп|іпн|ідентифікаційн*|инн|налогов*", "ua.rntrc"),
     Format("UA", r"\d{8}-\d{5}", "унзр|запис*", ""),
@@ -95,7 +96,7 @@ FORMATS: tuple[Format, ...] = (
     Format("BY", r"\d{7}[ABCKEMH]\d{3}(?:PB|BA|BI)\d", "личный номер|идентификационн*", "", ""),
     # Asia
     Format("CN", r"[1-9]\d{5} ?(?:18|19|20)\d{2} ?(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]) ?\d{3}[\dXx]",
-           "身份证*|公民身份*|身份號碼|id card|identity*|удостоверен*", "cn.ric", r".+"),
+           "身份证*|公民身份*|身份號碼|id card|identity*|удостоверен*", "own.chinese", r".+"),
     Format("TW", r"[A-Z][12]\d{8}", "身分證*|身份证*|統一編號|id|national id", "own.taiwan", r".+"),
     Format("HK", r"[A-Z]{1,2}\d{6} ?\(?[0-9A]\)?", "hkid*|身份證*|身份证*|identity card", "own.hong_kong",
            r"[A-Z]{1,2}\d{6}\([0-9A]\)"),
@@ -123,7 +124,8 @@ FORMATS: tuple[Format, ...] = (
            r"\d{3}\.\d{3}\.\d{3}-\d{2}"),
     Format("AR", r"\d{1,2}\.?\d{3}\.?\d{3}", "dni|documento", "ar.dni"),
     Format("AR", r"\d{2}-?\d{8}-?\d", "cuit|cuil", "ar.cuit", r"\d{2}-\d{8}-\d"),
-    Format("CL", r"\d{1,2}\.?\d{3}\.?\d{3}-?[\dkK]", "rut|run", "cl.rut", r"\d{1,2}\.\d{3}\.\d{3}-[\dkK]"),
+    Format("CL", r"\d{1,2}\.?\d{3}\.?\d{3}-?[\dkK]", "rut|rol único*", "cl.rut", r"\d{1,2}\.\d{3}\.\d{3}-[\dkK]"),
+    Format("CL", r"\d{7,8}-[\dkK]", "run", "cl.rut"),  # an English word, too
     Format("CO", r"\d{1,2}\.\d{3}\.\d{3}|\d{1,3}(?:\.\d{3}){3}|\d{6,10}", "cédula|cedula|c.c.", ""),
     Format("PE", r"\d{8}", "dni", "", ""),
     Format("EC", r"\d{9}-?\d", "cédula|cedula|ci", "ec.ci"),

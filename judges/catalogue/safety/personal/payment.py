@@ -22,6 +22,7 @@ _BRANDS = re.compile(
 _RARE = re.compile(r"4\d{12}(?:\d{6})?|(?:30[0-5]|309|36\d|3[89]\d)\d{11}|(?:50|5[6-9]|6\d)\d{10,17}|9792\d{12}")
 """Beginnings that many other numbers have: Diners Club, Maestro, old Visa."""
 
+_DINERS = re.compile(r"(?:30[0-5]\d|36\d\d|3[89]\d\d)([ -])\d{6}\1\d{4}")
 _USUAL = re.compile(r"\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ -])\d{6}\2\d{4,5}|\d+")
 
 
@@ -41,6 +42,7 @@ def cards(plain: Plain) -> Iterator[Finding]:
         labelled = labels.names(CARD, *match.span())
         in_code = _CODE.search(plain.text, max(0, match.start() - 4), match.start())
         usual = bool(_BRANDS.fullmatch(digits) and _USUAL.fullmatch(match.group()) and not in_code)
+        usual = usual or (_DINERS.fullmatch(match.group()) is not None and not in_code)
         known = _BRANDS.fullmatch(digits) or _RARE.fullmatch(digits)
         if (labelled and known) or (usual and not labels.names_other(match.start(), CARD)):
             yield Finding("card", match.start(), match.end())
