@@ -23,6 +23,8 @@ _WIDTHS = (
 )
 """Widths of a bucket that people can read off an axis, in milliseconds."""
 
+_SHORTEST_AXIS = 5 * _MINUTE
+
 _ATTEMPTS_OF_OUTCOMES = ATTEMPT.join(OUTCOME, OUTCOME.c.id == ATTEMPT.c.outcome)
 
 
@@ -90,8 +92,8 @@ def _series(connection: Connection, chosen: ColumnElement[bool], where: OutcomeF
     first, last = connection.execute(select(func.min(OUTCOME.c.at), func.max(OUTCOME.c.at)).where(chosen)).one()
     if first is None:
         return {"width": None, "buckets": []}
-    start = first if where.since is None else where.since
     end = max(last, now_ms() if where.until is None else where.until)
+    start = _start(connection, where, end)
     width = next((width for width in _WIDTHS if (end - start) / width <= buckets), _WIDTHS[-1])
     bucket = (OUTCOME.c.at - OUTCOME.c.at % width).label("bucket")
     series: dict[int, Row] = {
@@ -114,6 +116,16 @@ def _series(connection: Connection, chosen: ColumnElement[bool], where: OutcomeF
         if (row := series.get(at)) is not None:
             row.update(zip(spending, values, strict=True))
     return {"width": width, "buckets": list(series.values())}
+
+
+def _start(connection: Connection, where: OutcomeFilter, end: int) -> int:
+    """Return where the axis begins: with the window, or in a younger record with its first outcome.
+
+    It does not depend on what else is filtered, so that charts of two filters can be compared.
+    """
+    since = where.since or 0
+    first = connection.execute(select(func.min(OUTCOME.c.at)).where(OUTCOME.c.at >= since)).scalar()
+    return max(since, min(end - _SHORTEST_AXIS, end if first is None else first))
 
 
 def _plain(value: Any) -> Any:

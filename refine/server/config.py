@@ -263,13 +263,47 @@ def load_settings(file: Path | None, flags: Mapping[str, Any]) -> ServerSettings
             del env_settings, dotenv_settings, file_secret_settings
             return init_settings, _Environment(settings_cls), _File(settings_cls, content)
 
-    place = "" if file is None else f"{file}: "
+    used = {name: value for name, value in flags.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
+        return Settings(**used)
     except ValidationError as error:
-        raise ConfigurationError(f"{place}{_line(error)}") from None
+        fault = error.errors(include_url=False)[0]
+        path = [str(part) for part in fault["loc"] if not str(part).startswith(_NO_PART)]
+        raise ConfigurationError(f"{_place(path, used, file)}{_line(path, fault)}") from None
     except SettingsError as error:
-        raise ConfigurationError(f"an environment variable cannot be read: {one_line(error)}") from None
+        raise ConfigurationError(_unread(str(error))) from None
+
+
+def _place(path: list[str], flags: Mapping[str, Any], file: Path | None) -> str:
+    """Say where a value stands, if it is no flag, which its name says enough of."""
+    if path[0] in flags:
+        return ""
+    wanted = f"{PREFIX}{'__'.join(path)}".upper()
+    variable = max((name for name in os.environ if _is_within(wanted, name.upper())), key=len, default="")
+    return f"{variable} in the environment: " if variable else "" if file is None else f"{file}: "
+
+
+def _is_within(wanted: str, variable: str) -> bool:
+    return wanted == variable or wanted.startswith(f"{variable}__")
+
+
+def _unread(message: str) -> str:
+    """Say which variables of the environment are no JSON where only JSON can be meant, without their values."""
+    name = re.search(r'field "(\w+)"', message)
+    first = f"{PREFIX}{name[1] if name else ''}".upper()
+    unread = [one for one in sorted(os.environ) if one.upper().startswith(first) and not _is_json(os.environ[one])]
+    return (
+        f"{' or '.join(unread) or first} in the environment cannot be read: a list is written as JSON, "
+        f"""'["a", "b"]', and so is a table, '{{"a": 1}}'"""
+    )
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -294,10 +328,8 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
     return lines
 
 
-def _line(error: ValidationError) -> str:
-    """Describe the first fault: the key, its value, and what to do."""
-    fault = error.errors(include_url=False)[0]
-    path = [str(part) for part in fault["loc"] if not str(part).startswith(_NO_PART)]
+def _line(path: list[str], fault: ErrorDetails) -> str:
+    """Describe a fault: the key, its value, and what to do."""
     key = ".".join(path)
     if fault["type"] == "extra_forbidden":
         return f"{key} is no setting{_hint(path)}"

@@ -19,6 +19,7 @@ _KINDS = {
     405: "invalid_request_error",
     408: "timeout_error",
     413: "request_too_large",
+    415: "invalid_request_error",
     422: "answer_not_accepted",
     429: "rate_limit_error",
     431: "request_too_large",

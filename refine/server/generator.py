@@ -15,6 +15,7 @@ from graphs.errors import RefineError
 from judges.errors import ConfigurationError
 from judges.verdict import Usage
 from refine.server import json_text
+from refine.server.compression import uncompressed
 from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
 from refine.server.errors import UpstreamFailed
 from refine.server.headers import RawHeaders
@@ -90,6 +91,7 @@ class UpstreamGenerator:
         number = next(self._numbers)
         payload = self._payload(prompt, number, temperature)
         reply = await self._upstream.post(self._dialect.PATH, json_text.write(payload), self._headers_of(number))
+        reply = uncompressed(reply)
         document = _document(reply)
         answer, usage = self._read(document)
         answer.id = f"attempt-{number}"

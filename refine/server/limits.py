@@ -75,6 +75,17 @@ async def _read(receive: Receive, most: int, *, too_large: bool) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def check_encoding(headers: Mapping[str, str]) -> None:
+    """Refuse a body that is compressed, whose size nobody knows before it is read.
+
+    Raises:
+        ApiError: If it is (415).
+    """
+    encoding = headers.get("content-encoding", "identity")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise ApiError(415, "the body is compressed; send it as plain JSON", code="compressed_body")
+
+
 class Admission:
     """Counts the requests in flight, and refuses those beyond a limit.
 

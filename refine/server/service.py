@@ -23,7 +23,7 @@ from refine.server.guards import Guard, Guards
 from refine.server.headers import to_upstream
 from refine.server.incoming import GUARD_HEADER, Incoming
 from refine.server.keys import Caller, Keys
-from refine.server.limits import Admission, ClientGone, Limits, read_body
+from refine.server.limits import Admission, ClientGone, Limits, check_encoding, read_body
 from refine.server.responder import Client, Form, Reply, failure, respond
 from refine.telemetry import continued_trace, trace_question
 
@@ -176,6 +176,7 @@ class PostRoute(ABC):
         exchange.caller = caller.name
         with service.admission.place(caller.name):
             body = await read_body(client.receive, incoming.headers, service.limits)
+            check_encoding(incoming.headers)
             return await self.serve(exchange, json_text.read_object(body), caller, client)
 
 

@@ -458,6 +458,8 @@ def test_figures_and_filters(url: str) -> None:
         assert figures["ratings"] == {"scripted": {"1": 1, "2": 3, "4": 2, "unscored": 1}}
         assert sum(bucket["outcomes"] for bucket in figures["series"]["buckets"]) == 4
         assert figures["latency_p50"] <= figures["latency_p95"]
+        week = [record.figures(OutcomeFilter(since=1, passed=passed))["series"] for passed in (True, False)]
+        assert [(series["width"], len(series["buckets"]) <= 48) for series in week] == [(10_000, True)] * 2
         assert record.choices()["stop_reason"] == ["accepted", "judge_failed", "max_attempts"]
 
         def count(**where: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import time
@@ -281,6 +282,26 @@ def test_errors_sent_with_status_200_and_other_forms(upstream: ModelServer, guar
         "Bad Gateway",
         "text/plain",
     )
+
+
+def test_compressed_bodies(upstream: ModelServer, guard: Guarded) -> None:
+    """A reply that comes compressed unasked is read, an error too; a compressed request is refused with a 415."""
+    zipped = {"content-encoding": "gzip"}
+    own = completion({"content": "good"})
+    script(upstream, answered(gzip.compress(json.dumps(own).encode()), headers=zipped))
+    body = guard.chat().json()
+    del body["refine"]
+    assert body == own
+    script(upstream, answered(gzip.compress(b'{"error": {"message": "no"}}'), status=400, headers=zipped))
+    refused = guard.chat()
+    assert (refused.status_code, refused.text) == (400, '{"error": {"message": "no"}}')
+    script(upstream, answered(gzip.compress(b"{}" * 99)[:-9], headers=zipped))
+    assert guard.chat().json()["error"]["code"] == "upstream_reply"
+    requests = script(upstream, Reply("good"))
+    compressed = gzip.compress(json.dumps({"model": "m", "messages": QUESTION}).encode())
+    url = f"{guard.url}/chat/completions"
+    response = httpx2.post(url, content=compressed, headers={"content-encoding": "gzip"})
+    assert (response.status_code, response.json()["error"]["code"], requests) == (415, "compressed_body", [])
 
 
 def test_an_error_after_a_draft_releases_the_best_so_far(upstream: ModelServer, guard: Guarded) -> None:

@@ -144,9 +144,37 @@ def test_a_missing_file_and_unknown_variables(tmp_path: Path, monkeypatch: pytes
     (line,) = unknown_variables(environment)
     assert "REFINE_MAX_ATEMPTS" in line
     assert "did you mean REFINE_MAX_ATTEMPTS?" in line
-    monkeypatch.setenv("REFINE_POLICY", "{broken")
-    with pytest.raises(ConfigurationError, match="environment variable"):
-        load_settings(None, {})
+
+
+def test_a_wrong_value_is_said_to_stand_where_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong flag is not laid at the file's door, and a variable of the environment is called by its name."""
+    file = written(tmp_path, GOOD)
+
+    def line(**flags: Any) -> str:
+        with pytest.raises(ConfigurationError) as raised:
+            load_settings(file, flags)
+        return str(raised.value)
+
+    assert line(success_rating=9).startswith("success_rating = 9: ")
+    for name, value, start in [
+        ("REFINE_MAX_ATTEMPTS", "two", "REFINE_MAX_ATTEMPTS in the environment: max_attempts = 'two': "),
+        (
+            "REFINE_GUARDS__A__MAX_ATTEMPTS",
+            "0",
+            "REFINE_GUARDS__A__MAX_ATTEMPTS in the environment: guards.a.max_",
+        ),
+        ("REFINE_GUARDS", '{"a": {"max_attempts": 0}}', "REFINE_GUARDS in the environment: guards.a.max_attempts"),
+        (
+            "REFINE_GUARDS__A__MODELS",
+            "gpt",
+            "REFINE_GUARDS__A__MODELS in the environment cannot be read: a list is",
+        ),
+        ("REFINE_POLICY", "{broken secret-key", "REFINE_POLICY in the environment cannot be read: "),
+    ]:
+        with monkeypatch.context() as patched:
+            patched.setenv(name, value)
+            assert line().startswith(start), line()
+            assert "secret-key" not in line()
 
 
 def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
