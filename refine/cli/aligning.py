@@ -11,7 +11,12 @@ from typing import get_args
 from judges import ConfigurationError
 from judges.errors import shortened
 from judges.offline import align
+from judges.offline.trust.beside import labels_for
+from judges.offline.trust.calibration import with_labels
+from judges.offline.trust.choosing import write_queue
 from judges.offline.trust.correcting import Sampling
+from judges.offline.trust.queueing import labels_to_estimate
+from judges.offline.trust.rows import Source, read_judged
 from refine.cli.loop_source import loop_source
 
 
@@ -46,13 +51,17 @@ def run_align(options: AlignOptions) -> int:
     """
     if options.certificate is not None:
         check_replaceable(options.certificate, "--certificate")
+    sampling = _sampling(options.drawn)
     with loop_source(options.rows) as source:
+        rows = source.rows if isinstance(source.rows, str) else list(source.rows)
+        if options.next_labels is not None and (sampling == "active" or not _has_labels(rows, options.labels)):
+            return _choose(rows, options, sampling, options.next_labels)
         aligned = align(
-            source.rows,
+            rows,
             options.labels,
             judge=options.judge,
             good=options.good,
-            sampling=_sampling(options.drawn),
+            sampling=sampling,
             split=options.split,
             alpha=options.alpha,
             delta=options.delta,
@@ -71,12 +80,37 @@ def run_align(options: AlignOptions) -> int:
     return 0
 
 
+def _has_labels(rows: Source, labels: Path | None) -> bool:
+    read, _ = with_labels(read_judged(rows), labels_for(rows, labels)[0])
+    return any(row.opinions for row in read)
+
+
+def _choose(rows: Source, options: AlignOptions, sampling: Sampling, file: Path) -> int:
+    """Choose the first rows to label, before there is anything to report."""
+    chosen = labels_to_estimate(
+        rows,
+        options.labels,
+        judge=options.judge,
+        sampling="active" if sampling == "active" else "by_rating",
+        good=options.good,
+        budget=options.budget,
+        seed=options.seed,
+    )
+    write_queue(chosen, file)
+    drawn = "active" if sampling == "active" else "by-rating"
+    sys.stdout.write(
+        f"{len(chosen)} rows in {file}. Have people label them, `refine label {file}`, then give the file as "
+        f"--labels, with --drawn {drawn}.\n"
+    )
+    return 0
+
+
 def _sampling(drawn: str) -> Sampling:
     name = drawn.replace("-", "_")
     for sampling in get_args(Sampling):
         if name == sampling:
             return sampling  # type: ignore[no-any-return]  # one of the literals
-    raise ConfigurationError(f"--drawn is random, by-rating or elsewhere, not {shortened(drawn)}")
+    raise ConfigurationError(f"--drawn is random, by-rating, active or elsewhere, not {shortened(drawn)}")
 
 
 def thresholds_in(text: str | None, *, name: str = "--thresholds") -> tuple[float, ...] | None:

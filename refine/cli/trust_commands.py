@@ -51,7 +51,8 @@ def align(
     judge: JudgeName = None,
     good: Good = 3,
     drawn: Annotated[
-        str, typer.Option(metavar="HOW", help="How labelled rows were drawn: random, by-rating or elsewhere.")
+        str,
+        typer.Option(metavar="HOW", help="How labelled rows were drawn: random, by-rating, active or elsewhere."),
     ] = "random",
     split: Split = None,
     alpha: Alpha = 0.10,

@@ -111,7 +111,7 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["certify", "rows.jsonl", "--escalation", "a,b", "--thresholds", "4"], "are given as --chain"),
         (["certify", "rows.jsonl"], "no attempt has a label"),
         (["align", "rows.jsonl"], "no row has a label"),
-        (["align", "rows.jsonl", "--drawn", "once"], "--drawn is random, by-rating or elsewhere"),
+        (["align", "rows.jsonl", "--drawn", "once"], "--drawn is random, by-rating, active or elsewhere"),
     ],
 )
 def test_wrong_usage_is_one_line(

@@ -288,7 +288,7 @@ def test_wrong_input_is_one_line() -> None:
     for rows, settings, message in (
         (tuned, {}, "tuned_on: labels of the split tune"),
         ([{"question": "q", "answer": "a", "rating": 3}], {}, "no row has a label"),
-        (published(), {"sampling": "some"}, "sampling is 'random', 'by_rating' or 'elsewhere'"),
+        (published(), {"sampling": "some"}, "sampling is 'random', 'by_rating', 'active' or 'elsewhere'"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             quick(rows, **settings)

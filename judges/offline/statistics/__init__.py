@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from judges.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from judges.offline.statistics.active import active_mean, active_probabilities
     from judges.offline.statistics.bias import BiasReport, BiasTest, bias_report, instrumental
     from judges.offline.statistics.certificates import (
         Certificate,
@@ -74,6 +75,8 @@ _HOMES = {
     "Replay": "replay",
     "ReplaySummary": "replay",
     "WinRate": "preferences",
+    "active_mean": "active",
+    "active_probabilities": "active",
     "agreement": "judge_agreement",
     "alt_test": "raters",
     "bca": "resampling",
@@ -140,6 +143,8 @@ __all__ = [
     "Replay",
     "ReplaySummary",
     "WinRate",
+    "active_mean",
+    "active_probabilities",
     "agreement",
     "alt_test",
     "bca",

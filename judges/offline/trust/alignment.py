@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
@@ -14,6 +14,7 @@ from judges.offline.results import Evaluation
 from judges.offline.statistics import Agreement, BiasReport, RankMetrics, agreement, rank_metrics
 from judges.offline.statistics.certificates import ALPHA, DELTA
 from judges.offline.statistics.judge_agreement import rating_figures
+from judges.offline.trust.active import actively_drawn
 from judges.offline.trust.beside import labels_for
 from judges.offline.trust.bias_data import bias_of
 from judges.offline.trust.calibration import with_labels
@@ -136,7 +137,8 @@ def align(
         judge: The judge, where rows have verdicts of several.
         good: Least rating that is good, for people and judge.
         sampling: How the labelled rows were drawn: `"random"` from all, `"by_rating"` some of each rating, as
-            `next_labels` draws them, or `"elsewhere"`, from other data than the rows without a label.
+            `next_labels` draws them, `"active"` by `labels_to_estimate(..., sampling="active")`, or `"elsewhere"`,
+            from other data than the rows without a label.
         split: Use the labels of this split alone.
         alpha: Largest tolerated share of bad answers among those released.
         delta: Probability that a certificate does not hold.
@@ -152,12 +154,17 @@ def align(
     Raises:
         ConfigurationError: If rows or labels cannot be used; in one line.
     """
-    if sampling not in {"random", "by_rating", "elsewhere"}:
-        raise ConfigurationError(f"sampling is 'random', 'by_rating' or 'elsewhere', not {shortened(sampling)}")
+    if sampling not in get_args(Sampling):
+        raise ConfigurationError(
+            f"sampling is 'random', 'by_rating', 'active' or 'elsewhere', not {shortened(sampling)}"
+        )
     rows = rows if isinstance(rows, str | os.PathLike | Evaluation) else list(rows)
     labels, from_where = labels_for(rows, labels)
     read, strangers = with_labels(read_judged(rows), labels)
     everything = [replace(row, opinions=usable(row.opinions, split)) for row in read]
+    if sampling == "active":
+        everything, share_notes = actively_drawn(everything)
+        from_where += share_notes
     name = judge_among(everything, judge)
     judged = [row for row in everything if row.metadata.keys().isdisjoint({"probe", "repeat_of"})]
     labelled = [row for row in judged if row.opinions]
@@ -186,7 +193,7 @@ def align(
     )
     if issued is not None and certificate is not None:
         issued.write(Path(certificate))
-    chosen = to_estimate(judged, name, budget=budget, good=good, seed=seed)
+    chosen = _next_labels(judged, name, sampling, budget=budget, good=good, seed=seed)
     if next_labels is not None:
         write_queue(chosen, Path(next_labels))
     return Alignment(
@@ -208,6 +215,15 @@ def align(
         notes=tuple(notes),
         seed=seed,
     )
+
+
+def _next_labels(
+    rows: Sequence[JudgedRow], judge: str, sampling: Sampling, *, budget: int, good: float, seed: int
+) -> list[NextLabel]:
+    """Return the rows to label next; none after an active sample, which is drawn once."""
+    if sampling == "active":
+        return []
+    return to_estimate(rows, judge, budget=budget, good=good, seed=seed)
 
 
 def _agreement(
@@ -286,6 +302,7 @@ def _items(rows: Sequence[JudgedRow], judge: str, good: float) -> list[Item]:
                 passes=None if rating is None else rating >= good,
                 good=majority(row.opinions, good),
                 weight=row.weight,
+                probability=row.probability,
             )
         )
     return items

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from judges.certificate import Subject
@@ -130,11 +130,11 @@ def with_labels(rows: Sequence[JudgedRow], labels: Source | None) -> tuple[list[
     """
     if labels is None:
         return list(rows), 0
-    by_key: dict[object, list[Opinion]] = {}
+    by_key: dict[object, list[JudgedRow]] = {}
     given = list(read_labels(labels))
     for label in given:
         for key in keys_of(label):
-            by_key.setdefault(key, []).extend(label.opinions)
+            by_key.setdefault(key, []).append(label)
     present = {key for row in rows for key in keys_of(row)}
     strangers = sum(present.isdisjoint(keys_of(label)) for label in given)
     if strangers == len(given):
@@ -142,11 +142,24 @@ def with_labels(rows: Sequence[JudgedRow], labels: Source | None) -> tuple[list[
             "no label belongs to a recorded attempt; a label has outcome_id and attempt, or the question and the "
             'answer, of one, and labels: [{"by": ..., "rating": ...}]'
         )
-    return [replace(row, opinions=_once(row.opinions, _found(row, by_key))) for row in rows], strangers
+    return [
+        _labelled(row, next((by_key[key] for key in keys_of(row) if key in by_key), ())) for row in rows
+    ], strangers
 
 
-def _found(row: JudgedRow, by_key: Mapping[object, Sequence[Opinion]]) -> Sequence[Opinion]:
-    return next((by_key[key] for key in keys_of(row) if key in by_key), ())
+def _labelled(row: JudgedRow, labels: Sequence[JudgedRow]) -> JudgedRow:
+    """Return a row with labels of another file, and with what that says of how it was drawn."""
+    if not labels:
+        return row
+    opinions = _once(row.opinions, [opinion for label in labels for opinion in label.opinions])
+    last = labels[-1]
+    return replace(
+        row,
+        opinions=opinions,
+        weight=last.weight if row.weight == 1 else row.weight,
+        probability=row.probability or last.probability,
+        drawn=row.drawn or last.drawn,
+    )
 
 
 def keys_of(row: JudgedRow) -> Iterator[object]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from judges.errors import ConfigurationError
 from judges.media import WITHOUT_MEDIA
-from judges.offline.statistics import neyman
+from judges.offline.statistics import active_probabilities, neyman
 from judges.offline.trust.calibration import CalibrationRun
 from judges.offline.trust.labels import majority
+from judges.offline.trust.marks import Mark
 from judges.offline.trust.rows import JudgedRow
 from judges.verdict import HIGHEST, LOWEST
 
@@ -34,12 +36,14 @@ class NextLabel:
     Args:
         row: The row.
         raters: How many people are to label it: two for one in ten, so that their agreement is known.
-        weight: 1 / probability with which it was drawn, for purposes where that differs from row to row.
+        weight: 1 / probability with which it was drawn, for a comparison of two systems.
+        probability: With which it was drawn, of an active sample; None elsewhere.
     """
 
     row: JudgedRow
     raters: int = 1
     weight: float = 1.0
+    probability: float | None = None
 
 
 def to_estimate(
@@ -79,6 +83,61 @@ def to_estimate(
         for row in drawn.sample(left, min(count, len(left)))
     ]
     return _queue(chosen, drawn)
+
+
+def to_estimate_actively(
+    rows: Sequence[JudgedRow], judge: str, *, budget: int, good: float, seed: int = 0
+) -> list[NextLabel]:
+    """Choose rows where the judge is least sure, each drawn with a probability that is kept (active sampling).
+
+    A rating that ten people's labels are known of is as uncertain as these say; another as its score says. Rows
+    that have a label already are known for certain.
+
+    Args:
+        rows: All judged rows.
+        judge: The judge.
+        budget: Expected number of labels.
+        good: Least human rating that is good.
+        seed: Seed of the draw.
+
+    Raises:
+        ConfigurationError: If some rows were drawn actively before: such a sample is drawn once.
+    """
+    if any(row.probability is not None for row in rows):
+        raise ConfigurationError(
+            "an active sample was drawn before, and is drawn once: its probabilities are those of one draw; label "
+            "more by --drawn by-rating on fresh rows"
+        )
+    open_rows = [row for row in rows if not row.opinions and judge in row.marks and row.marks[judge].scored]
+    if not open_rows:
+        return []
+    errors = _errors(rows, judge, good)
+    probabilities = active_probabilities([_unsure(row.marks[judge], errors) for row in open_rows], budget)
+    drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
+    chosen = {
+        row.index: probability
+        for row, probability in zip(open_rows, probabilities, strict=True)
+        if drawn.random() < probability
+    }
+    queue = _queue([row for row in open_rows if row.index in chosen], drawn)
+    return [replace(label, probability=chosen[label.row.index]) for label in queue]
+
+
+def _errors(rows: Sequence[JudgedRow], judge: str, good: float) -> dict[int, float]:
+    """Return by rating how often people say the opposite, where enough labels say so."""
+    wrong: dict[int, list[bool]] = defaultdict(list)
+    for row in rows:
+        rating = row.marks[judge].as_rating if judge in row.marks else None
+        verdict = majority(row.opinions, good)
+        if rating is not None and verdict is not None:
+            wrong[rating].append(verdict != (rating >= good))
+    return {rating: (sum(one) + 0.5) / (len(one) + 1) for rating, one in wrong.items() if len(one) >= _FIRST}
+
+
+def _unsure(mark: Mark, errors: Mapping[int, float]) -> float:
+    rating = mark.as_rating or LOWEST
+    score = (rating - LOWEST) / (HIGHEST - LOWEST) if mark.score is None else mark.score
+    return math.sqrt(errors.get(rating, min(score, 1 - score)))
 
 
 def to_certify(
@@ -177,12 +236,13 @@ def write_queue(labels: Sequence[NextLabel], path: str | Path) -> None:
         file.writelines(_lines(labels))
 
 
-def _lines(labels: Iterable[NextLabel]) -> Iterator[str]:
+def _lines(labels: Sequence[NextLabel]) -> Iterator[str]:
     for label in labels:
         sample = label.row.sample
         unread = {"metadata": True, **WITHOUT_MEDIA}
         texts = {} if sample is None else sample.model_dump(mode="json", exclude_defaults=True, exclude=unread)
         shown = {name: label.row.metadata[name] for name in _SHOWN if label.row.metadata.get(name) is not None}
         weight = {"weight": label.weight} if label.weight != 1 else {}
-        row = {**texts, **shown, **weight, "raters": label.raters, "labels": []}
+        active = {} if label.probability is None else {"probability": label.probability, "drawn": len(labels)}
+        row = {**texts, **shown, **weight, **active, "raters": label.raters, "labels": []}
         yield f"{json.dumps(row, ensure_ascii=False)}\n"

@@ -6,12 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from judges.offline.statistics import Figure, ppi_mean, ppi_rate, rogan_gladen, stratified_rate, wilson
+from judges.offline.statistics import (
+    Figure,
+    active_mean,
+    ppi_mean,
+    ppi_rate,
+    rogan_gladen,
+    stratified_rate,
+    wilson,
+)
 from judges.offline.statistics.correction import labels_alone
 from judges.verdict import HIGHEST, LOWEST
 
 FigureT = TypeVar("FigureT", bound=Figure)
-Sampling = Literal["random", "by_rating", "elsewhere"]
+Sampling = Literal["random", "by_rating", "active", "elsewhere"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +32,7 @@ class Item:
         passes: Whether the judge passes it; None where it is unscored.
         good: Whether people call it good; None without a label.
         weight: Design weight.
+        probability: With which it was drawn to be labelled, of an active sample.
     """
 
     question_id: str
@@ -31,6 +40,7 @@ class Item:
     passes: bool | None
     good: bool | None
     weight: float = 1.0
+    probability: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +69,8 @@ def pass_rate(items: Sequence[Item], *, sampling: Sampling) -> PassRate | None:
     Args:
         items: All rows, those without a label included.
         sampling: `"random"`: the labelled rows are a random sample of all. `"by_rating"`: of each rating some were
-            drawn at random. `"elsewhere"`: the labels are of other data, and only error rates are taken from them.
+            drawn at random. `"active"`: each was drawn with the probability that it holds. `"elsewhere"`: the
+            labels are of other data, and only error rates are taken from them.
     """
     scored = [item for item in items if item.passes is not None]
     if not scored:
@@ -72,7 +83,7 @@ def pass_rate(items: Sequence[Item], *, sampling: Sampling) -> PassRate | None:
     return PassRate(
         corrected=_corrected(labelled, rest, scored, sampling),
         uncorrected=_passing(population)
-        if sampling == "random"
+        if sampling in {"random", "active"}
         else _share(sum(map(_passes, population)), len(population)),
         human=None if sampling != "random" or not labelled else _human(labelled),
         bounds=(passes / len(items), (passes + missing) / len(items)) if missing else None,
@@ -89,6 +100,8 @@ def _corrected(
         return _by_error_rates(labelled, rest)
     if sampling == "by_rating":
         return _by_stratum(labelled, scored)
+    if sampling == "active":
+        return _by_probability(scored)
     good, passes = [float(bool(item.good)) for item in labelled], [float(bool(item.passes)) for item in labelled]
     others = [float(bool(item.passes)) for item in rest]
     if any(item.weight != 1 for item in labelled):
@@ -137,6 +150,18 @@ def _by_error_rates(labelled: Sequence[Item], rest: Sequence[Item]) -> Figure:
         len(bad),
         sum(bool(item.passes) for item in good),
         len(good),
+    )
+
+
+def _by_probability(scored: Sequence[Item]) -> Figure:
+    """Return the rate from an active sample; a label without a probability is of a row that was known before."""
+    return _within(
+        active_mean(
+            [float(_passes(item)) for item in scored],
+            [None if item.good is None else float(item.good) for item in scored],
+            [1.0 if item.probability is None else item.probability for item in scored],
+            clusters=[item.question_id for item in scored],
+        )
     )
 
 

@@ -22,6 +22,8 @@ DOUBLE = 0.1
 """Share of the answers that two people label."""
 
 _PEOPLE = 2
+_DESIGN = ("weight", "probability", "drawn")
+"""How a row was drawn, which an estimate from its label must know."""
 
 Label = Mapping[str, Any]
 """A label: `by`, `at`, `rating` or `up`, and where there are such `note` and `split`."""
@@ -53,7 +55,10 @@ class LabelItem:
         texts = self.sample.model_dump(mode="json", exclude_defaults=True, include=fields, exclude=WITHOUT_MEDIA)
         place = {"outcome_id": self.outcome_id, "attempt": self.attempt}
         known = {name: value for name, value in place.items() if value is not None}
-        return {**label, **known, **texts}
+        design = {
+            name: self.sample.metadata[name] for name in _DESIGN if self.sample.metadata.get(name) is not None
+        }
+        return {**label, **known, **design, **texts}
 
 
 class LabelStore(Protocol):

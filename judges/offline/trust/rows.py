@@ -34,6 +34,8 @@ class JudgedRow:
         opinions: What people say.
         length: Characters of the answer.
         weight: Design weight.
+        probability: With which it was drawn to be labelled, where that differs from row to row; else None.
+        drawn: How many rows were drawn with it.
         attempt: Its number in a recorded loop, from 1; None where there was none.
         outcome_id: The loop.
         stop_reason: Why the loop ended, at its last attempt.
@@ -48,6 +50,8 @@ class JudgedRow:
     opinions: tuple[Opinion, ...] = ()
     length: int = 0
     weight: float = 1.0
+    probability: float | None = None
+    drawn: int | None = None
     attempt: int | None = None
     outcome_id: str | None = None
     stop_reason: str | None = None
@@ -162,12 +166,21 @@ def _of_sample(index: int, sample: Sample) -> JudgedRow:
         opinions=opinions_in(_parsed(labels), split=None if split is None else str(split), place=place),
         length=len(sample.answer or ""),
         weight=number_in(data.get("weight"), "weight", place) or 1.0,
+        probability=_probability_in(data, place),
+        drawn=None if data.get("drawn") is None else int(str(data["drawn"])),
         attempt=None if attempt is None else int(str(attempt)),
         outcome_id=None if data.get("outcome_id") is None else str(data["outcome_id"]),
         stop_reason=None if data.get("stop_reason") is None else str(data["stop_reason"]),
         metadata=data,
         sample=sample,
     )
+
+
+def _probability_in(data: Mapping[str, Any], place: str) -> float | None:
+    probability = number_in(data.get("probability"), "probability", place)
+    if probability is not None and not 0 < probability <= 1:
+        raise ConfigurationError(f"{place}probability is above 0 to 1, not {shortened(probability)}")
+    return probability
 
 
 def _parsed(labels: object) -> object:
