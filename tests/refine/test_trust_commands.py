@@ -127,3 +127,28 @@ def test_wrong_usage_is_one_line(
     code, shown, errors = call(capsys, *words)
     assert (code, shown, errors.count("\n")) == (2, "", 1)
     assert message in errors
+
+
+def test_labels_beside_a_file_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Align, certify and replay take what `refine label` left beside the attempts, or beside the rows chosen."""
+    attempts, queue = tmp_path / "attempts.jsonl", tmp_path / "queue.jsonl"
+    recorded(attempts)
+    code, _, errors = call(capsys, "certify", attempts)
+    assert (code, "no attempt has a label" in errors) == (2, True)
+    assert call(capsys, "certify", attempts, "--next", queue)[0] == 0
+    rows = [json.loads(line) for line in queue.read_text().splitlines()]
+    labels = [{"by": "ann", "up": True, **{name: row[name] for name in ("outcome_id", "attempt")}} for row in rows]
+    written(tmp_path / "queue.labels.jsonl", labels)
+    out = tmp_path / "by-queue.json"
+    code, shown, _ = call(capsys, "certify", attempts, "--labels", queue, "--unlabelled", "left-out", "--out", out)
+    assert (code, "labels: queue.labels.jsonl, which lies beside queue.jsonl" in shown) == (0, True)
+    assert (tmp_path / "queue.labels.jsonl.ledger").is_file()
+    (tmp_path / "queue.labels.jsonl").rename(tmp_path / "attempts.labels.jsonl")
+    note = "labels: attempts.labels.jsonl, which lies beside attempts.jsonl"
+    assert note in call(capsys, "align", attempts)[1]
+    assert note in call(capsys, "certify", attempts, "--out", tmp_path / "certificate.json")[1]
+    shown = call(capsys, "replay", attempts)[1]
+    assert note in shown
+    assert "bad among them" in shown
+    other = written(tmp_path / "other.jsonl", [{**row, "up": False} for row in labels])
+    assert note not in call(capsys, "align", attempts, "--labels", other)[1]
