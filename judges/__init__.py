@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from judges.catalogue.judges_file import load_file
     from judges.catalogue.registry import catalogue, load
     from judges.compose.cascade import Cascade
+    from judges.compose.escalation import Escalation
     from judges.compose.panel import Panel, as_judge
     from judges.compose.repeat import Repeat
     from judges.entry import Entry, Explanation
@@ -51,6 +52,7 @@ _HOMES = {
     "Cascade": "compose.cascade",
     "ConfigurationError": "errors",
     "Entry": "entry",
+    "Escalation": "compose.escalation",
     "Explanation": "entry",
     "HHEM": "models.providers.hhem",
     "Helpfulness": "catalogue.general.rubric",
@@ -103,6 +105,7 @@ __all__ = [
     "Cascade",
     "ConfigurationError",
     "Entry",
+    "Escalation",
     "Explanation",
     "Helpfulness",
     "JsonValid",

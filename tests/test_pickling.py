@@ -27,6 +27,7 @@ from graphs import GeneratorFailed, JudgeFailed, NotAccepted, Policy, Unanswered
 from judges import (
     Cascade,
     ConfigurationError,
+    Escalation,
     Helpfulness,
     OpenAICompatible,
     Panel,
@@ -177,6 +178,7 @@ def test_judges_made_of_judges_go_through_copies_and_pickles() -> None:
         Panel([good, helpful], rule="weighted", weights=[1, 2]),
         Panel([good, helpful], rule="veto"),
         Cascade({"first": good, "second": helpful}),
+        Escalation({"first": good, "second": helpful}),
         Repeat(good, 3),
         ScriptedJudge([4, (1, "more")]),
     ):

@@ -225,8 +225,8 @@ class IssuedCertificate(BaseModel):
             )
         if self.kind != "rating":
             raise ConfigurationError(
-                f"certificate {self.id[:8]} is about {_KINDS[self.kind]}, and a loop accepts by rating; certify "
-                f"the recorded loops by rating"
+                f"certificate {self.id[:8]} is about {_KINDS[self.kind]}, and a loop accepts by rating; "
+                f"{_REMEDIES[self.kind]}"
             )
         return int(self.threshold)
 
@@ -264,6 +264,15 @@ _METHODS = {
     "weighted": "Hoeffding-Bentkus bound, for weights and graded harm",
 }
 _KINDS: Mapping[Kind, str] = {"rating": "a rating", "score": "a score", "escalation": "an escalation of judges"}
+
+
+_REMEDIES: Mapping[Kind, str] = {
+    "rating": "",
+    "score": "certify the recorded loops by rating: without scores=True (--scores)",
+    "escalation": (
+        "give the loop judges.Escalation([cheap, strong], sure=4) as its judge, record and certify that by rating"
+    ),
+}
 
 
 def _json_of(path: Path) -> object:

@@ -36,11 +36,11 @@ def skipped_notes(verdicts: Sequence[Verdict]) -> list[str]:
     return [f"skipped {len(skipped)}: {', '.join(skipped)}"] if skipped else []
 
 
-def checked_success(success_rating: int) -> int:
-    """Return a success rating after checking that it is an integer from 1 to 4."""
+def checked_success(success_rating: int, *, setting: str = "success_rating") -> int:
+    """Return a rating from which a judge passes after checking that it is an integer from 1 to 4."""
     if type(success_rating) is not int or not LOWEST <= success_rating <= HIGHEST:
         raise ConfigurationError(
-            f"success_rating is a whole number from {LOWEST} to {HIGHEST}, not {shortened(success_rating)}"
+            f"{setting} is a whole number from {LOWEST} to {HIGHEST}, not {shortened(success_rating)}"
         )
     return success_rating
 

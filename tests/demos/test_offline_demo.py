@@ -118,3 +118,19 @@ def test_a_record_is_not_added_to(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["--out", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "choose another --out" in line
+
+
+def test_the_page_on_trust_tells_what_the_demo_shows(shown: tuple[Path, str]) -> None:
+    """The rounded figures of the page are those of the demo."""
+    folder, _ = shown
+    figures = align(folder / "attempts.jsonl", resamples=10).agreement.figures
+    rows = {row.policy: row for row in IssuedCertificate.read(folder / "certificate.json").rows}
+    first = replay(folder / "attempts.jsonl").curve[0]
+    page = (ROOT / "docs" / "trust.md").read_text()
+    assert f"in {figures['agreement'].value:.0%} of" in page.replace("97 of 100", "97% of")
+    assert (round(1 / (1 - (figures["tnr"].value or 0))), "one bad one in eight" in page) == (8, True)
+    assert (round(100 * (rows[2.0].rate or 0)), "20 bad ones in 100" in page) == (20, True)
+    assert (round(3 * (first.at_risk - first.passed) / first.at_risk), "a third of the questions" in page) == (
+        1,
+        True,
+    )

@@ -1,0 +1,87 @@
+"""`Escalation`: a cheap judge decides what it is sure of, a stronger one the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from judges.compose.panel import judges_by_name
+from judges.compose.votes import checked_success
+from judges.entry import Explanation
+from judges.errors import ConfigurationError, shortened
+from judges.judge import Judge
+from judges.model import JudgeModel
+from judges.requests import Consult, Deliberation
+from judges.sample import Sample
+from judges.verdict import LOWEST, Verdict
+
+
+class Escalation(Judge):
+    """Ask judges one after another, cheapest first, and stop at the first that is sure.
+
+    A judge is sure if its rating reaches `sure`, or is at most `sure_bad`; the last one decides in any case. The
+    verdict is that of the judge that decides: its rating is compared as any other, so that the loop's success
+    rating, and a certificate of recorded loops, are about the escalation as a whole. What nobody releases goes to
+    people by the loop's `on_exhausted="interrupt"`. `detail` names the deciding judge, and `items` holds the
+    verdicts so far; one that is unscored is not sure.
+
+    Args:
+        judges: The judges, cheapest first, or a mapping of names to judges; functions are accepted.
+        sure: Rating from which a judge before the last accepts alone.
+        sure_bad: Rating down to which a judge before the last refuses alone; None leaves every refusal to the
+            next one.
+        name: The escalation's name.
+
+    Raises:
+        ConfigurationError: If there are no judges, or a setting is out of its range.
+    """
+
+    def __init__(
+        self,
+        judges: Sequence[object] | Mapping[str, object],
+        *,
+        sure: int = 4,
+        sure_bad: int | None = None,
+        name: str = "escalation",
+    ) -> None:
+        self.name = name
+        self.judges: Mapping[str, Judge] = judges_by_name(judges)
+        self._sure = checked_success(sure, setting="sure")
+        if sure_bad is not None and not (type(sure_bad) is int and LOWEST <= sure_bad < sure):
+            raise ConfigurationError(
+                f"sure_bad is a rating from 1, below sure={sure}, or None, not {shortened(sure_bad)}"
+            )
+        self._sure_bad = sure_bad
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """Every model its judges ask."""
+        return tuple(model for judge in self.judges.values() for model in judge.models)
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that any judge reads."""
+        return tuple(dict.fromkeys(key for judge in self.judges.values() for key in judge.metadata_keys))
+
+    def explain(self) -> Explanation:
+        """Describe what each of its judges needs, asks and costs."""
+        parts = [judge.explain() for judge in self.judges.values()]
+        return Explanation.of_parts(
+            self.name, parts, asks="What says the first judge that is sure?", scale="1 to 4"
+        )
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Consult judge after judge until one is sure."""
+        verdicts: tuple[Verdict, ...] = ()
+        for name, judge in self.judges.items():
+            verdict: Verdict = yield Consult(judge, sample)
+            verdicts = (*verdicts, verdict.model_copy(update={"judge": name}))
+            if self._is_sure(verdict):
+                break
+        last = verdicts[-1]
+        decision = f"judge {len(verdicts)} of {len(self.judges)} decided: {last.judge}"
+        detail = f"{decision}; {last.detail}" if last.detail else decision
+        return last.model_copy(update={"judge": self.name, "items": verdicts, "detail": detail})
+
+    def _is_sure(self, verdict: Verdict) -> bool:
+        is_bad = self._sure_bad is not None and verdict.rating is not None and verdict.rating <= self._sure_bad
+        return is_bad or verdict.reaches(self._sure)
