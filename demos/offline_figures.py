@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from judges.certificate import IssuedCertificate
-from judges.offline import Alignment, LoopReplay
-from judges.offline.statistics import Figure
 from judges.offline.trust.label_file import labels_in
+
+if TYPE_CHECKING:
+    from judges.certificate import IssuedCertificate
+    from judges.offline import Alignment, LoopReplay
+    from judges.offline.statistics import Figure
 
 AGREEMENT = (
     "In brackets: where the true share lies, with 95 % confidence. Kappa is the agreement beyond chance: 0 is "

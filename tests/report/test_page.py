@@ -219,6 +219,10 @@ def test_it_prints_without_the_table_and_is_narrow_without_scrolling_aside(
     opened.page.emulate_media(media="screen")
     opened.page.set_viewport_size({"width": 390, "height": 800})
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+    for table in opened.page.locator(".wide table").all():  # rows are cards, each figure under its column's name
+        assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
+    cell = opened.page.locator("#judges td").first
+    assert cell.evaluate("cell => getComputedStyle(cell, '::before').content") == '"Mean score"'
     assert opened.faults == []
 
 

@@ -221,7 +221,8 @@ def _audited(
     if tuned:
         notes.append(f"tuned_on: the labels of {tuned} answers tuned the judge, and are not used")
     bads = [bad for _, bad in sorted(labelled, key=lambda audit: audit[0])]
-    p0 = alpha if alpha is not None else issued.alpha if issued is not None and issued.certified else None
+    promises_share = issued is not None and issued.certified and not issued.harm
+    p0 = alpha if alpha is not None else issued.alpha if issued is not None and promises_share else None
     return _alarm(bads, p0), notes
 
 
@@ -234,7 +235,10 @@ def _audited_at(loop: RecordedLoop, answer: LoopAttempt) -> float:
 def _alarm(bads: Sequence[bool], p0: float | None) -> Audits:
     audits, bad = len(bads), sum(bads)
     if p0 is None:
-        detail = "nobody says which share of bad answers is tolerated; give a certificate that certifies, or alpha"
+        detail = (
+            "nobody says which share of bad answers is tolerated; give a certificate of one, not of a mean "
+            "harm, or alpha"
+        )
         return Audits(audits=audits, bad=bad, reason="not_identified", detail=detail)
     if not audits:
         detail = "no released answer is labelled; audit some with `refine label`"
