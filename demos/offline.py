@@ -99,7 +99,7 @@ def demonstrate(folder: Path, *, seed: int = 0, judge: Judge | None = None) -> i
         judge=judge or support_judge(questions),
         seed=seed,
     )
-    stage.display.line("Scripted chatbot and judge, shipped labels; no key, no network. The rest is real.", "dim")
+    stage.display.line("Scripted chatbot and judge, shipped labels; no key, no network.", "dim")
     _record(stage)
     _label(stage)
     _align(stage)
@@ -111,11 +111,13 @@ def demonstrate(folder: Path, *, seed: int = 0, judge: Judge | None = None) -> i
     return 0 if went_well else 1
 
 
-def _step(stage: _Stage, heading: str, sentence: str) -> None:
+def _step(stage: _Stage, heading: str, sentence: str, *, table: bool = False) -> None:
+    """Begin a step; a table that follows brings an empty line of its own."""
     stage.display.line()
     stage.display.rule(heading)
     stage.display.line(sentence)
-    stage.display.line()
+    if not table:
+        stage.display.line()
 
 
 def _record(stage: _Stage) -> None:
@@ -126,6 +128,7 @@ def _record(stage: _Stage) -> None:
         f"The chatbot answers, the judge asks for better, {_MAX_ATTEMPTS} attempts at most, and each is written "
         "down. The strictest rating, 4, is asked for: what a laxer loop would have shown is then known, too.",
     )
+    stage.display.entry("folder", str(stage.folder), "strong")
     days: tuple[tuple[Part, str, str], ...] = (("pilot", _PILOT, "first day"), ("main", _RECORD, "then"))
     for part, file, label in days:
         loop = SelfRefine(
@@ -190,6 +193,7 @@ def _certify(stage: _Stage) -> IssuedCertificate:
         "4  Certify",
         f"Which success rating keeps this promise: at most {_ALPHA:.0%} of the answers shown are bad, with "
         f"confidence {1 - _DELTA:.0%}? First from the few loops of the first day.",
+        table=True,
     )
     pilot = certify(stage.folder / _PILOT, alpha=_ALPHA, delta=_DELTA)
     display.table(CERTIFICATE, certificate_rows(pilot))
@@ -279,6 +283,7 @@ def _replay(stage: _Stage) -> None:
         stage,
         "7  Replay",
         "The same record says what each attempt brings, and what other settings would have done.",
+        table=True,
     )
     result = replay(stage.folder / _RECORD, seed=stage.seed)
     stage.display.table(CURVE, curve_rows(result))

@@ -17,7 +17,7 @@ AGREEMENT = (
     "In brackets: where the true share lies, with 95 % confidence. Kappa is the agreement beyond chance: 0 is "
     "chance, 1 is always."
 )
-CERTIFICATE = ("shown from", "loops", "shown", "bad", "share bad", "surely below", "finding")
+CERTIFICATE = ("shown from", "loops", "shown", "bad", "share bad", "at most (95 %)", "finding")
 CURVE = ("attempt", "judged", "passed", "passed by now", "95 % interval")
 POLICIES = ("rating", "attempts", "shown", "bad among them", "attempts made", "known")
 
