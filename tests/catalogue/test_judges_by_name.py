@@ -270,7 +270,7 @@ def test_a_generator_that_is_no_model_cannot_be_asked(file: Path) -> None:
 
 def test_the_middleware_takes_names() -> None:
     """An agent is judged by a judge that is named; one that asks a model names it."""
-    agent = create_agent(ScriptedModel(["an answer"]), middleware=[SelfRefineMiddleware("length:at_most=99")])
+    agent: Any = create_agent(ScriptedModel(["an answer"]), middleware=[SelfRefineMiddleware("length:at_most=99")])
     assert agent.invoke({"messages": [("user", "?")]})["messages"][-1].text == "an answer"
     with pytest.raises(ConfigurationError, match="'helpfulness' asks a model"):
         SelfRefineMiddleware("helpfulness")
