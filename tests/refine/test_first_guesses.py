@@ -156,9 +156,9 @@ def test_what_a_guess_points_to_is_there() -> None:
 def test_requests_say_what_to_use_as_well() -> None:
     """Where a setting may be changed by a request, a guess at its name is answered likewise."""
     with pytest.raises(ConfigurationError, match="use max_attempts=3"):
-        Bounds(retries=2)
+        Bounds(retries=2)  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match=r"there is no bounds setting 'verbose'.*known are"):
-        Bounds(verbose=True)
+        Bounds(verbose=True)  # type: ignore[call-arg]
 
 
 def test_max_retries_is_about_requests() -> None:
