@@ -162,9 +162,10 @@ def test_load_takes_what_names_a_judge(file: Path) -> None:
         (f"{HERE}:Asking", {}, "asks a model; give judges.load"),
         ("lenght:at_most=3", {}, "there is no judge 'lenght'; did you mean length"),
         (f"{HERE}:ready", {"word": "x"}, "is a judge already"),
+        (["length:at_most=3"], {}, "there is no judge ['length:at_most=3']"),
     ):
         with pytest.raises(ConfigurationError) as raised:
-            load(name, **settings)
+            load(name, **settings)  # type: ignore[arg-type]
         assert line in str(raised.value)
 
 
