@@ -21,6 +21,7 @@ from graphs.graph import SelfJudgingWarning, self_refine
 from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy
+from graphs.policy_settings import PolicySettings
 from graphs.refinement import Refinement
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Override",
     "Overrides",
     "Policy",
+    "PolicySettings",
     "RefineError",
     "Refinement",
     "Rejected",

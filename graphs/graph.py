@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Unpack
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -27,6 +27,7 @@ from graphs.loop import Loop
 from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy, policy_of
+from graphs.policy_settings import PolicySettings
 from graphs.refinement import Refinement, Status
 from graphs.step import Node, Transition
 from graphs.turns import ConcurrentTurns, acheck_current, check_current
@@ -228,7 +229,7 @@ def self_refine(
     concurrent_turns: ConcurrentTurns = "queue",
     on_new_question: OnNewQuestion = "refuse",
     bounds: Bounds | None = None,
-    **settings: Any,
+    **settings: Unpack[PolicySettings],
 ) -> LoopGraph:
     """Compile the loop around a generator: generate, judge, augment, generate again, finish.
 
@@ -267,7 +268,8 @@ def self_refine(
     Args:
         generator: A chat model or its `"provider:model"` name, a runnable, a compiled agent graph, or a
             function of the list of messages, sync or async.
-        judge: A judge, a function, or a list of judges (see `judges.as_judge`).
+        judge: A judge, a function, a judge's name, or a list of these (see `judges.as_judge`). A judge that is
+            given by name and asks a model, as `"helpfulness"`, asks the generator, if that is a chat model.
         policy: When to accept and when to stop, instead of `settings`: a `Policy`, or a mapping of its settings.
         checkpointer: Where LangGraph saves the state; requires a `thread_id` in the config. `"inherit"` says that
             the graph around, or the server, has one: `on_exhausted="interrupt"` needs this or a checkpointer.

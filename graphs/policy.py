@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import (
@@ -17,11 +17,15 @@ from pydantic import (
     model_validator,
 )
 
+from graphs.setting_guesses import instead_of
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.runtime.prices import Prices
 from judges.sample import canonical_field
 from judges.verdict import Rating
+
+if TYPE_CHECKING:
+    from graphs.policy_settings import OverrideSettings, PolicySettings
 
 Augmenter = Callable[[Any], list[AnyMessage]]
 """Returns, for the `graphs.Refinement` so far, the messages that follow the conversation on the next attempt."""
@@ -56,6 +60,10 @@ class Override(FrozenSettings):
 
     temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     model: Any = None
+
+    def __init__(self, **settings: Unpack[OverrideSettings]) -> None:
+        """Validate the settings; see the class."""
+        super().__init__(**settings)
 
 
 _ALIKE, _EACH = "the same for every candidate", "one for each candidate"
@@ -99,7 +107,8 @@ class Policy(FrozenSettings):
         max_cost: The same in US dollars. Needs `prices`; an unknown price or number of tokens ends the loop.
         max_retries: Maximum number of repeats of requests whose transport failed, in judging one draft by all
             judges together, and in generating one by a direct client; None leaves it to each model's own
-            `retries`. What a client repeats by itself (`max_retries` of LangChain's models) is not seen.
+            `retries`. What a client repeats by itself (`max_retries` of LangChain's models) is not seen. How often
+            an answer is written anew is `max_attempts`.
         deadline_s: Seconds from the question after which the loop stops waiting for anything, and no model or
             tool is called any more. Only time in which the loop runs counts, not that of a human who reviews.
         max_conversation_chars: Most characters of the conversation that a judge is shown, and as many again of
@@ -168,11 +177,10 @@ class Policy(FrozenSettings):
     keep_reasoning: bool = False
     certificate: IssuedCertificate | None = None
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[PolicySettings]) -> None:
         """Validate the settings; see the class. Mappings are converted to prices and overrides."""
-        if settings.get("certificate") is not None:
-            settings = _certified(settings)
-        super().__init__(**settings)
+        given: Mapping[str, Any] = settings
+        super().__init__(**(_certified(given) if given.get("certificate") is not None else given))
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Policy:
@@ -232,7 +240,7 @@ class Policy(FrozenSettings):
         return {number: override.model for number, override in overrides.items() if override.model is not None}
 
 
-def _certified(settings: dict[str, Any]) -> dict[str, Any]:
+def _certified(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with the success rating of their certificate.
 
     Raises:
@@ -290,7 +298,7 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
     fault = error.errors(include_url=False)[0]
     name = str(fault["loc"][0]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
-        hint = _hint(name, settings)
+        hint = _hint(name, fault["input"], settings)
         return f"there is no {kind} setting {shortened(name)} (given {shortened(fault['input'])}); {hint}"
     message = fault["msg"].removeprefix("Value error, ")
     if not name:
@@ -306,9 +314,11 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
     )
 
 
-def _hint(name: str, settings: type[BaseModel]) -> str:
-    """Return where a name belongs that is no setting."""
+def _hint(name: str, value: object, settings: type[BaseModel]) -> str:
+    """Return where a name belongs that is no setting, or what to write instead."""
     if name == "evidence" or canonical_field(name) is not None:
         return "evidence comes with each question: invoke(question, evidence={'reference': '...'})"
+    if instead := instead_of(name, value, settings.model_fields):
+        return instead
     near = get_close_matches(name, settings.model_fields, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"

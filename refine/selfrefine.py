@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -32,6 +32,7 @@ from graphs.compiled import Checkpointer, LoopCheckpointer
 from graphs.drivers import arun, run
 from graphs.graph import build_loop, compile_loop, judge_for, written_as
 from graphs.policy import policy_of
+from graphs.policy_settings import PolicySettings
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns
 from judges import ConfigurationError, as_judge
@@ -119,7 +120,7 @@ class SelfRefine(SharedByCopies, AnswersQuestions):
         on_new_question: OnNewQuestion = "refuse",
         bounds: Bounds | None = None,
         explore: float | None = None,
-        **settings: Any,
+        **settings: Unpack[PolicySettings],
     ) -> None:
         self.name = name
         self._generator_name = _name_of(generator)

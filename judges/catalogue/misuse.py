@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
 from judges.catalogue.rival_settings import instead_of
@@ -15,6 +15,7 @@ from judges.settings import settings_of
 _LONGEST_NAME = 80
 _LONGEST_MEANING = 60
 _ALIKE = 0.5
+_MUCH = 0.25
 _SIGNATURE = re.compile(r"^[\w.<>]+\(\)(?= (?:got|missing|takes) )")
 _FIRST_SENTENCE = re.compile(r"[.;:](?:\s|$)")
 
@@ -36,11 +37,16 @@ _GUESSES = {
 
 
 def similar_names(name: str, names: Collection[str]) -> list[str]:
-    """Return the names most similar to `name`, the likeliest first; those in another case come last."""
+    """Return the names most similar to `name`, the likeliest first; those in another case come last.
+
+    Names that are much less similar than the likeliest one are left out.
+    """
     text = name[:_LONGEST_NAME]
     folded = {known.casefold(): known for known in names}
     exact = get_close_matches(text, names, n=5, cutoff=_ALIKE)
-    return [*exact, *(folded[near] for near in get_close_matches(text.casefold(), folded, n=5, cutoff=_ALIKE))]
+    near = [*exact, *(folded[one] for one in get_close_matches(text.casefold(), folded, n=5, cutoff=_ALIKE))]
+    likeness = {one: SequenceMatcher(None, text.casefold(), one.casefold()).ratio() for one in near}
+    return [one for one in near if likeness[one] >= max(likeness.values()) - _MUCH]
 
 
 def misuse(make: Callable[..., object], name: str, settings: Mapping[str, Any], error: Exception) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from judges.catalogue.judges_file import JudgesFile, is_judges_file
 from judges.catalogue.specs import JudgeSpec
@@ -61,6 +63,20 @@ def one_judge(
     if isinstance(judges, FileJudges):
         return next(iter(judges.values())) if len(judges) == 1 else Panel(judges, name=name or "panel")
     return as_judge(judges, name=name)
+
+
+def load_text(text: str, model: object, settings: Mapping[str, Any]) -> Judge:
+    """Return the judge that a text names, with more settings than it has.
+
+    Raises:
+        ConfigurationError: If a name or a setting is wrong, or settings are given for a file of judges.
+    """
+    if is_judges_file(text):
+        if settings:
+            raise ConfigurationError(f"the settings of {shortened(text)} stand in the file; write them there")
+        return one_judge(text, model=model)
+    spec = JudgeSpec.parse(text)
+    return replace(spec, settings={**spec.settings, **settings}).load(model=model)
 
 
 def _loaded(text: str, *, model: object, default: object, remedy: str) -> Judge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ GROUP = "selfrefine.judges"
 """Entry point group through which another distribution adds judges: each is a class with an `entry`."""
 
 _MOST_SIMILAR = 3
+_OTHER_TEXT = re.compile(r":|\.toml$", re.IGNORECASE)
+"""What texts have that name a judge by more than its name in the catalogue."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ def load(name: str, model: object = None, /, **settings: Any) -> Judge:
     """Return a new judge by its name: `load("ragas.faithfulness", model="openai:gpt-5-mini")`.
 
     Args:
-        name: A name of the catalogue, or an alias: see `catalogue`.
+        name: A name of the catalogue, or an alias: see `catalogue`; or whatever else names a judge where one is
+            taken, `"length:at_most=80"`, `"module:object"` or `"judges.toml:short"`: see `as_judge`.
         model: The judge's model, or embeddings where it compares vectors; it may be given by name as well.
         settings: Settings of the judge's class, as `refine judges NAME` lists them; names that other libraries
             give them, such as `llm`, are known, too.
@@ -126,7 +130,15 @@ def load(name: str, model: object = None, /, **settings: Any) -> Judge:
     Raises:
         ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
     """
-    return _registry_for(name).load(name, model, **settings)
+    registry = _registry_for(name)
+    if name not in registry and _is_other_text(name):
+        judge: Judge = import_module("judges.catalogue.naming").load_text(name, model, settings)
+        return judge
+    return registry.load(name, model, **settings)
+
+
+def _is_other_text(name: object) -> bool:
+    return isinstance(name, str) and _OTHER_TEXT.search(name) is not None
 
 
 def catalogue() -> tuple[Entry, ...]:

@@ -148,8 +148,7 @@ class JudgeSpec:
         raise without if _NO_MODEL.search(str(with_model)) else with_model
 
     def _model_remedy(self) -> str:
-        loaded = "make it with one" if is_reference(self.name) else f"give judges.load({self.name!r}, model=...)"
-        return f"{loaded}, or name one: '{self.name}:model=openai:gpt-5-mini'"
+        return f"give judges.load({self.name!r}, model=...), or name one: '{self.name}:model=openai:gpt-5-mini'"
 
     def _error(self, **more: Any) -> ConfigurationError | None:
         """Return why it cannot be made so; None if it can."""

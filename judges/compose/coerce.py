@@ -40,8 +40,8 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
     if callable(candidate) and not isinstance(candidate, type):
         return FunctionJudge(candidate, name=name or _name_of(candidate))
     raise ConfigurationError(
-        f"cannot make a judge of {shortened(candidate)}; give a judge or its name, a function from a sample to a "
-        f"verdict, a LangChain runnable, or a list of these"
+        f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
+        f"LangChain runnable, the name of a judge, or a list of these"
     )
 
 

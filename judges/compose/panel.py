@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from judges.compose.coerce import judge_of
 from judges.compose.votes import called_to_vote, checked_quorum, checked_success, skipped_notes, too_few_votes
@@ -21,8 +21,18 @@ from judges.sample import Sample
 from judges.verdict import LOWEST, Verdict
 
 Rule = Literal["min", "mean", "weighted", "majority", "veto"]
-RULES: tuple[Rule, ...] = ("min", "mean", "weighted", "majority", "veto")
+RULES: tuple[Rule, ...] = get_args(Rule)
+RuleName = Rule | Literal["all", "average", "median"]
 
+_OTHER_NAMES: Mapping[str, Rule] = {
+    **dict.fromkeys(("all", "every", "and", "strict", "strictest", "lowest", "worst", "minimum"), "min"),
+    **dict.fromkeys(("average", "avg"), "mean"),
+    **dict.fromkeys(("median", "vote", "voting"), "majority"),
+    "weights": "weighted",
+}
+"""Names that one might guess."""
+
+_ONE_SUFFICES = ("any", "max", "or", "some", "highest", "best")
 _FAILING = 2
 """The highest rating of a member that missed its own pass mark."""
 
@@ -74,10 +84,11 @@ class Panel(Judge):
 
     The rules, over the ratings of the members that rated:
 
-    - `"min"`: the strictest member decides.
-    - `"mean"`: the mean rating, rounded; a half is rounded down.
+    - `"min"`, or `"all"`: the strictest member decides, so that all must pass.
+    - `"mean"`, or `"average"`: the mean rating, rounded; a half is rounded down.
     - `"weighted"`: the weighted mean, rounded likewise.
-    - `"majority"`: the lower median, which reaches a rating exactly when more than half of the members do.
+    - `"majority"`, or `"median"`: the lower median, which reaches a rating exactly when more than half of the
+      members do.
     - `"veto"`: the mean, unless a member named in `veto` misses its pass mark; then that member decides.
 
     A tie goes to the stricter side, and `detail` reports it. An unscored member is skipped and counted in
@@ -105,21 +116,19 @@ class Panel(Judge):
         self,
         judges: Sequence[object] | Mapping[str, object],
         *,
-        rule: Rule = "min",
+        rule: RuleName = "min",
         weights: Sequence[float] | Mapping[str, float] | None = None,
         veto: Sequence[str] = (),
         quorum: int | None = None,
         success_rating: int = 3,
         name: str = "panel",
     ) -> None:
-        if rule not in RULES:
-            raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {shortened(rule)}")
         self.name = name
+        self._rule = _checked_rule(rule)
         members = judges_by_name(judges)
         self.judges: Mapping[str, Judge] = members
-        self._rule: Rule = rule
-        self._weights = _checked_weights(weights, members, rule)
-        self._veto = _checked_veto(tuple(members.key(member) for member in veto), tuple(members), rule)
+        self._weights = _checked_weights(weights, members, self._rule)
+        self._veto = _checked_veto(tuple(members.key(member) for member in veto), tuple(members), self._rule)
         self._quorum = None if quorum is None else checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
 
@@ -241,6 +250,20 @@ def _merged_feedback(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> 
     change = ["- " + verdict.feedback.removeprefix("- ") for verdict in failing if verdict.feedback]
     keep = ", ".join(verdict.judge for verdict in passing)
     return "\n".join([*change, f"Already good, keep it so: {keep}."] if failing and keep else change)
+
+
+def _checked_rule(name: object) -> Rule:
+    """Return the rule of this name, or of another name for it.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    rule = _OTHER_NAMES.get(name, name) if isinstance(name, str) else name
+    known = next((known for known in RULES if known == rule), None)
+    if known is None:
+        hint = "; none passes by one member alone: majority needs more than half" * (name in _ONE_SUFFICES)
+        raise ConfigurationError(f"rule is one of {', '.join(RULES)}, not {shortened(name)}{hint}")
+    return known
 
 
 def _checked_weights(

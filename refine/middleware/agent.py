@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, Unpack
 
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -26,6 +26,7 @@ from langgraph.types import Command, GraphOutput
 from graphs import Bounds, Outcome, Policy, Unanswered
 from graphs.drivers import arun_step, run_step
 from graphs.errors import InputError
+from graphs.policy_settings import PolicySettings
 from graphs.refinement import Refinement
 from graphs.step import Step, Transition
 from judges import ConfigurationError, as_judge
@@ -73,8 +74,8 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
     record.
 
     Args:
-        judge: A judge, a function, or a list of judges (see `judges.as_judge`). It is shown the conversation up to
-            the user's message and, as the trajectory, the tool calls and results since.
+        judge: A judge, a function, a judge's name, or a list of these (see `judges.as_judge`). It is shown the
+            conversation up to the user's message and, as the trajectory, the tool calls and results since.
         policy: When to accept and when to stop, instead of `settings`. `on_exhausted="interrupt"` is for
             `SelfRefine(agent, judge)`; a model in `overrides` is a chat model or its name.
         bounds: How far a call of the agent may go with the `graphs.Overrides` in its `context`; None allows what
@@ -105,15 +106,16 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         name: str = "SelfRefineMiddleware",
         max_turns: int = 1_000,
         max_outcomes: int = 100,
-        **settings: Any,
+        **settings: Unpack[PolicySettings],
     ) -> None:
         super().__init__()
         self.policy = policy_of(policy, settings)
         self._name = name
+        judge = as_judge(judge)
         self._loop = loop_of(judge, self.policy, name, bounds)
         self._models = models_of(self.policy)
         self._record = None if record is None else open_record(record)
-        self._origin = Origin() if record is None else Origin.of(name, as_judge(judge), self.policy)
+        self._origin = Origin() if record is None else Origin.of(name, judge, self.policy)
         self._on_outcome = function_or_none("on_outcome", on_outcome)
         self._turns = Turns(
             max_turns=at_least_one("max_turns", max_turns),

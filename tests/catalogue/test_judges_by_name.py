@@ -134,7 +134,7 @@ def test_a_text_names_its_model() -> None:
         (f"{HERE}:ready:word=x", "is a judge already; leave its settings out"),
         (f"{HERE}:polite:word=x", "if it is a judge already, leave them out"),
         (f"{HERE}:Worded:colour=x", "unexpected keyword argument 'colour'"),
-        (f"{HERE}:Asking", "asks a model; make it with one, or name one: "),
+        (f"{HERE}:Asking", ":Asking', model=...), or name one: "),
         ('{"at_most": 3}', "`use` names the kind of judge, such as length, not None"),
         ("{length}", "is not valid JSON"),
         ("nowhere.toml", "the judges file nowhere.toml cannot be read: No such file"),
@@ -146,6 +146,27 @@ def test_a_text_that_names_no_judge_is_one_line(text: str, line: str) -> None:
         as_judge(text)
     assert line in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_load_takes_what_names_a_judge(file: Path) -> None:
+    """A text that a judge is named by elsewhere, with more settings and a model."""
+    assert load("length:at_most=3", unit="words")(ROW).passed is False
+    assert load("length:at_most=3", unit="words", at_most=4)(ROW).passed is True
+    assert load(f"{HERE}:Worded", word="text")(ROW).passed is True
+    assert load(f"{HERE}:Asking", helpful()).model  # type: ignore[attr-defined]
+    assert load("tone:tone=kind", helpful()).models[0].name == "helper"
+    assert load(f"{file}:short").name == "short"
+    assert load(str(file), helpful()).models[0].name == "helper"
+    for name, settings, line in (
+        (str(file), {"word": "x"}, "stand in the file; write them there"),
+        (f"{HERE}:Asking", {}, "asks a model; give judges.load"),
+        ("lenght:at_most=3", {}, "there is no judge 'lenght'; did you mean length"),
+        (f"{HERE}:ready", {"word": "x"}, "is a judge already"),
+        (["length:at_most=3"], {}, "there is no judge ['length:at_most=3']"),
+    ):
+        with pytest.raises(ConfigurationError) as raised:
+            load(name, **settings)  # type: ignore[arg-type]
+        assert line in str(raised.value)
 
 
 def test_a_module_that_breaks_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +291,7 @@ def test_a_generator_that_is_no_model_cannot_be_asked(file: Path) -> None:
 
 def test_the_middleware_takes_names() -> None:
     """An agent is judged by a judge that is named; one that asks a model names it."""
-    agent = create_agent(ScriptedModel(["an answer"]), middleware=[SelfRefineMiddleware("length:at_most=99")])
+    agent: Any = create_agent(ScriptedModel(["an answer"]), middleware=[SelfRefineMiddleware("length:at_most=99")])
     assert agent.invoke({"messages": [("user", "?")]})["messages"][-1].text == "an answer"
     with pytest.raises(ConfigurationError, match="'helpfulness' asks a model"):
         SelfRefineMiddleware("helpfulness")

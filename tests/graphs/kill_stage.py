@@ -98,7 +98,7 @@ class Stage:
 
         steps: Any = StateGraph(MessagesState)
         agent = steps.add_sequence([plan, write]).set_entry_point("plan").compile()
-        interrupts = "interrupt" if self._turn.get("reviews") else "best"
+        interrupts: Any = "interrupt" if self._turn.get("reviews") else "best"
         policy = Policy(max_attempts=3, on_exhausted=interrupts, augment="all_drafts")
         generator = agent if self._turn.get("agent") else generate
         return self_refine(generator, judge, policy=policy, checkpointer=saver)

@@ -196,7 +196,8 @@ def test_a_rating_before_the_budget_was_spent_is_kept() -> None:
 
 def test_a_draft_that_could_not_be_judged_is_flagged() -> None:
     """Without a better draft it is returned under `accept`, not passed; under `reject` nothing is returned."""
-    for setting, answered in (("accept", True), ("reject", False)):
+    settings: tuple[tuple[Any, bool], ...] = (("accept", True), ("reject", False))
+    for setting, answered in settings:
         ledger = ledger_of([2])
         inner = SelfRefine(ledger.generator(), ledger.judge(), max_calls=1, on_judge_error=setting)
         outcome = inner.refine("what?")

@@ -315,7 +315,7 @@ def test_the_first_that_is_accepted_ends_the_attempt(how: Entrance) -> None:
         return "b4"
 
     slow = ScriptedModel(slow_agent)
-    overrides = {1: [{"model": _blocking(create_agent(slow, [look_up, look]))}, {"model": fast}]}
+    overrides: Any = {1: [{"model": _blocking(create_agent(slow, [look_up, look]))}, {"model": fast}]}
     began = time.monotonic()
     outcome = how("none:such", by_text(), Policy(candidates=2, overrides=overrides, first_accepted=True))
     assert time.monotonic() - began < 5
@@ -418,7 +418,7 @@ def test_the_deadline_holds_over_all_candidates(how: Entrance) -> None:
         stop.wait(20)
         return "a4"
 
-    overrides = {1: [{"model": hang}, {"model": ScriptedModel(["b2"])}]}
+    overrides: Any = {1: [{"model": hang}, {"model": ScriptedModel(["b2"])}]}
     began = time.monotonic()
     outcome = how("none:such", by_text(), Policy(candidates=2, overrides=overrides, deadline_s=0.3))
     stop.set()

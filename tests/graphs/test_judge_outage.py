@@ -208,7 +208,7 @@ def test_a_fault_is_no_rating(fault: Fault, on_judge_error: str, freed: threadin
 
 
 @pytest.mark.parametrize("on_exhausted", ["best", "last", "raise", "interrupt"])
-def test_accept_comes_before_exhaustion(on_exhausted: str) -> None:
+def test_accept_comes_before_exhaustion(on_exhausted: Any) -> None:
     """A judge that fails is not a loop that is exhausted: under `accept` the draft is returned all the same."""
     judge = ScriptedJudge([RuntimeError()])
     inner = SelfRefine(

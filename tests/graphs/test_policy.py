@@ -21,6 +21,7 @@ from graphs.policy import Policy as SamePolicy
 from judges import ConfigurationError, Helpfulness, Price, Verdict
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
+from judges.verdict import Rating
 from refine import SelfRefine
 
 SECRET = "a text of nobody's business"  # noqa: S105 - no password
@@ -65,7 +66,7 @@ def exhausted(**settings: Any) -> SelfRefine:
 
 
 @pytest.mark.parametrize("success_rating", [1, 2, 3, 4])
-def test_success_rating_is_where_an_answer_is_accepted(success_rating: int) -> None:
+def test_success_rating_is_where_an_answer_is_accepted(success_rating: Rating) -> None:
     """The first attempt that reaches it is accepted."""
     inner = SelfRefine(drafting(), ScriptedJudge([1, 2, 3, 4]), success_rating=success_rating, max_attempts=4)
     assert len(inner.refine("what?").attempts) == success_rating
@@ -350,7 +351,7 @@ def test_augment_decides_what_the_generator_sees(augment: Any, seen: list[str]) 
 def test_an_override_of_temperature_reaches_the_model() -> None:
     """From its attempt on the chat model is called with it; before, with none."""
     model = drafting()
-    overrides = {2: {"temperature": 0.8}, 4: Override(temperature=1.2)}
+    overrides: Any = {2: {"temperature": 0.8}, 4: Override(temperature=1.2)}
     SelfRefine(model, rating(1), max_attempts=4, overrides=overrides).invoke("what?")
     assert [one.get("temperature") for one in model.settings] == [None, 0.8, 0.8, 1.2]
 

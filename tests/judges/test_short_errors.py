@@ -79,8 +79,8 @@ DOORS: dict[str, Callable[[object], object]] = {
     "field": lambda value: Sample.read(user_input="?", reference_topics=value, response=5),
     "columns of a row": lambda value: Sample.read({str(id(value)): value}),
     "rag": lambda value: RAGEvaluator(MODEL).evaluate(value, {"response": ["x"]}),  # type: ignore[arg-type]
-    "policy": lambda value: Policy(max_attempts=value if value != 10**5_000 else "many"),
-    "policy's name": lambda value: Policy(max_atempts=value),
+    "policy": lambda value: Policy(max_attempts=value if value != 10**5_000 else "many"),  # type: ignore[arg-type]
+    "policy's name": lambda value: Policy(max_atempts=value),  # type: ignore[call-arg]
     "generator": lambda value: self_refine(value, ScriptedJudge([4])),
     "question": lambda value: SelfRefine(MODEL, LENGTH).refine([object(), value]),  # type: ignore[list-item]
 }

@@ -214,7 +214,7 @@ def test_one_that_was_changed_or_is_foreign_is_one_line(certificate: Path, tmp_p
     assert "version 2" in messages["later.json"]
     assert "there is no certificate" in messages["missing.json"]
     with pytest.raises(ConfigurationError, match="certificate is the path of"):
-        SelfRefine(**parts(), certificate=3, max_attempts=3)
+        SelfRefine(**parts(), certificate=3, max_attempts=3)  # type: ignore[arg-type]
 
 
 def test_nothing_certified_is_refused(folder: Path, tmp_path: Path) -> None:

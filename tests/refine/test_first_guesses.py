@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from graphs import Policy, self_refine
-from judges import ConfigurationError, OpenAICompatible, Price, known_prices
+from graphs import Bounds, Policy, self_refine, setting_guesses
+from judges import ConfigurationError, OpenAICompatible, Panel, Price, known_prices
 from judges.models.providers.embeddings import OpenAICompatibleEmbeddings
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
@@ -99,6 +100,96 @@ def test_a_wrong_setting_is_one_line_with_the_remedy(make: Make, settings: dict[
     assert len(message.splitlines()) == 1
     assert len(message) < LONGEST
     assert SECRET not in message
+
+
+GUESSES: list[tuple[dict[str, Any], str]] = [
+    ({"threshold": 3}, "use success_rating=3, the rating from 1 to 4 at which an answer is accepted"),
+    ({"threshold": 0.8}, "use success_rating=3, "),
+    ({"min_score": 1.0}, "use success_rating=4, "),
+    ({"threshold": 1}, "use success_rating=1, "),
+    ({"threshold": 7}, "use success_rating, "),
+    ({"threshold": "high"}, "use success_rating, "),
+    ({"max_iterations": 3}, "use max_attempts, which counts all answers, the first included"),
+    ({"max_rounds": 3}, "use max_attempts, "),
+    (
+        {"retries": 2},
+        "use max_attempts=3, which counts all answers, the first included; max_retries is for requests",
+    ),
+    ({"num_retries": None}, "use max_attempts, "),
+    ({"timeout": 30}, "use deadline_s, seconds from the question"),
+    ({"budget": 1.0}, "use max_cost, US dollars, which needs prices=known_prices()"),
+    ({"on_fail": "raise"}, "use on_exhausted, 'best', 'last', 'raise'"),
+    ({"n": 3}, "use candidates, drafts an attempt"),
+    ({"temperature": 0.2}, "use overrides, by attempt, for instance overrides={2: {'temperature'"),
+    ({"verbose": True}, "use log_texts, "),
+    ({"judges": ["length"]}, "the judge is an argument of its own, judge=..., which takes a list of judges, too"),
+    ({"llm": "openai:gpt-5"}, "the generator is an argument of its own"),
+    ({"callbacks": []}, "it belongs to the call: invoke(question, config={...})"),
+    ({"language": "zh"}, "it is a setting of the judge"),
+    ({"max_atempts": 3}, "did you mean 'max_attempts'?"),
+    ({"colour": 3}, "known are augment, candidates"),
+]
+
+
+@for_every("make, guess, remedy", [(make, *guess) for make in (refiner, graph) for guess in GUESSES])
+def test_a_guessed_setting_says_what_to_use(make: Make, guess: dict[str, Any], remedy: str) -> None:
+    """A name of another library, or what belongs elsewhere: one line with the setting and its value, if known."""
+    with pytest.raises(ConfigurationError) as raised:
+        make(**guess)
+    message = str(raised.value)
+    assert message.startswith(f"there is no policy setting '{next(iter(guess))}'")
+    assert remedy in message
+    assert len(message.splitlines()) == 1
+
+
+def test_what_a_guess_points_to_is_there() -> None:
+    """Every setting that a hint names is one, and no guess hides a setting."""
+    assert set(setting_guesses._MEANINGS) == set(setting_guesses._GUESSES)
+    assert set(setting_guesses._GUESSES) <= set(Policy.model_fields)
+    guesses = [guess for guesses in setting_guesses._GUESSES.values() for guess in guesses]
+    assert len(guesses) == len(set(guesses))
+    assert not set(Policy.model_fields) & {*guesses, *setting_guesses._ELSEWHERE}
+    for make, parameters in ((refiner, signature(SelfRefine)), (graph, signature(self_refine))):
+        assert not {*guesses, *setting_guesses._ELSEWHERE} & parameters.parameters.keys(), make
+
+
+def test_requests_say_what_to_use_as_well() -> None:
+    """Where a setting may be changed by a request, a guess at its name is answered likewise."""
+    with pytest.raises(ConfigurationError, match="use max_attempts=3"):
+        Bounds(retries=2)  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match=r"there is no bounds setting 'verbose'.*known are"):
+        Bounds(verbose=True)  # type: ignore[call-arg]
+
+
+def test_max_retries_is_about_requests() -> None:
+    """It is a setting, of repeats of failed requests, and leaves the number of answers as it is."""
+    policy = refiner(max_retries=2).policy
+    assert (policy.max_retries, policy.max_attempts) == (2, 3)
+
+
+@for_every(
+    "rule, plain",
+    [("all", "min"), ("average", "mean"), ("avg", "mean"), ("median", "majority"), ("vote", "majority")],
+)
+def test_rules_of_a_panel_have_other_names(rule: Any, plain: Any) -> None:
+    """They judge as the rule that they mean."""
+    for ratings in ((1, 4, 4), (3, 3, 4), (2, 3, 4)):
+        members = [ScriptedJudge([rating] * 2, name=f"judge {number}") for number, rating in enumerate(ratings)]
+        verdicts = [Panel(members, rule=name)({"answer": "x"}) for name in (rule, plain)]
+        assert verdicts[0].rating == verdicts[1].rating
+
+
+@for_every(
+    "rule, line",
+    [("any", "'any'; none passes by one member alone: majority"), ("max", "'max'; none"), (3, "not 3")],
+)
+def test_a_rule_that_is_none_says_which_are(rule: Any, line: str) -> None:
+    """And that there is none by which one member suffices."""
+    with pytest.raises(
+        ConfigurationError, match="rule is one of min, mean, weighted, majority, veto, not"
+    ) as raised:
+        Panel([ScriptedJudge([4])], rule=rule)
+    assert line in str(raised.value)
 
 
 @for_every("rates", [(1, 2), ({"input": 1},), (5,)])
