@@ -98,13 +98,17 @@ def find(
         words = [_stem(word) for word in _plain(text).split()]
         ranks = {entry.name: [_rank(entry, word) for word in words] for entry in matches}
         matches = [entry for entry in matches if all(ranks[entry.name])]
-        matches.sort(key=lambda entry: sum(ranks[entry.name]))
+        matches.sort(key=lambda entry: (not _is_called(entry, text), sum(ranks[entry.name])))
     return matches
 
 
 def subjects() -> tuple[str, ...]:
     """Return what judges judge."""
     return get_args(Subject)
+
+
+def _is_called(entry: Entry, text: str) -> bool:
+    return text.strip().casefold() in (name.casefold() for name in (entry.name, *entry.aliases))
 
 
 def _rank(entry: Entry, word: str) -> int:
