@@ -11,10 +11,12 @@ import pytest
 
 import judges
 from judges import ConfigurationError, Entry, Judge, Panel, Sample, Verdict
+from judges.catalogue.metric import MetricSettings
+from judges.catalogue.model_judge import ModelSettings
 from judges.catalogue.registry import default_registry
 from judges.entry import Setting
 from judges.requests import Deliberation
-from judges.settings import load_line, settings_of
+from judges.settings import SHARED, load_line, settings_of
 from judges.testing import ScriptedModel
 
 MODEL = "openai:gpt-5-mini"
@@ -56,6 +58,11 @@ def made_by(line: str) -> object:
         if "on this machine" not in str(error):
             raise
         return judges.load("length", at_most=1)
+
+
+def test_the_shared_settings_are_those_of_the_base_classes() -> None:
+    """Of a judge that asks a model, with the model itself."""
+    assert set(SHARED) == {"model", *ModelSettings.__annotations__, *MetricSettings.__annotations__}
 
 
 def test_every_example_makes_a_judge() -> None:
