@@ -58,7 +58,8 @@ def load_line(make: Callable[..., object]) -> str:
         return ""
     settings = settings_of(make)
     model = [setting.example for setting in settings if setting.name == "model"]
-    required = [setting.example for setting in settings if setting.required and setting.name != "model"]
+    needed = [setting for setting in settings if setting.required and setting.name != "model"]
+    required = [setting.example or f"{setting.name}=..." for setting in needed]
     chosen = ", ".join([*model, *(required or entry.examples[:1])])
     return f'judges.load("{entry.name}"{chosen and ", "}{chosen})'
 
