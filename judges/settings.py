@@ -13,7 +13,7 @@ from typing import Literal, Union, Unpack, get_args, get_origin, get_type_hints,
 
 from judges.entry import Entry, Setting
 
-SHARED = ("model", "temperature", "name", "variant", "threshold", "language", "prompts")
+SHARED = ("model", "temperature", "multimodal", "name", "variant", "threshold", "language", "prompts")
 """Settings that mean the same in every judge that has them; a judge that gives an example of one has its own."""
 
 _NEEDED_MODEL = 'A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.'
@@ -24,6 +24,7 @@ _LOOSE_TYPES = {"model": "str | chat model | JudgeModel", "embeddings": "str | E
 _SHARED_EXAMPLES = {
     "model": 'model="openai:gpt-5-mini"',
     "temperature": "temperature=None",
+    "multimodal": "multimodal=True",
     "name": 'name="mine"',
     "variant": 'variant="compat"',
     "threshold": "threshold=0.8",
@@ -57,7 +58,8 @@ def load_line(make: Callable[..., object]) -> str:
         return ""
     settings = settings_of(make)
     model = [setting.example for setting in settings if setting.name == "model"]
-    required = [setting.example for setting in settings if setting.required and setting.name != "model"]
+    needed = [setting for setting in settings if setting.required and setting.name != "model"]
+    required = [setting.example or f"{setting.name}=..." for setting in needed]
     chosen = ", ".join([*model, *(required or entry.examples[:1])])
     return f'judges.load("{entry.name}"{chosen and ", "}{chosen})'
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import get_args
 
 from judges.entry import Entry, Subject
 from judges.errors import ConfigurationError, shortened
@@ -22,9 +21,8 @@ _SYNONYMS: tuple[frozenset[str], ...] = tuple(
         "citation, citing, attribution, footnote, quotation",
         "conversation, dialog, chat, multi turn, multiturn, session",
         "agent, function calling, tool use, tool call",
-        "format, structured output, schema, regex, syntax",
-        "safe, toxic, harm, moderation, guardrail",
-        "secur, injection, jailbreak, red team, leak, secret",
+        "format, structured output",
+        "safe, guardrail",
         "jailbreak, prompt injection, attack, red team, role violation",
         "retriev, search, ranking",
         "summar, abstract",
@@ -42,7 +40,6 @@ _SYNONYMS: tuple[frozenset[str], ...] = tuple(
         "relevan, on topic, off topic",
         "sentiment, emotion, frustrat, satisf",
         "memory, retention, forget",
-        "translat, bleu, chrf",
         "rule, guideline, instruction, policy, complian",
     )
 )
@@ -61,6 +58,10 @@ _HELD = {
 }
 """What one may call a field, besides its names in other libraries."""
 
+_NO_HELP = frozenset({"a", "an", "and", "for", "in", "is", "of", "or", "the", "to", "with"})
+"""Words that find nothing, and so are not looked for."""
+
+_INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ALWAYS = frozenset({"user_input", "response"})
 
 
@@ -75,8 +76,8 @@ def find(
 
     Args:
         entries: The entries to choose from.
-        text: Words that must all be found in names, question, needs, subject or tags, or stand for one that is. A
-            word of more than three letters may be the beginning of one.
+        text: Words that must all be found in names, question, needs, subject, tags or source, or stand for one
+            that is. A word of more than three letters may be the beginning of one.
         fields: Fields of a sample, separated by commas, by any name that they have in a dataset: judges that can
             be used with these, question and answer alone; those that use most of them come first.
         subject: What is judged: answer, retriever, agent or conversation.
@@ -95,29 +96,28 @@ def find(
         ]
         matches = sorted(usable, key=lambda entry: -_count_used(entry, held))
     if text is not None:
-        words = [_stem(word) for word in _plain(text).split()]
-        ranks = {entry.name: [_rank(entry, word) for word in words] for entry in matches}
+        words = {word: _standing_for(word) for word in map(_stem, _words(text)) if word not in _NO_HELP}
+        ranks = {entry.name: [_rank(entry, *pair) for pair in words.items()] for entry in matches}
         matches = [entry for entry in matches if all(ranks[entry.name])]
-        matches.sort(key=lambda entry: sum(ranks[entry.name]))
+        matches.sort(key=lambda entry: (not _is_called(entry, text), sum(ranks[entry.name])))
     return matches
 
 
-def subjects() -> tuple[str, ...]:
-    """Return what judges judge."""
-    return get_args(Subject)
+def _is_called(entry: Entry, text: str) -> bool:
+    return text.strip().casefold() in (name.casefold() for name in (entry.name, *entry.aliases))
 
 
-def _rank(entry: Entry, word: str) -> int:
+def _rank(entry: Entry, word: str, synonyms: set[str]) -> int:
     """Return how directly a word finds an entry: 1 by its names, 2 by its texts, 3 by a synonym, 0 not at all."""
     names = _search_text(entry.name, *entry.aliases)
-    texts = _search_text(entry.asks, entry.subject, *entry.needs, *entry.tags, *_dialects(entry))
+    texts = _search_text(entry.asks, entry.subject, *entry.needs, *entry.tags, *_dialects(entry), entry.source)
     has = _finder(names)
     if has(word):
         return 1
     also = _finder(names + texts)
     if also(word):
         return 2
-    return 3 if any(also(other) for other in _standing_for(word)) else 0
+    return 3 if any(map(also, synonyms)) else 0
 
 
 def _finder(text: str) -> Callable[[str], bool]:
@@ -138,13 +138,15 @@ def _alike(word: str, member: str) -> bool:
 
 
 def _search_text(*texts: str) -> str:
-    return f" {' '.join(map(_plain, texts))} "
+    """Return texts as words between blanks; a name in camel case is there in parts and as a whole."""
+    words = [word for text in texts for word in (*_words(text), *_words(text.lower()))]
+    return f" {' '.join(words)} "
 
 
-def _plain(text: str) -> str:
-    """Return a text as lower-case words: `ragas.LLMContextRecall` as `ragas llm context recall`."""
-    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text)
-    return " ".join(re.findall(r"\w+", f"{split} {text}".replace("_", " ").lower()))
+def _words(text: str) -> list[str]:
+    """Return the words of a text in lower case: of `ragas.LLMContextRecall` ragas, llm, context and recall."""
+    split = _INNER_CAPITAL.sub(" ", text).replace("_", " ")
+    return re.findall(r"\w+", split.lower())
 
 
 def _stem(word: str) -> str:

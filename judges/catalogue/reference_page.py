@@ -23,6 +23,7 @@ _SOURCES = {
     "spring": "Spring AI",
 }
 _OWN = "General"
+_OF_A_MODEL = ("model", "temperature", "multimodal")
 _COLUMNS = ("judge", "asks", "needs", "calls", "value", "source", "where we differ", "example")
 _SETTING_COLUMNS = ("setting", "type", "default", "meaning", "example")
 _HEAD = """\
@@ -52,8 +53,8 @@ what it finds.
 
 ## Settings that judges share
 
-A judge that asks a model has all of these, and one that asks none all but `model` and `temperature`. Some
-have fewer: {fewer}.
+A judge that asks a model has all of these, and one that asks none all but {asking}. Some have
+fewer: {fewer}.
 
 `load("helpfulness", chat)` takes the model without a name, and what other libraries call a setting (`llm`,
 `evaluator_llm`, `feedback_key`, `strict_mode`, `trajectory_match_mode` ...) is known as well. `refine judges NAME`
@@ -70,7 +71,9 @@ def page(entries: Iterable[Entry] | None = None) -> str:
     """
     listed = sorted(_own() if entries is None else entries, key=lambda entry: (_source(entry) != _OWN, entry.name))
     tables = (_section(source, list(group)) for source, group in groupby(listed, key=_source))
-    return "\n".join([_HEAD.format(page=PAGE, shared=_shared_table(), fewer=_fewer()), *tables])
+    return "\n".join(
+        [_HEAD.format(page=PAGE, shared=_shared_table(), fewer=_fewer(), asking=_listed(_OF_A_MODEL)), *tables]
+    )
 
 
 def _own() -> list[Entry]:
@@ -102,13 +105,17 @@ def _shared_table() -> str:
     return _table(_SETTING_COLUMNS, map(_setting_row, settings))
 
 
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def _fewer() -> str:
     """Return which judges have fewer of the shared settings, and which they have."""
     by_settings: dict[str, list[str]] = {}
     for entry in sorted(_own(), key=lambda entry: entry.name):
         shared = [setting.name for setting in settings_of(default_registry().maker(entry.name)) if setting.shared]
-        if set(SHARED) - {"model", "temperature"} - set(shared) - _own_names(entry):
-            by_settings.setdefault(", ".join(f"`{name}`" for name in shared), []).append(f"`{entry.name}`")
+        if set(SHARED) - set(_OF_A_MODEL) - set(shared) - _own_names(entry):
+            by_settings.setdefault(_listed(shared), []).append(f"`{entry.name}`")
     return "; ".join(f"{', '.join(names)} ({settings})" for settings, names in by_settings.items())
 
 

@@ -158,7 +158,7 @@ def _setting_rows(settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:
         default = "required" if setting.required else f"default {setting.default}"
         yield f"  {setting.name}", f"{setting.type}; {default}"
         yield "", setting.meaning
-        yield "", f"example: {setting.example}"
+        yield "", f"example: {setting.example}" if setting.example else ""
 
 
 def _grid(rows: Iterator[tuple[str, str]]) -> Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import judges
 from judges import (
@@ -28,6 +29,7 @@ from judges import (
 from judges.catalogue.registry import Registry, catalogue, default_registry
 from judges.requests import Deliberation
 from judges.testing import ScriptedJudge, ScriptedModel
+from refine.cli.app import app
 from tests.laws import for_every
 
 LEVELS = {"1": "no", "2": "yes"}
@@ -209,6 +211,27 @@ def test_another_distribution_offers_judges(distribution: Path) -> None:
     install(distribution, "judges_of_mine", MINE)
     assert "mine.length" in [entry.name for entry in catalogue()]
     assert load("my_length", at_most=1)(answer="abc").passed is False
+
+
+PLAIN = """
+from judges import Entry, Length
+
+class Mine(Length):
+    entry = Entry(name="mine.plain", asks="Short?", needs=("response",))
+
+    def __init__(self, limit, **rest):
+        super().__init__(at_most=limit, **rest)
+"""
+
+
+def test_another_distributions_judge_is_shown_although_it_says_little(distribution: Path) -> None:
+    """Without types, meanings and examples: on the command line, and as a line that loads it."""
+    install(distribution, "judges_that_say_little", PLAIN)
+    shown = CliRunner().invoke(app, ["judges", "mine.plain"]).stdout
+    assert 'judges.load("mine.plain", limit=...)' in shown
+    assert "example: \n" not in shown
+    with pytest.raises(ConfigurationError, match=r"missing 1 required positional argument: 'limit'; give limit="):
+        load("mine.plain")
 
 
 def test_a_judge_of_ones_own_explains_itself_by_its_entry() -> None:

@@ -100,7 +100,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ok.jsonl --judge pattern:required=5 --out out", "a pattern is a regular expression, or a list"),
         ("ok.jsonl --judge numeric_range:at_least=low --out out", "at_least is a finite number, not 'low'"),
         ("ok.jsonl --judge json:schema=5 --out out", "a JSON schema is a mapping, not 5"),
-        (f"ok.jsonl --judge rubric {MODEL}", "'criteria' and 'levels'; give criteria=..., levels=..."),
+        (
+            f"ok.jsonl --judge rubric {MODEL}",
+            "'criteria' and 'levels'; give criteria=... (what to judge by) and levels=...",
+        ),
         ("ok.jsonl --judge helpfulness --out out", "'helpfulness' asks a model; add one, e.g. --model"),
         ("ok.jsonl --judge helpfulness --out out --model ''", "--model is empty; write PROVIDER:NAME"),
         ("ok.jsonl --judge helpfulness --out out --model openai:", "a model is named by provider and model"),
@@ -133,7 +136,10 @@ def test_a_wrong_evaluation_is_one_line(folder: Path, command: str, line: str) -
         ("--verison", "--version"),
         ("judges xyzzy", "there is no judge 'xyzzy'; `refine judges` lists the"),
         ("judges faithfullness", "did you mean faithfulness"),
-        ("judges --find xyzzy", "no judge has 'xyzzy' in its names or its question; `refine judges` lists all"),
+        (
+            "judges --find xyzzy",
+            "no judge has 'xyzzy' in its names, its question, its needs or its tags; `refine judges`",
+        ),
         ("judges --find", "Option '--find' requires an argument"),
         ("judges json length", "unexpected extra argument"),
     ],

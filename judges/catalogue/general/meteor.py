@@ -38,7 +38,9 @@ class Meteor(Likeness):
         alpha: Weight of precision against recall in F, 0 to 1.
         beta: How sharply many runs are punished, from 0.
         gamma: Largest share of F that many runs cost, 0 to 1.
-        tokenizer: See `judges.catalogue.parts.text.Tokenizer`; `"auto"` is `"13a"` with `variant="compat"`.
+        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
+            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` takes
+            characters in scripts without blanks, and else words, and is `"13a"` with `variant="compat"`.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
@@ -55,7 +57,8 @@ class Meteor(Likeness):
         differs="Synonyms only with `synonyms=True` and WordNet installed; Chinese is taken by the character; "
         "Russian words are stemmed; equal texts score 1.",
         extra="meteor",
-        tags=("overlap", "translation", "summary"),
+        tags=("similarity", "overlap", "translation", "summary"),
+        examples=("alpha=0.8", "beta=2.0", "gamma=0.3"),
     )
 
     def __init__(
