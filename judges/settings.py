@@ -13,7 +13,7 @@ from typing import Literal, Union, Unpack, get_args, get_origin, get_type_hints,
 
 from judges.entry import Entry, Setting
 
-SHARED = ("model", "temperature", "name", "variant", "threshold", "language", "prompts")
+SHARED = ("model", "temperature", "multimodal", "name", "variant", "threshold", "language", "prompts")
 """Settings that mean the same in every judge that has them; a judge that gives an example of one has its own."""
 
 _NEEDED_MODEL = 'A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.'
@@ -24,6 +24,7 @@ _LOOSE_TYPES = {"model": "str | chat model | JudgeModel", "embeddings": "str | E
 _SHARED_EXAMPLES = {
     "model": 'model="openai:gpt-5-mini"',
     "temperature": "temperature=None",
+    "multimodal": "multimodal=True",
     "name": 'name="mine"',
     "variant": 'variant="compat"',
     "threshold": "threshold=0.8",

@@ -52,8 +52,8 @@ what it finds.
 
 ## Settings that judges share
 
-A judge that asks a model has all of these, and one that asks none all but `model` and `temperature`. Some
-have fewer: {fewer}.
+A judge that asks a model has all of these, and one that asks none all but `model`, `temperature` and
+`multimodal`. Some have fewer: {fewer}.
 
 `load("helpfulness", chat)` takes the model without a name, and what other libraries call a setting (`llm`,
 `evaluator_llm`, `feedback_key`, `strict_mode`, `trajectory_match_mode` ...) is known as well. `refine judges NAME`
@@ -107,7 +107,7 @@ def _fewer() -> str:
     by_settings: dict[str, list[str]] = {}
     for entry in sorted(_own(), key=lambda entry: entry.name):
         shared = [setting.name for setting in settings_of(default_registry().maker(entry.name)) if setting.shared]
-        if set(SHARED) - {"model", "temperature"} - set(shared) - _own_names(entry):
+        if set(SHARED) - {"model", "temperature", "multimodal"} - set(shared) - _own_names(entry):
             by_settings.setdefault(", ".join(f"`{name}`" for name in shared), []).append(f"`{entry.name}`")
     return "; ".join(f"{', '.join(names)} ({settings})" for settings, names in by_settings.items())
 
