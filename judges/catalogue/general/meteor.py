@@ -56,6 +56,7 @@ class Meteor(Likeness):
         "Russian words are stemmed; equal texts score 1.",
         extra="meteor",
         tags=("overlap", "translation", "summary"),
+        examples=("synonyms=False", "alpha=0.5", "beta=1.0", "gamma=0.25", 'tokenizer="char"'),
     )
 
     def __init__(
