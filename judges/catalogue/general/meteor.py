@@ -38,7 +38,8 @@ class Meteor(Likeness):
         alpha: Weight of precision against recall in F, 0 to 1.
         beta: How sharply many runs are punished, from 0.
         gamma: Largest share of F that many runs cost, 0 to 1.
-        tokenizer: See `judges.catalogue.parts.text.Tokenizer`; `"auto"` is `"13a"` with `variant="compat"`.
+        tokenizer: How texts become words: `"auto"`, by words, and by characters in Chinese and the like; `"13a"`,
+            as machine translation counts, the default with `variant="compat"`; `"zh"`, `"char"` or `"word"`.
         settings: See `judges.catalogue.metric.MetricSettings`.
 
     Raises:
