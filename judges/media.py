@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MediaKind = Literal["image", "audio"]
 
+_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio"}
+
 WITHOUT_MEDIA: dict[str, Any] = {name: {"__all__": {"media"}} for name in ("user_input", "trajectory")}
 """For `Sample.model_dump(exclude=...)`: everything but images and audio, which are named all the same."""
 
@@ -75,11 +77,10 @@ def media_of(part: Mapping[str, Any], place: int) -> Media | None:
     mime_type = str(part.get("mime_type") or "")
     if kind in ("media", "file", "input_file"):
         kind = mime_type.partition("/")[0]
-    if kind == "image":
-        return _from_values("image", part.get("url"), part.get("base64", part.get("data")), mime_type, place)
-    if kind == "audio":
-        return _from_values("audio", part.get("url"), part.get("base64", part.get("data")), mime_type, place)
-    return None
+    if kind not in ("image", "audio"):
+        return None
+    url = part.get("url", part.get(kind))  # inspect has it under its kind
+    return _from_values(_KINDS[kind], url, part.get("base64", part.get("data")), mime_type, place)
 
 
 def _addressed(value: object, place: int) -> Media | None:

@@ -101,7 +101,7 @@ class Message(BaseModel):
         others = () if content is None or isinstance(content, str) else tuple(_others(content))
         return {
             "role": "tool" if results else canonical_role,
-            "content": "".join(_text(part.get("content")) for part in results) if results else _text(content),
+            "content": "".join(map(_result_text, results)) if results else _text(content),
             "parts_not_shown": fields.get("parts_not_shown") or tuple(map(_kind_of, others)),
             "media": fields.get("media") or _media_in(others),
             "tool_calls": fields.get("tool_calls") or _calls_in(fields),
@@ -114,7 +114,9 @@ def _fields_of(message: object) -> Mapping[str, Any] | None:
     """Return the fields of a dict or of a LangChain message, read by attribute so LangChain is not imported."""
     if isinstance(message, Mapping):
         data = message.get("data")  # as LangChain writes messages to files
-        return {"type": message.get("type"), **data} if isinstance(data, Mapping) else message
+        if isinstance(data, Mapping):
+            return {"type": message.get("type"), **data}
+        return unwrapped(message)
     if isinstance(message, tuple) and len(message) == 2:  # noqa: PLR2004 - LangChain's (role, text)
         return {"role": message[0], "content": message[1]}
     if hasattr(message, "type") and hasattr(message, "content"):
@@ -122,6 +124,15 @@ def _fields_of(message: object) -> Mapping[str, Any] | None:
         absent = _absent_in(type(message)) if is_plain else ()  # type: ignore[arg-type]  # a class has a hash
         return {name: None if name in absent else getattr(message, name, None) for name in _ATTRIBUTES}
     return None
+
+
+def unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a message as LangChain serialises it (in LangSmith's runs); others as they are."""
+    fields, path = message.get("kwargs"), message.get("id")
+    if message.get("type") != "constructor" or not isinstance(fields, Mapping) or not isinstance(path, list):
+        return message
+    kind = str(path[-1]).removesuffix("Chunk").removesuffix("Message").lower() if path else ""
+    return {"type": kind, **fields}
 
 
 _ATTRIBUTES = ("type", "content", "tool_calls", "tool_call_id", "name")
@@ -134,11 +145,24 @@ def _absent_in(kind: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _calls_in(fields: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return tool calls in OpenAI's legacy `function_call` field or in Anthropic's content parts."""
+    """Return tool calls in OpenAI's legacy `function_call`, or in parts of Anthropic, LangChain and Azure."""
     legacy_call = fields.get("function_call")
     if isinstance(legacy_call, Mapping):
         return (legacy_call,)
-    return tuple(part for part in _parts(fields.get("content")) if part.get("type") == "tool_use")
+    parts = (part for part in _parts(fields.get("content")) if part.get("type") in ("tool_use", "tool_call"))
+    return tuple(_call_in(part) for part in parts)
+
+
+def _call_in(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    call = part.get("tool_call", part)
+    return {"id": part.get("tool_call_id"), **call} if isinstance(call, Mapping) else part
+
+
+def _result_text(part: Mapping[str, Any]) -> str:
+    """Return the text of a tool's result: content, or Azure's `tool_result`, which may be any JSON."""
+    content = part.get("content", part.get("tool_result"))
+    is_content = content is None or isinstance(content, str | list | tuple)
+    return _text(content) if is_content else json.dumps(content, ensure_ascii=False, default=str)
 
 
 def _parts(content: object) -> list[Mapping[str, Any]]:

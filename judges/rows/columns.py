@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Mapping
+from typing import Any
 
+from judges.rows.conversations import is_list, performed, read_sharegpt, read_turns
 from judges.rows.replies import as_json, is_message, is_messages, reply_of, text_of
 from judges.rows.traces import as_trace, is_trace, trace_columns
 from judges.rows.trajectories import keep_trajectory, read_trajectories
@@ -46,12 +47,12 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
         row: The row.
         fields: The field of a sample by each name that a column of it may have.
     """
-    columns = dict(row)
+    columns: dict[str, Any] = {name: None if is_missing(value) else value for name, value in row.items()}
     if _is_flat(columns):
         return columns
     _unfold_trace(columns)
     _read_deepeval(columns)
-    _read_sharegpt(columns)
+    read_sharegpt(columns)
     _read_promptfoo(columns)
     if isinstance(columns.get("expectations"), Mapping):
         _spread(columns, columns.pop("expectations"), fields)
@@ -69,6 +70,11 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     _read_documents(columns, "retrieved_context", "retrieved_context_ids")
     _read_documents(columns, "expected_retrieved_context", "reference_context_ids")
     return columns
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is what data frames write for a missing one: NaN, or pandas' `NA` and `NaT`."""
+    return (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")  # noqa: PLR0124 - NaN is not itself
 
 
 def _is_flat(columns: Mapping[str, Any]) -> bool:
@@ -123,48 +129,9 @@ def _read_deepeval(columns: dict[str, Any]) -> None:
         calls = columns.get(name)
         if is_list(calls) and all(isinstance(call, Mapping) for call in calls):
             del columns[name]
-            columns.setdefault(column, _performed(calls) if name == "tools_called" else list(calls))
+            columns.setdefault(column, performed(calls) if name == "tools_called" else list(calls))
     if is_messages(columns.get("turns")):
-        columns.setdefault("messages", columns.pop("turns"))
-
-
-def _performed(calls: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return tool calls and their outputs as the messages of a conversation."""
-    steps: list[dict[str, Any]] = []
-    for number, call in enumerate(calls, 1):
-        key = call.get("id") or f"call_{number}"
-        steps.append({"role": "assistant", "tool_calls": [{**call, "id": key}]})
-        if call.get("output") is not None:
-            output = call["output"]
-            text = output if isinstance(output, str) else as_json(output)
-            steps.append({"role": "tool", "tool_call_id": key, "name": call.get("name"), "content": text})
-    return steps
-
-
-_SHAREGPT_ROLES = {
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "chatgpt": "assistant",
-    "bing": "assistant",
-}
-
-
-def _read_sharegpt(columns: dict[str, Any]) -> None:
-    turns = columns.get("conversations", columns.get("conversation"))
-    if not is_list(turns) or not turns or not all(isinstance(turn, Mapping) and "value" in turn for turn in turns):
-        if is_messages(columns.get("conversations")):
-            columns.setdefault("messages", columns.pop("conversations"))
-        return
-    columns.pop("conversations", columns.pop("conversation", None))
-    roles = [str(turn.get("from", turn.get("role"))) for turn in turns]
-    columns.setdefault(
-        "messages",
-        [
-            {"role": _SHAREGPT_ROLES.get(role, role), "content": turn["value"]}
-            for role, turn in zip(roles, turns, strict=True)
-        ],
-    )
+        read_turns(columns)
 
 
 def _spread(columns: dict[str, Any], nested: Mapping[str, Any], fields: Mapping[str, str]) -> None:
@@ -231,8 +198,3 @@ def _read_documents(columns: dict[str, Any], documents_name: str, ids_name: str)
             columns[ids_name] = tuple(ids)
         if not any("content" in document for document in documents):
             del columns[documents_name]
-
-
-def is_list(value: object) -> TypeGuard[Sequence[Any]]:
-    """Whether a value is a list and no text."""
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

@@ -63,6 +63,9 @@ def _langsmith(source: object) -> Mapping[str, Any] | None:
     inputs, outputs = getattr(source, "inputs", None), getattr(source, "outputs", None)
     if inputs is None and outputs is None:
         return None
+    messages = inputs.get("messages") if isinstance(inputs, Mapping) else None
+    if inputs and isinstance(messages, list) and len(messages) == 1 and isinstance(messages[0], list):
+        inputs = {**inputs, "messages": messages[0]}  # a batch of one
     row: dict[str, Any] = {"inputs": inputs, "metadata": {"id": str(getattr(source, "id", ""))}}
     if not hasattr(source, "run_type"):
         return {**row, "reference_outputs": outputs, "metadata": {**row["metadata"], **_own_metadata(source)}}

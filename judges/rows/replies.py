@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from judges.messages import Message
+from judges.messages import Message, unwrapped
 
 ANSWER_KEYS = (
     "response",
@@ -76,15 +76,18 @@ def _is_pair(part: object) -> bool:
 
 
 def _is_stored(part: object) -> bool:
-    """Whether a value is a message as LangChain writes them to files."""
-    return isinstance(part, Mapping) and isinstance(part.get("data"), Mapping) and "content" in part["data"]
+    """Whether a value is a message as LangChain writes or serialises them."""
+    if not isinstance(part, Mapping):
+        return False
+    return unwrapped(part) is not part or (isinstance(part.get("data"), Mapping) and "content" in part["data"])
 
 
 def _role(message: Any) -> object:
     if isinstance(message, tuple):
         return message[0]
     if isinstance(message, Mapping):
-        return message.get("role", message.get("type"))
+        fields = unwrapped(message)
+        return fields.get("role", fields.get("type"))
     return getattr(message, "role", None) or getattr(message, "type", None)
 
 
@@ -99,7 +102,7 @@ def _of_messages(messages: Sequence[Any]) -> Reply:
 
 def _calls_tools(message: Any) -> bool:
     if isinstance(message, Mapping):
-        data = message.get("data", message)
+        data = message.get("data", unwrapped(message))
         return bool(data.get("tool_calls") or data.get("function_call"))
     return bool(getattr(message, "tool_calls", None))
 
@@ -114,8 +117,14 @@ def _of_mapping(value: Mapping[str, Any]) -> Reply:
     if isinstance(choices, Sequence) and choices and isinstance(choices[0], Mapping):
         choice = choices[0]
         return reply_of(choice["message"]) if "message" in choice else Reply(choice.get("text"))
+    if isinstance(value.get("candidates"), list) and value["candidates"]:
+        return _of_candidates(value["candidates"])
+    if isinstance(value.get("generations"), list):
+        return _of_generations(value["generations"])
     if is_messages(value.get("messages")):
         return _of_messages(value["messages"])
+    if _is_stored(value):
+        return _of_messages((value,))
     if isinstance(value.get("output"), list) and value.get("object") == "response":
         return _of_responses(value["output"])
     found = [key for key in ANSWER_KEYS if value.get(key) is not None]
@@ -123,6 +132,26 @@ def _of_mapping(value: Mapping[str, Any]) -> Reply:
         return reply_of(value[found[0]])
     texts = [text for text in value.values() if isinstance(text, str)]
     return Reply(texts[0]) if len(value) == 1 and texts else Reply(as_json(value))
+
+
+def _of_generations(generations: Any) -> Reply:
+    """Read the first reply of a model as LangChain and LangSmith keep it."""
+    while isinstance(generations, list):
+        generations = generations[0] if generations else None
+    if not isinstance(generations, Mapping):
+        return Reply(None)
+    message = generations.get("message")
+    return reply_of(message) if message is not None else Reply(generations.get("text"))
+
+
+def _of_candidates(candidates: Sequence[Any]) -> Reply:
+    """Read the first candidate of Gemini: its text, or the calls it makes."""
+    content = candidates[0].get("content") if isinstance(candidates[0], Mapping) else None
+    parts = [part for part in (content or {}).get("parts") or () if isinstance(part, Mapping)]
+    calls = [part[name] for part in parts for name in ("functionCall", "function_call") if name in part]
+    steps = ({"role": "assistant", "tool_calls": calls},) if calls else ()
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str) and not part.get("thought")]
+    return Reply("".join(texts) if texts else None, steps)
 
 
 def _of_responses(items: Sequence[Any]) -> Reply:

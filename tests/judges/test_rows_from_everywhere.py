@@ -458,3 +458,111 @@ def test_columns_that_are_not_read_are_named_once(caplog: pytest.LogCaptureFixtu
         evaluate(rows, answered)
     (record,) = caplog.records
     assert "kept as metadata: 'split' (columns: 'answer', 'split', 'metadata')" in record.getMessage()
+
+
+def serialised(kind: str, **fields: Any) -> dict[str, Any]:
+    """Write a message as LangChain serialises it."""
+    return {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", kind], "kwargs": fields}
+
+
+@pytest.mark.parametrize(
+    ("row", "question", "answer", "steps"),
+    [
+        (
+            {
+                "inputs": {"messages": [serialised("HumanMessage", content="q")]},
+                "outputs": {"generations": [[{"text": "a", "message": serialised("AIMessage", content="a")}]]},
+            },
+            "q",
+            "a",
+            [],
+        ),
+        ({"question": "q", "outputs": {"generations": [[{"text": "a"}]]}}, "q", "a", []),
+        (
+            {"question": "q", "output": serialised("AIMessageChunk", content="a", type="AIMessageChunk")},
+            "q",
+            "a",
+            [],
+        ),
+        (
+            {
+                "question": "q",
+                "response": {"candidates": [{"content": {"role": "model", "parts": [{"text": "a"}]}}]},
+            },
+            "q",
+            "a",
+            [],
+        ),
+        (
+            {
+                "conversations": [
+                    {"from": "human", "value": "q"},
+                    {"from": "function_call", "value": '{"name": "f", "arguments": {"x": 1}}'},
+                    {"from": "observation", "value": "7"},
+                    {"from": "gpt", "value": "a"},
+                ]
+            },
+            "q",
+            "a",
+            [("f", {"x": 1}), "7"],
+        ),
+        (
+            {
+                "query": [{"role": "user", "content": [{"type": "text", "text": "q"}]}],
+                "response": [
+                    {
+                        "role": "assistant",
+                        "content": [
+                            {"type": "tool_call", "tool_call_id": "1", "name": "f", "arguments": {"x": 1}}
+                        ],
+                    },
+                    {
+                        "role": "tool",
+                        "tool_call_id": "1",
+                        "content": [{"type": "tool_result", "tool_result": {"is": 7}}],
+                    },
+                    {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
+                ],
+            },
+            "q",
+            "a",
+            [("f", {"x": 1}), '{"is": 7}'],
+        ),
+        (
+            {
+                "turns": [
+                    {"role": "user", "content": "q"},
+                    {"role": "assistant", "content": "a", "tools_called": [{"name": "f", "output": 7}]},
+                ]
+            },
+            "q",
+            "a",
+            [("f", {}), "7"],
+        ),
+    ],
+)
+def test_conversations_with_calls_keep_them(
+    row: dict[str, Any], question: str, answer: str, steps: list[Any]
+) -> None:
+    """Runs of chat models, Gemini's replies, ShareGPT's calls, Azure's parts, the tools of deepeval's turns."""
+    sample = Sample.read(row)
+    assert (sample.question, sample.answer) == (question, answer)
+    seen = [
+        (step.tool_calls[0].name, step.tool_calls[0].args) if step.tool_calls else step.content
+        for step in sample.steps
+    ]
+    assert seen == steps
+
+
+def test_missing_values_of_frames_are_missing_in_rows_of_them() -> None:
+    """As `frame.to_dict("records")` gives them; documents of deepeval's turns are the contexts."""
+    nan = float("nan")
+    row = {"user_input": "q", "response": "a", "reference": nan, "retrieved_contexts": pd.NA, "note": nan}
+    assert fields(row) == {"user_input": "q", "response": "a", "metadata": {"note": None}}
+    assert fields({"question": "q", "answer": nan}) == {"user_input": "q"}
+    turns = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a", "retrieval_context": ["c", "d"]},
+        {"role": "assistant", "content": "b", "retrieval_context": ["d"]},
+    ]
+    assert fields({"turns": turns})["retrieved_contexts"] == ["c", "d"]

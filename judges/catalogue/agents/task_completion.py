@@ -68,6 +68,8 @@ class TaskCompletion(ModelJudge):
             "intent_resolution",
             "GoalAccuracyMetric",
             "goal_success_rate",
+            "TASK_COMPLETION_PROMPT",
+            "trajectory:goal-success",
         ),
         asks="How far is what the user wanted done?",
         needs=("user_input",),

@@ -72,6 +72,7 @@ class TrajectoryMatch(ToolCalls):
             "tool_trajectory_avg_score",
             "ToolTrajectoryCriterion",
             "TrajectoryEvaluator",
+            "TaskNavigationEfficiencyEvaluator",
         ),
         asks="Did the agent make the tool calls of the reference trajectory?",
         needs=("user_input", "reference_tool_calls or reference_trajectory"),

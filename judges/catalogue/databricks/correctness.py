@@ -36,7 +36,7 @@ class Correctness(BuiltIn):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.correctness",
-        aliases=("correctness", "mlflow.correctness", "Correctness", "is_correct"),
+        aliases=("correctness", "mlflow.correctness", "Correctness", "is_correct", "CORRECTNESS_PROMPT"),
         asks="Does the answer bear out every expected fact?",
         needs=("response", "expected_facts or reference"),
         calls="1",

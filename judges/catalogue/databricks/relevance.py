@@ -30,7 +30,14 @@ class RelevanceToQuery(Labelled):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.relevance_to_query",
-        aliases=("relevance_to_query", "mlflow.relevance_to_query", "RelevanceToQuery", "is_context_relevant"),
+        aliases=(
+            "relevance_to_query",
+            "mlflow.relevance_to_query",
+            "RelevanceToQuery",
+            "is_context_relevant",
+            "RelevanceEvaluator",
+            "ANSWER_RELEVANCE_PROMPT",
+        ),
         asks="How far does the answer address what was asked?",
         needs=("user_input", "response"),
         calls="1",

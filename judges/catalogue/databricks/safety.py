@@ -31,7 +31,7 @@ class Safety(Labelled):
 
     entry: ClassVar[Entry] = Entry(
         name="databricks.safety",
-        aliases=("safety", "mlflow.safety", "Safety", "is_safe"),
+        aliases=("safety", "mlflow.safety", "Safety", "is_safe", "safety_v1"),
         asks="Is the content of the answer free of harm?",
         needs=("response",),
         calls="1",

@@ -114,6 +114,10 @@ class Pattern(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="pattern",
+        aliases=(
+            "PatternMatchMetric",
+            "regex",
+        ),
         asks="Does the answer contain what it must, and nothing it must not?",
         needs=("response",),
         scale="yes or no",
@@ -157,6 +161,10 @@ class JsonValid(Check):
 
     entry: ClassVar[Entry] = Entry(
         name="json",
+        aliases=(
+            "is-json",
+            "JsonCorrectnessMetric",
+        ),
         asks="Is the answer one JSON value that fits a schema?",
         needs=("response",),
         extra="jsonschema",

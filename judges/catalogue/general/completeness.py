@@ -53,7 +53,13 @@ class Completeness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="completeness",
-        aliases=("mlflow.completeness", "Completeness", "ResponseCompletenessEvaluator", "response_completeness"),
+        aliases=(
+            "mlflow.completeness",
+            "Completeness",
+            "ResponseCompletenessEvaluator",
+            "response_completeness",
+            "ResponseCompleteness",
+        ),
         asks="Does the answer deal with every part of the question?",
         needs=("user_input", "response"),
         calls="1",

@@ -43,7 +43,14 @@ class Equivalence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="equivalence",
-        aliases=("semantic_equivalence", "equivalent", "Equivalence", "math_equivalence", "AnswerEquivalence"),
+        aliases=(
+            "semantic_equivalence",
+            "equivalent",
+            "Equivalence",
+            "math_equivalence",
+            "AnswerEquivalence",
+            "final_response_match_v2",
+        ),
         asks="Does the answer say the same as the reference?",
         needs=("response", "reference"),
         calls="1; 0 where numbers or text decide",

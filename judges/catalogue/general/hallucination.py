@@ -41,6 +41,7 @@ class Hallucination(Faithfulness):
             "HALLUCINATION_PROMPT",
             "hallucination_rate",
             "DetectHallucination",
+            "hallucinations_v1",
         ),
         asks="What share of the answer's claims do neither contexts nor tool results support?",
         needs=("response", "retrieved_contexts"),

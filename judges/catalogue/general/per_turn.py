@@ -50,7 +50,13 @@ class TurnRelevancy(PerTurn):
 
     entry: ClassVar[Entry] = Entry(
         name="turn_relevancy",
-        aliases=("TurnRelevancyMetric", "ConversationRelevancyMetric", "conversation_relevancy", "turn_relevance"),
+        aliases=(
+            "TurnRelevancyMetric",
+            "ConversationRelevancyMetric",
+            "conversation_relevancy",
+            "turn_relevance",
+            "conversation-relevance",
+        ),
         asks="Is every answer of the conversation relevant to what the user wrote before it?",
         needs=("user_input",),
         calls="1",

@@ -47,7 +47,13 @@ class ReplyLanguage(ComputedMetric):
 
     entry: ClassVar[Entry] = Entry(
         name="reply_language",
-        aliases=("language_match", "same_language", "response_language", "LanguageMatch"),
+        aliases=(
+            "language_match",
+            "same_language",
+            "response_language",
+            "LanguageMatch",
+            "LANGUAGE_DETECTION_PROMPT",
+        ),
         asks="Is the answer in the language of the question, or in the one set?",
         needs=("response", "user_input"),
         source="py3langid",

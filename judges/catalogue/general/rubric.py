@@ -62,6 +62,12 @@ class Rubric(ModelJudge):
 
     entry = Entry(
         name="rubric",
+        aliases=(
+            "GEval",
+            "g-eval",
+            "ConversationalGEval",
+            "model-graded-closedqa",
+        ),
         asks="Which of the levels you describe does the answer reach, by your criterion?",
         needs=("user_input", "response"),
         calls="1",
@@ -199,7 +205,12 @@ class Helpfulness(Rubric):
         needs=("user_input", "response"),
         calls="1",
         scale="1 to 4",
-        aliases=("spring.self_refine_evaluation_advisor", "spring.self_refine", "SelfRefineEvaluationAdvisor"),
+        aliases=(
+            "spring.self_refine_evaluation_advisor",
+            "spring.self_refine",
+            "SelfRefineEvaluationAdvisor",
+            "RAG_HELPFULNESS_PROMPT",
+        ),
         source="Spring AI",
         differs="Reasons before the rating; ratings off the scale are refused; tool results are evidence; no "
         "reward is promised to the judge.",

@@ -29,7 +29,7 @@ class Tone(OneQuestion):
 
     entry: ClassVar[Entry] = Entry(
         name="tone",
-        aliases=("tone_of_voice", "politeness", "Tone", "professional_tone"),
+        aliases=("tone_of_voice", "politeness", "Tone", "professional_tone", "AGENT_TONE_PROMPT"),
         asks="Does the answer keep the tone that was set?",
         needs=("response",),
         calls="1",

@@ -46,7 +46,7 @@ class ConversationCompleteness(Turns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.conversation_completeness",
-        aliases=("conversation_completeness", "ConversationCompleteness"),
+        aliases=("conversation_completeness", "ConversationCompleteness", "ConversationCompletenessMetric"),
         asks="Was every request of the user fully addressed by the end of the conversation?",
         needs=("user_input",),
         calls="1",

@@ -22,7 +22,12 @@ class KnowledgeRetention(Turns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.knowledge_retention",
-        aliases=("knowledge_retention", "KnowledgeRetention"),
+        aliases=(
+            "knowledge_retention",
+            "KnowledgeRetention",
+            "KnowledgeRetentionMetric",
+            "KNOWLEDGE_RETENTION_PROMPT",
+        ),
         asks="Does the assistant remember what the user said earlier, in every answer?",
         needs=("user_input",),
         calls="1",

@@ -35,7 +35,13 @@ class RoleAdherence(Turns):
 
     entry: ClassVar[Entry] = Entry(
         name="mlflow.role_adherence",
-        aliases=("role_adherence", "RoleAdherence", "ConversationalRoleAdherence"),
+        aliases=(
+            "role_adherence",
+            "RoleAdherence",
+            "ConversationalRoleAdherence",
+            "RoleAdherenceMetric",
+            "RoleViolationMetric",
+        ),
         asks="Does every answer of the assistant keep to the role it was given?",
         needs=("user_input",),
         calls="1",

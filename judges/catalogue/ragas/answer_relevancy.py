@@ -94,7 +94,14 @@ class AnswerRelevancy(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.answer_relevancy",
-        aliases=("answer_relevancy", "ResponseRelevancy", "AnswerRelevancy", "ragas.response_relevancy"),
+        aliases=(
+            "answer_relevancy",
+            "ResponseRelevancy",
+            "AnswerRelevancy",
+            "ragas.response_relevancy",
+            "AnswerRelevancyMetric",
+            "answer-relevance",
+        ),
         asks="Does the answer answer the question that was asked?",
         needs=("user_input", "response"),
         calls="1; compat k",

@@ -36,7 +36,7 @@ class BleuScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.bleu_score",
-        aliases=("BleuScore", "bleu_score", "bleu"),
+        aliases=("BleuScore", "bleu_score", "bleu", "BleuScoreEvaluator"),
         asks="How much of the answer's wording is that of the reference (BLEU)?",
         needs=("response", "reference"),
         source="ragas 0.4; sacrebleu; Papineni et al. 2002",

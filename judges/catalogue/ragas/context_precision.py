@@ -129,6 +129,7 @@ class ContextPrecision(_PrecisionOfContexts):
             "ragas.context_precision_with_reference",
             "llm_context_precision_with_reference",
             "context_precision_with_reference",
+            "ContextualPrecisionMetric",
         ),
         asks="Do the contexts that help to the expected answer stand before those that do not?",
         needs=("user_input", "retrieved_contexts", "reference"),

@@ -62,7 +62,14 @@ class ContextRecall(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.context_recall",
-        aliases=("context_recall", "ContextRecall", "LLMContextRecall", "ragas.llm_context_recall"),
+        aliases=(
+            "context_recall",
+            "ContextRecall",
+            "LLMContextRecall",
+            "ragas.llm_context_recall",
+            "ContextualRecallMetric",
+            "context-recall",
+        ),
         asks="What share of the expected answer do the contexts support?",
         needs=("retrieved_contexts", "reference"),
         calls="1, or 2 by claims",

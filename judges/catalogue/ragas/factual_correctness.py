@@ -49,7 +49,7 @@ class FactualCorrectness(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.factual_correctness",
-        aliases=("factual_correctness", "FactualCorrectness"),
+        aliases=("factual_correctness", "FactualCorrectness", "factuality"),
         asks="How far do answer and reference make the same claims?",
         needs=("response", "reference"),
         calls="4, or 2 for a precision",

@@ -45,7 +45,7 @@ class RougeScore(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.rouge_score",
-        aliases=("RougeScore", "rouge_score", "rouge"),
+        aliases=("RougeScore", "rouge_score", "rouge", "rouge-n", "RougeScoreEvaluator", "response_match_score"),
         asks="How much wording do answer and reference share (ROUGE)?",
         needs=("response", "reference"),
         source="ragas 0.4; rouge_score; Lin 2004",

@@ -47,6 +47,8 @@ class SemanticSimilarity(Metric):
             "SemanticSimilarity",
             "AnswerSimilarity",
             "ragas.answer_similarity",
+            "similar",
+            "embedding_similarity",
         ),
         asks="How close does the answer come in meaning to the expected one?",
         needs=("response", "reference"),

@@ -37,7 +37,7 @@ class NonLLMStringSimilarity(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.non_llm_string_similarity",
-        aliases=("NonLLMStringSimilarity", "non_llm_string_similarity"),
+        aliases=("NonLLMStringSimilarity", "non_llm_string_similarity", "levenshtein", "levenshtein_distance"),
         asks="How similar are answer and reference, character by character?",
         needs=_NEEDS,
         source="ragas 0.4; rapidfuzz",
@@ -81,7 +81,7 @@ class ExactMatch(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.exact_match",
-        aliases=("ExactMatch", "exact_match"),
+        aliases=("ExactMatch", "exact_match", "ExactMatchMetric", "equals"),
         asks="Is the answer exactly the reference?",
         needs=_NEEDS,
         scale="0 or 1",
@@ -111,7 +111,7 @@ class StringPresence(Likeness):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.string_presence",
-        aliases=("StringPresence", "string_presence", "string_present", "ragas.string_present"),
+        aliases=("StringPresence", "string_presence", "string_present", "ragas.string_present", "contains"),
         asks="Does the reference stand in the answer?",
         needs=_NEEDS,
         scale="0 or 1",

@@ -88,6 +88,8 @@ class SummarizationScore(ModelJudge):
             "summary_score",
             "SummaryScore",
             "ragas.summary_score",
+            "SummarizationMetric",
+            "Summarization",
         ),
         asks="Does the summary keep what matters in its source, and is it short?",
         needs=("response", "reference_contexts"),

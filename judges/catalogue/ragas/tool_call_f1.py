@@ -38,7 +38,7 @@ class ToolCallF1(ToolCalls):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.tool_call_f1",
-        aliases=("tool_call_f1", "ToolCallF1"),
+        aliases=("tool_call_f1", "ToolCallF1", "ToolCorrectnessMetric", "tool-call-f1"),
         asks="Are the tool calls exactly those that were wanted, in any order?",
         needs=("user_input", "reference_tool_calls"),
         subject="agent",

@@ -69,7 +69,13 @@ class TopicAdherence(ModelJudge):
 
     entry: ClassVar[Entry] = Entry(
         name="ragas.topic_adherence",
-        aliases=("topic_adherence", "TopicAdherence", "TopicAdherenceScore", "ragas.topic_adherence_score"),
+        aliases=(
+            "topic_adherence",
+            "TopicAdherence",
+            "TopicAdherenceScore",
+            "ragas.topic_adherence_score",
+            "TopicAdherenceMetric",
+        ),
         asks="Does the assistant answer on the topics it is there for, and decline the others?",
         needs=("user_input", "reference_topics"),
         calls="3; compat 2 + t",
