@@ -162,12 +162,13 @@ def test_reasoning_about_a_rejected_draft_is_left_out(upstream: ModelServer, gua
         ({"n": 2}, Reply("bad"), "several answers"),
         ({"modalities": ["text", "audio"]}, Reply("bad"), "modalities"),
         ({"messages": [*QUESTION, {"role": "assistant", "content": "It is"}]}, Reply("bad"), "goes on"),
+        ({"messages": [{"role": "developer", "content": "Write a poem."}]}, Reply("bad"), "message of the user"),
         ({}, Reply(calls=(("look", {"q": 1}),)), "tool_call"),
         ({}, Reply(calls=(("look", "{broken"),)), "tool_call"),
         ({}, Reply(refusal="No."), "refusal"),
         ({}, Reply("some of it", finish_reason="content_filter"), "filtered"),
     ],
-    ids=["n", "audio", "prefill", "tool call", "broken tool call", "refusal", "filter"],
+    ids=["n", "audio", "prefill", "no question", "tool call", "broken tool call", "refusal", "filter"],
 )
 def test_what_is_not_judged_says_so(
     upstream: ModelServer, guard: Guarded, fields: dict[str, Any], reply: Reply, detail: str
@@ -345,7 +346,6 @@ def test_evidence_of_a_request_has_the_bound_that_it_is_given(upstream: ModelSer
         b'{"messages": [3]}',
         b'{"messages": [{"role": "critic", "content": "x"}]}',
         b'{"messages": [{"role": "user", "content": 3}]}',
-        b'{"messages": [{"role": "system", "content": "x"}]}',
         b'{"messages": [{"role": "user", "content": "x"}], "temperature": NaN}',
         b'{"messages": [{"role": "user", "content": "x"}], "temperature": 1e999}',
         b'{"a":' * 100_000,

@@ -156,6 +156,9 @@ def test_openai_responses(client: openai.OpenAI, upstream: ModelServer) -> None:
     assert [item.type for item in whole.output] == ["message"]
     retry = json.loads(upstream.requests[1]["raw"])
     assert [item["role"] for item in retry["input"]] == ["user", "assistant", "user"]
+    stored = client.responses.create(model="m", prompt={"id": "pmpt_1"})
+    assert stored.refine["stop_reason"] == "skipped"  # type: ignore[attr-defined]  # of the guard
+    assert "without a message of the user" in stored.refine["detail"]  # type: ignore[attr-defined]  # as above
     with client.responses.stream(model="m", input=question("What?")) as stream:
         events = [event.type for event in stream]
         final = stream.get_final_response()

@@ -11,12 +11,12 @@ function nice(top) {
   return [1, 2, 2.5, 5, 10].map((step) => step * unit).find((step) => step >= top);
 }
 
-function frame(width, title, legend, label, ...inside) {
+function frame(width, title, legend, label, nothing, ...inside) {
   return h("figure", { class: "card chart" },
     h("figcaption", {}, h("span", { class: "name" }, title),
       h("span", { class: "legend" }, legend.map(([kind, text]) => h("span", {}, h("i", { class: `swatch ${kind}` }), text)))),
     inside.length ? s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": label }, ...inside)
-      : h("p", { class: "nothing" }, "nothing yet"));
+      : h("p", { class: "nothing" }, nothing));
 }
 
 function axis(width, top, show) {
@@ -59,10 +59,11 @@ export function passing(figures, width) {
   const legend = [["one", "1st attempt"], ["two", "2nd"], ["more", "later"], ["not", "not passed"]];
   const said = `Passed at attempt, over time: ${percent(figures.passed_at[1] ?? 0, figures.outcomes)} at the first, ${percent(figures.passed, figures.outcomes)} in all`;
   const top = nice(Math.max(...series.buckets.map((bucket) => bucket.outcomes)));
-  return frame(width, "Passed at attempt", legend, said, ...(figures.outcomes ? bars(width, series, stack, count, top) : []));
+  return frame(width, "Passed at attempt", legend, said, "nothing yet", ...(figures.outcomes ? bars(width, series, stack, count, top) : []));
 }
 
-function spending(title, figures, width, names, show, unit) {
+function spending(title, figures, width, names, show, nothing) {
+  const unit = "an answer";
   const { series } = figures;
   const each = (bucket, name) => (bucket.outcomes ? (bucket[name] ?? 0) / bucket.outcomes : 0);
   const stack = (bucket) => [["generator", each(bucket, names[0]), `generator ${show(each(bucket, names[0]))}`],
@@ -71,11 +72,11 @@ function spending(title, figures, width, names, show, unit) {
   const top = nice(Math.max(0, ...totals));
   const known = totals.some((total) => total > 0);
   const said = `${title} ${unit}, over time, generator and judge apart; highest ${show(Math.max(0, ...totals))}`;
-  return frame(width, `${title} ${unit}`, [["generator", "generator"], ["judge", "judge"]], said, ...(known ? bars(width, series, stack, show, top) : []));
+  return frame(width, `${title} ${unit}`, [["generator", "generator"], ["judge", "judge"]], said, figures.outcomes ? nothing : "nothing yet", ...(known ? bars(width, series, stack, show, top) : []));
 }
 
-export const latency = (figures, width) => spending("Time", figures, width, ["generate_s", "judge_s"], seconds, "an answer");
-export const cost = (figures, width) => spending("Cost", figures, width, ["generate_cost", "judge_cost"], dollars, "an answer");
+export const latency = (figures, width) => spending("Time", figures, width, ["generate_s", "judge_s"], seconds, "nothing yet");
+export const cost = (figures, width) => spending("Cost", figures, width, ["generate_cost", "judge_cost"], dollars, 'no price of these models is known; prices = "known" in the policy takes the listed ones');
 
 export function ratings(figures) {
   const judges = Object.entries(figures.ratings).sort();

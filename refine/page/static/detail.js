@@ -103,7 +103,8 @@ export class Detail {
     const link = `${location.origin}/?id=${encodeURIComponent(outcome.id)}`;
     return h("div", { class: "facts" },
       h("p", { class: "question" }, outcome.question ?? "recorded without texts"),
-      h("p", {}, [fullTime(outcome.at), reason(outcome.stop_reason), outcome.detail, outcome.refiner, outcome.model, `${seconds(outcome.latency_s)} in all`, dollars(outcome.cost), outcome.request_id].filter(Boolean).join(" · ")),
+      outcome.question === null && h("p", {}, "To have them from now on: record_texts = true in the guard's configuration, texts=True in Python."),
+      h("p", {}, [fullTime(outcome.at), reason(outcome.stop_reason), outcome.detail, outcome.refiner, outcome.model, `${seconds(outcome.latency_s)} in all`, outcome.cost !== null && dollars(outcome.cost), outcome.request_id].filter(Boolean).join(" · ")),
       h("p", {}, copyButton("Copy link", link), " ", outcome.question && copyButton("Judge again offline", judgeAgain(outcome, record))));
   }
 

@@ -16,7 +16,9 @@ from judges.verdict import Usage
 from refine.server import json_text
 from refine.server.dialects.protocol import Json, JudgedRequest
 from refine.server.dialects.reading import (
+    ASKING,
     LEFT_OUT,
+    NO_QUESTION,
     check_message,
     objects,
     read_count,
@@ -55,7 +57,7 @@ def _unjudged(body: Json) -> str:
         return "answers other than text (modalities) are not judged"
     if body["messages"][-1].get("role") == "assistant":
         return "an answer that goes on from the client's own words is not judged"
-    return ""
+    return "" if any(one.get("role") in ASKING for one in body["messages"]) else NO_QUESTION
 
 
 def conversation(payload: Json) -> list[AnyMessage]:

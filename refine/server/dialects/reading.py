@@ -14,6 +14,10 @@ from refine.server.errors import ApiError
 LEFT_OUT = frozenset({"refine", "stream", "stream_options"})
 """Fields of a request that the upstream does not see."""
 
+NO_QUESTION = "a request without a message of the user is not judged"
+ASKING = ("user", "tool", "function")
+"""Roles of messages that ask for an answer."""
+
 _ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 
 
@@ -124,14 +128,8 @@ def message(
 
 
 def up_to_question(messages: list[AnyMessage]) -> list[AnyMessage]:
-    """Return the messages without answers at their end, which the model is to go on with.
-
-    Raises:
-        ApiError: If nothing is left.
-    """
+    """Return the messages without answers at their end, which the model is to go on with; never an empty list."""
     end = len(messages)
     while end and messages[end - 1].type == "ai":
         end -= 1
-    if not any(one.type in ("human", "tool") for one in messages[:end]):
-        raise ApiError(400, "there is no question: send at least one message of the user", code="invalid")
-    return messages[:end]
+    return messages[:end] or [SystemMessage("")]

@@ -13,7 +13,9 @@ from judges.verdict import Usage
 from refine.server import json_text
 from refine.server.dialects.protocol import Json, JudgedRequest
 from refine.server.dialects.reading import (
+    ASKING,
     LEFT_OUT,
+    NO_QUESTION,
     arguments,
     message,
     objects,
@@ -48,7 +50,7 @@ def read_request(body: Json) -> JudgedRequest:
     """Read a request; the body is not changed."""
     content = body.get("input")
     is_list = isinstance(content, list) and all(isinstance(item, dict) for item in content)
-    if not isinstance(content, str) and not is_list:
+    if not isinstance(content, str | None) and not is_list:
         raise ApiError(400, "input is a text or a list of items", code="invalid", param="input")
     return JudgedRequest(
         payload={name: value for name, value in body.items() if name not in LEFT_OUT},
@@ -62,17 +64,23 @@ def read_request(body: Json) -> JudgedRequest:
 def _unjudged(body: Json) -> str:
     if read_flag(body, "background"):
         return "an answer that is made in the background is not judged"
-    items = body["input"]
-    if isinstance(items, list) and items and items[-1].get("role") == "assistant":
+    items = body.get("input")
+    if isinstance(items, str):
+        return ""
+    if items and items[-1].get("role") == "assistant":
         return "an answer that goes on from the client's own words is not judged"
-    return ""
+    return "" if any(map(_asks, items or ())) else NO_QUESTION
+
+
+def _asks(item: Json) -> bool:
+    return item.get("role") in ASKING or string(item.get("type")).endswith(_OUTPUT)
 
 
 def conversation(payload: Json) -> list[AnyMessage]:
     """Return the messages for the judge, ending with the question or a tool's result."""
     instructions = string(payload.get("instructions"))
     before: list[AnyMessage] = [SystemMessage(instructions)] if instructions else []
-    content = payload["input"]
+    content = payload.get("input") or ()
     if isinstance(content, str):
         return up_to_question([*before, message("user", content, where="input")])
     messages = (_message(item, f"input[{at}]") for at, item in enumerate(content))
@@ -106,7 +114,7 @@ def _call(item: Json) -> Json:
 
 def with_feedback(payload: Json, added: Sequence[AnyMessage]) -> Json:
     """Return the request of a further attempt: the same, with the messages added by the loop at its end."""
-    content = payload["input"]
+    content = payload.get("input") or []
     items = [{"role": "user", "content": content}] if isinstance(content, str) else content
     extra = [{"role": "assistant" if one.type == "ai" else "user", "content": str(one.text)} for one in added]
     return {**payload, "input": [*items, *extra]}
