@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import BinaryIO, NoReturn
 
 from judges.errors import AskFailed, ConfigurationError
@@ -99,7 +99,7 @@ class Collector:
     def discard(self) -> None:
         """Close the files without making batches of them."""
         for files in (*self._finished, *self._open.values()):
-            files.close()
+            files.discard()
 
     def _check_failures(self, place: CallPlace, model: JudgeModel) -> None:
         failures = self._failures.get(place, ())
@@ -181,3 +181,8 @@ class _BatchFiles:
         if not self._requests.closed:
             self.flush()
         self._files.close()
+
+    def discard(self) -> None:
+        """Close the files, whatever is on the disk."""
+        with suppress(OSError):
+            self._files.close()
