@@ -215,7 +215,9 @@ def test_a_full_disk_while_a_batch_is_collected(tmp_path: Path) -> None:
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        with pytest.raises(ConfigurationError, match=r"run cannot be written .*`refine resume .*/run`$"):
+        with pytest.raises(
+            ConfigurationError, match=r"0001\.requests\.jsonl cannot be written .*`refine resume .*/run`$"
+        ):
             run_of(provider, tmp_path / "run")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
