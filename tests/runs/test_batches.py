@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -204,6 +206,25 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
             evaluate(ROWS, Helpfulness(model), run=tmp_path / "none", batch=True)
     with pytest.raises(ConfigurationError, match="poll_s is a number from"):
         BatchSettings(poll_s=0)
+
+
+def test_a_full_disk_while_a_batch_is_collected(tmp_path: Path) -> None:
+    """The line says which run to go on with, and a batch whose file could not be written is never sent."""
+    provider = BatchProvider(answer)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        with pytest.raises(
+            ConfigurationError, match=r"0001\.requests\.jsonl cannot be written .*`refine resume .*/run`$"
+        ):
+            run_of(provider, tmp_path / "run")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert provider.log == []
+    assert run_of(provider, tmp_path / "run", resume=True)["helpfulness"].scored == 12
+    assert len(provider.batches) == 2
 
 
 def test_uploaded_files_are_deleted_after_use(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

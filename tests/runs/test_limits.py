@@ -67,18 +67,18 @@ def test_max_cost_is_kept_and_costs_are_known(server: ModelServer, rows: Path, t
 
 
 def test_max_cost_is_kept_where_calls_cost_more_and_more(tmp_path: Path) -> None:
-    """Many calls at once spend at most one call's difference more than allowed, however cheap the first ones were."""
+    """Many calls at once spend at most one call's difference more than allowed, though the first are cheap."""
     rows = [{"question": f"q {i}", "answer": f"a {i}"} for i in range(60)]
     prices = {"m": Price(input=1.0, output=10.0)}  # 0.001 to 0.0035 US dollars a call
     spent = 0.0
 
     def dearer(_: object) -> Reply:
         nonlocal spent
-        usage = (1_000, min(250, 5 * len(server.requests)))
+        usage = (1_000, min(250, 5 * len(one.requests)))
         spent += (usage[0] * 1.0 + usage[1] * 10.0) / 1e6
         return Reply(text=RATED, usage=usage, delay_s=0.02)
 
-    with serving(dearer) as server, OpenAICompatible(server.url, model="m", api_key="") as model:
+    with serving(dearer) as one, OpenAICompatible(one.url, model="m", api_key="") as model:
         settings = RunSettings(folder=tmp_path / "run", max_cost=0.05, prices=prices)
         with pytest.raises(RunStopped, match=r"may exceed --max-cost 0\.05"):
             evaluate(rows, Helpfulness(model), run=settings, max_concurrency=60)

@@ -112,7 +112,7 @@ def test_two_workers_give_the_rows_of_one_process(server: ModelServer, tmp_path:
 @with_ray
 @quietly
 def test_columns_are_mapped_as_in_one_process(tmp_path: Path) -> None:
-    """Renamed and nested columns, and rows that lack them, are judged as by `evaluate`; the dataset keeps its own."""
+    """Renamed and nested columns, and rows without them, are judged as by `evaluate`; the dataset keeps its."""
     rows: list[dict[str, object]] = [
         {"q": f"q {i}", "out": {"text": f"a {i}" * i} if i != 3 else {"other": "x"}, "answer": "not this"}
         for i in range(8)

@@ -129,7 +129,9 @@ def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path) -> None:
     journal.write_bytes(
         journal.read_bytes().replace(b'"detail":', b'"details":', 1) + b'{"call":0,"digest":"d"}\n'
     )
-    with pytest.raises(ConfigurationError, match="the verdict of 'helpfulness' on row 0 cannot be read; .*delete"):
+    with pytest.raises(
+        ConfigurationError, match=r"the verdict of 'helpfulness' on row 0 cannot be read; .*delete"
+    ):
         evaluate(rows, Helpfulness(model), run=run, resume=True)
 
 

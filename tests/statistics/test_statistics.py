@@ -7,6 +7,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from judges.errors import ConfigurationError
@@ -559,3 +560,23 @@ def test_a_missing_library_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPa
         _ = statistics.sign_flip
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = statistics.nothing
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    """A figure is never made of NaN, None, or counts that cannot be; counts may be numpy's."""
+    bad = [float("nan"), None, float("inf")]
+    for number in bad:
+        for compute in (
+            lambda x: bootstrap([1.0, x]),
+            lambda x: sign_flip([1.0, x]),
+            lambda x: cluster_se([1.0, x]),
+            lambda x: length_adjusted([1, 0], [1, 2], [x, 1]),
+        ):
+            with pytest.raises(ValueError, match=r"are finite numbers, but number \d is "):
+                compute(number)
+    with pytest.raises(ValueError, match="a result is A, B, T"):
+        win_rate([(float("nan"), 1)])
+    for wins, n in ((0, 0), (5, 3), (-1, 3)):
+        with pytest.raises(ValueError, match="counts satisfy 0 <= wins <= n"):
+            wilson(wins, n)
+    assert mcnemar(np.int64(9), np.int64(2)) == mcnemar(9, 2)

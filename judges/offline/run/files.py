@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ from typing import BinaryIO
 
 from judges.errors import ConfigurationError
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -48,12 +50,30 @@ def open_private(path: Path, flags: int) -> int:
         raise cannot_write(path, error) from error
 
 
-def cannot_write(path: Path, error: OSError) -> ConfigurationError:
-    """Return the error for a file that cannot be written, for instance on a full disk."""
+def cannot_write(path: Path, error: OSError, run: Path | None = None) -> ConfigurationError:
+    """Return the error for a file that cannot be written, for instance on a full disk.
+
+    Args:
+        path: The file.
+        error: What the system said.
+        run: Folder of its run; None finds it.
+    """
+    run = run or next((folder for folder in path.parents if (folder / "run.json").exists()), path.parent)
     return ConfigurationError(
         f"{path} cannot be written ({error.strerror}); nothing that was judged is lost: make room, then go on "
-        f"with `refine resume {path.parent}`"
+        f"with `refine resume {run}`"
     )
+
+
+@contextmanager
+def full_disk_told(folder: Path) -> Iterator[None]:
+    """Say in one line that there is no room for something in the folder of a run, whatever it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise cannot_write(folder, error, folder) from error
 
 
 @contextmanager

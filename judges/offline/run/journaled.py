@@ -16,7 +16,7 @@ from judges.judge import Judge
 from judges.offline.results import Evaluation
 from judges.offline.run import outputs, parts
 from judges.offline.run.batch.settings import BatchSettings
-from judges.offline.run.files import make_folder
+from judges.offline.run.files import full_disk_told, make_folder
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal
 from judges.offline.run.judging import judge_missing, warn_of_unreadable
@@ -100,7 +100,7 @@ def opened(manifest: Manifest, judges: Mapping[str, Judge], settings: RunSetting
     else:
         check_free(folder)
     is_new = make_folder(folder)
-    with locked(folder) as takeover, _removed_if_unused(folder, is_new=is_new):
+    with full_disk_told(folder), locked(folder) as takeover, _removed_if_unused(folder, is_new=is_new):
         if takeover:
             _log.warning("%s", takeover)
         if settings.resume:

@@ -50,9 +50,9 @@ class CallMeter:
         limiter: Limits of calls in flight, calls a minute and tokens a minute; slows down at an overload.
         prices: Price by model name.
         max_calls: Most calls, or None for any number.
-        max_cost: Most US dollars, or None. For each call in flight is set aside what it costs with a long reply, and
-            at least as much as the dearest call so far. Where no room is left for another, calls are made one by
-            one, so that the limit is exceeded at most by what the last costs more than any before it.
+        max_cost: Most US dollars, or None. For each call in flight is set aside what it costs with a long reply,
+            and at least as much as the dearest call so far. Where no room is left for another, calls are made one
+            by one, so that the limit is exceeded at most by what the last costs more than any before it.
     """
 
     def __init__(

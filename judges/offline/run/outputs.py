@@ -208,8 +208,8 @@ def _cell(journal: Journal, index: int, judge: str) -> tuple[bytes, Verdict]:
         verdict = None if cell is None else read_verdict(cell[1]).model_copy(update={"latency_s": cell[0]})
     except (ValueError, TypeError, RecursionError):  # pydantic's errors are among them
         raise ConfigurationError(
-            f"{journal.path}: the verdict of {judge!r} on row {index} cannot be read; it was changed, or written by "
-            f"another version of selfrefine; delete its line, so that the row is judged again"
+            f"{journal.path}: the verdict of {judge!r} on row {index} cannot be read; it was changed, or written "
+            f"by another version of selfrefine; delete its line, so that the row is judged again"
         ) from None
     if cell is None or verdict is None:
         raise ConfigurationError(

@@ -7,12 +7,20 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import NormalDist, StatisticsError, correlation
 
+_ROUNDING = 1e-6
 _LEAST = 3
 """Fewest pairs over which a correlation means anything."""
 
 
 def wilson(wins: float, n: int, *, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a proportion, `wins` of `n`, by Wilson's score method (JASA 22, 1927)."""
+    """Return the interval of a proportion, `wins` of `n`, by Wilson's score method (JASA 22, 1927).
+
+    Raises:
+        ValueError: If there are no cases, or more wins than cases.
+    """
+    if n <= 0 or not -_ROUNDING <= wins <= n + _ROUNDING:
+        raise ValueError(f"counts satisfy 0 <= wins <= n and n > 0; they are {wins!r} of {n!r}")
+    wins = min(max(wins, 0), n)
     share, weight = wins / n, NormalDist().inv_cdf((1 + level) / 2) ** 2 / n
     middle = share + weight / 2
     half = math.sqrt(weight * (share * (1 - share) + weight / 4))

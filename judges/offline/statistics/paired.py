@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 from scipy import special
 
+from judges.offline.statistics.checks import finite
 from judges.offline.statistics.resampling import cluster_rows
 
 _EXACT_UP_TO = 16
@@ -30,11 +31,12 @@ def mcnemar(b: int | Sequence[bool | int], c: int | Sequence[bool | int], *, mid
     Returns:
         min(1, 2 P(Bin(b + c, 1/2) <= min(b, c))); 1 where the two never differ.
     """
-    if not isinstance(b, int) or not isinstance(c, int):
-        if isinstance(b, int) or isinstance(c, int) or len(b) != len(c):
+    if not isinstance(b, int | np.integer) or not isinstance(c, int | np.integer):
+        if isinstance(b, int | np.integer) or isinstance(c, int | np.integer) or len(b) != len(c):
             raise ValueError("give two counts, or two lists of verdicts of the same length")
         pairs = [(bool(first), bool(second)) for first, second in zip(b, c, strict=True)]
         b, c = pairs.count((True, False)), pairs.count((False, True))
+    b, c = int(b), int(c)
     if b < 0 or c < 0:
         raise ValueError(f"counts are 0 or more, not {b!r} and {c!r}")
     n, least = b + c, min(b, c)
@@ -66,8 +68,11 @@ def sign_flip(
 
     Returns:
         The p-value; None without differences.
+
+    Raises:
+        ValueError: If a difference is no finite number.
     """
-    data = np.asarray(differences, float)
+    data = finite(differences, "differences")
     if not len(data):
         return None
     means = np.array([data[rows].mean() for rows in cluster_rows(len(data), clusters)])

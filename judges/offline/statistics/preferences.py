@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from judges.offline.statistics.checks import finite
 from judges.offline.statistics.figure import Figure, Undefined
 from judges.offline.statistics.paired import sign_flip
 from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows, cluster_se
@@ -95,7 +96,7 @@ def _points(order: str | Sequence[float | None]) -> list[float]:
         raise ValueError(f"a pair has the results of two orders, for instance 'AB' or (1, 0); not {order!r}")
     results = [_POINTS.get(result) if isinstance(result, str) else result for result in order]
     for result, points in zip(order, results, strict=True):
-        if points is None and result not in (None, "."):
+        if (points is None and result not in (None, ".")) or (points is not None and not 0 <= points <= 1):
             raise ValueError(f"a result is A, B, T or '.', or a number from 0 to 1; not {result!r}")
     return [points for points in results if points is not None]
 
@@ -151,7 +152,10 @@ def length_adjusted(
     Returns:
         The figure; undefined as `no_overlap` unless at least 20 % of the items lie on each side of equal length.
     """
-    wins, first, second = (np.asarray(values, float) for values in (preferences, lengths_1, lengths_2))
+    wins, first, second = (
+        finite(values, name)
+        for name, values in (("preferences", preferences), ("lengths", lengths_1), ("lengths", lengths_2))
+    )
     if not len(wins) == len(first) == len(second):
         raise ValueError(f"give a preference and two lengths per item: {len(wins)}, {len(first)}, {len(second)}")
     gamma = None if difficulty is None else np.asarray(difficulty, float)

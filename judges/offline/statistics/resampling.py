@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from judges.offline.statistics.checks import finite
 from judges.offline.statistics.figure import Figure
 
 Indices = NDArray[np.intp]
@@ -87,8 +88,11 @@ def bootstrap(
         The figure; its `n` counts questions. Below 30 questions its note says "indicative". Where more than 5 %
         of the resamples have no value, or BCa is undefined, the interval is the percentile interval and `method`
         says so.
+
+    Raises:
+        ValueError: If a value is no finite number.
     """
-    data = np.asarray(values, float)
+    data = finite(values, "values")
     groups = cluster_rows(len(data), clusters)
     if statistic is None and data.ndim == 1 and groups:
         sample = _Means(data, groups)
@@ -206,7 +210,7 @@ def cluster_se(values: Sequence[float], clusters: Sequence[Hashable] | None = No
     The square root of G/(G - 1) times the sum over the G clusters of the squared sums of deviations, divided by
     the number of values. With one value a cluster it is the usual standard error.
     """
-    data = np.asarray(values, float)
+    data = finite(values, "values")
     groups = cluster_rows(len(data), clusters)
     if len(groups) < 2:  # noqa: PLR2004 - one cluster has no spread
         return None

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import BinaryIO, NoReturn
 
 from judges.errors import AskFailed, ConfigurationError
@@ -19,7 +19,7 @@ from judges.offline.run.batch.records import BatchedCall, BatchFolder, BatchReco
 from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.calls import Awaiting, CallPlace
 from judges.offline.run.estimate import REPLY_TOKENS, tokens_of
-from judges.offline.run.files import open_private
+from judges.offline.run.files import cannot_write, open_private
 from judges.offline.run.meter import CallMeter, unpriced
 from judges.verdict import Usage
 
@@ -79,13 +79,17 @@ class Collector:
         Raises:
             Awaiting: When it is written, or the limits of the run leave no room for it.
             AskFailed: If it has failed for good.
+            ConfigurationError: If the disk is full; no further call is made.
         """
         self._check_failures(place, model)
         key = place._replace(judge="") if shared else place
         with self._lock:
             if key not in self._taken and self._has_room(model, request):
                 self._taken.add(key)
-                self._write(model, request, place)
+                try:
+                    self._write(model, request, place)
+                except OSError as error:  # no fault of the judge, which is at work here
+                    raise self._meter.stop(cannot_write(self._folder.requests(self._next - 1), error)) from error
         raise Awaiting(f"a call of {place.judge!r} waits for its batch")
 
     def finish(self) -> list[BatchRecord]:
@@ -99,7 +103,7 @@ class Collector:
     def discard(self) -> None:
         """Close the files without making batches of them."""
         for files in (*self._finished, *self._open.values()):
-            files.close()
+            files.discard()
 
     def _check_failures(self, place: CallPlace, model: JudgeModel) -> None:
         failures = self._failures.get(place, ())
@@ -181,3 +185,8 @@ class _BatchFiles:
         if not self._requests.closed:
             self.flush()
         self._files.close()
+
+    def discard(self) -> None:
+        """Close the files, whatever is on the disk."""
+        with suppress(OSError):
+            self._files.close()

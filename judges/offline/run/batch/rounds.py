@@ -82,12 +82,12 @@ async def judge_in_batches(
                 meter=meter,
                 collector=collector,
             )
+            records = collector.finish()
         except BaseException:
             collector.discard()
             raise
         finally:
             journal.close()
-        records = collector.finish()
         if not records:
             break
         await sender.finish(records, are_new=True)
