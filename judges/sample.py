@@ -136,6 +136,8 @@ class Sample(BaseModel):
         if not isinstance(data, Mapping) or (isinstance(data, dict) and _is_canonical(data)):
             return data
         row = columns_of(data, _FIELD_OF)
+        if _is_renamed(row):
+            return row
         fields = {_FIELD_OF[name] for name in row if name in _FIELD_OF}
         columns = {_first_filled(row, _NAMES[field]) for field in fields}
         others = {name: row.pop(name) for name in list(row) if name not in columns}
@@ -237,6 +239,12 @@ def _is_canonical(row: dict[Any, Any]) -> bool:
     plain = isinstance(row.get("response"), str | None) and isinstance(row.get("reference"), str | None)
     is_request = isinstance(row.get("user_input"), Mapping)
     return plain and not is_request and row.get("metadata", ...) is not None
+
+
+def _is_renamed(row: Mapping[str, Any]) -> bool:
+    """Whether each column of a row is a field of its own and has a value, so that it is read by its name alone."""
+    fields = {_FIELD_OF.get(name) for name in row}
+    return len(fields) == len(row) and None not in fields and all(value is not None for value in row.values())
 
 
 def _check_keywords(names: Iterable[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from textwrap import shorten
@@ -50,7 +51,7 @@ def parse_reply(response: ModelResponse, schema: type[T]) -> T:
     """
     _check_finished(response)
     try:
-        return schema.model_validate_json(_json(_object_in(response, schema)), strict=True, extra="forbid")
+        return schema.model_validate_json(_object_in(response, schema), strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         surplus = first["type"] == "extra_forbidden"  # its name is the model's own, and may quote anything
@@ -69,13 +70,15 @@ def _check_finished(response: ModelResponse) -> None:
         raise Unreadable(f"the reply was not finished: it ended with {reason!r}")
 
 
-def _object_in(response: ModelResponse, schema: type[BaseModel]) -> dict[str, Any]:
+def _object_in(response: ModelResponse, schema: type[BaseModel]) -> str:
+    """Return the object of a reply as JSON, since strict validation depends on JSON's own types."""
     if response.broken_calls:
         raise Unreadable("the tool call's arguments are not valid JSON")
     if len(response.calls) > 1:
         raise Unreadable(f"there are {len(response.calls)} tool calls where one was asked for")
     if not response.calls:
-        return parse_object(response.text)
+        parse_object(response.text)
+        return response.text
     name, arguments = response.calls[0]
     if name != schema.__name__:
         raise Unreadable(f"another tool was called than {schema.__name__!r}")
@@ -83,7 +86,7 @@ def _object_in(response: ModelResponse, schema: type[BaseModel]) -> dict[str, An
         raise Unreadable("the tool call's arguments cannot be read")
     value = parse_object(arguments) if isinstance(arguments, str) else arguments
     _check_beside(response.text, value, schema)
-    return value
+    return arguments if isinstance(arguments, str) else _json(value)
 
 
 def _check_beside(text: str, value: dict[str, Any], schema: type[BaseModel]) -> None:
@@ -123,7 +126,7 @@ def _value_at(text: str, start: int) -> object:
 
 
 def _json(value: dict[str, Any]) -> str:
-    """Return a parsed object as JSON text again: strict validation depends on JSON's own types."""
+    """Return arguments that a client has parsed as JSON text again."""
     try:
         return _STRICT_JSON.encode(value)
     except (ValueError, TypeError, RecursionError):
@@ -131,7 +134,7 @@ def _json(value: dict[str, Any]) -> str:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Parse text that is exactly one JSON object without duplicate keys, NaN or Infinity."""
+    """Parse text that is exactly one JSON object without duplicate keys, NaN, Infinity or what rounds to it."""
     if not text.strip():
         raise Unreadable("the reply is empty")
     try:
@@ -156,4 +159,13 @@ def _no_constant(name: str) -> NoReturn:
     raise Unreadable(f"{name} is not a JSON number")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise Unreadable("a number is too large")
+    return number
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_without_duplicates, parse_constant=_no_constant, parse_float=_finite
+)

@@ -163,7 +163,8 @@ def _without(nonce: str, value: Any) -> Any:
     if type(value) is str:
         return re.sub(nonce, "", value, flags=re.IGNORECASE) if nonce in value.lower() else value
     if isinstance(value, BaseModel):
-        changes = {name: clean for name, field in value if (clean := _without(nonce, field)) != field}
+        fields = vars(value).items()
+        changes = {name: clean for name, field in fields if (clean := _without(nonce, field)) != field}
         return value.model_copy(update=changes) if changes else value
     if isinstance(value, list | tuple):
         return type(value)(_without(nonce, item) for item in value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from judges.models.wrappers.cache import key_of
 from judges.offline.run import embeddings
 from judges.offline.run.journal import CallRecord, Journal
 from judges.offline.run.meter import CallMeter
+from judges.runtime.next_turn import NextTurn
 from judges.verdict import Usage
 
 
@@ -65,6 +65,7 @@ class CellCalls:
         journal: Its journal.
         row: Index of the row.
         judge: Name of the judge.
+        next_turn: Calls what is due in the next turn of the event loop, for all cells of the run.
         records: Journaled calls of the row.
         is_alone: Whether no other judge judges the row, so that none shares a call.
         collector: Takes calls that are made later, many at once; None makes them now.
@@ -80,11 +81,12 @@ class CellCalls:
         row: int,
         judge: str,
         *,
+        next_turn: NextTurn,
         records: Sequence[CallRecord] = (),
         is_alone: bool = True,
         collector: CallCollector | None = None,
     ) -> None:
-        self._collector = collector
+        self._collector, self._next_turn = collector, next_turn
         self.sent = 0
         self._meter, self._journal = meter, journal
         self._row, self._judge, self._is_alone = row, judge, is_alone
@@ -142,7 +144,7 @@ class CellCalls:
             write()
         else:
             self._pending.append(write)
-            asyncio.get_running_loop().call_soon(self._write_pending)
+            self._next_turn.call(self._write_pending)
 
     def _write_pending(self) -> None:
         while self._pending:

@@ -21,6 +21,7 @@ from judges.offline.run.progress import OnProgress, Progress
 from judges.offline.run.source import NumberedRows, digest_of, row_json
 from judges.runtime import calls, faults
 from judges.runtime.context import setting
+from judges.runtime.next_turn import NextTurn
 from judges.runtime.sharing import Shared, sharing
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -126,6 +127,7 @@ class CellWorkers:
         self._journal, self._results = results.journal, results
         self._meter, self._choices = meter, choices
         self._fingerprints = {name: fingerprint(judge).encode() for name, judge in judges.items()}
+        self._next_turn = NextTurn()
         self._unheld: set[str] = set()
         size = source.size
         self._total = None if size is None else size * len(judges)
@@ -221,6 +223,7 @@ class CellWorkers:
             self._journal,
             cell.row,
             cell.judge,
+            next_turn=self._next_turn,
             records=cell.records,
             is_alone=len(self._judges) == 1,
             collector=self._collector,

@@ -14,6 +14,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,9 +39,8 @@ class Cells:
         """Remember where the cell of a row stands, what it was made of, and whether it has a score."""
         if row >= len(self._places):
             missing = row + 1 - len(self._places)
-            self._places.extend([0] * missing)
-            self._keys.extend([0] * missing)
-            self._states.extend([_SCORED] * missing)
+            for column in (self._places, self._keys, self._states):
+                column.frombytes(bytes(column.itemsize * missing))
         state = _SCORED if unscored is None else _FAILED if is_failure(unscored) else _UNSCORED
         self._places[row], self._keys[row], self._states[row] = place + 1, key, state
 
@@ -107,14 +107,14 @@ class Journal:
         self, row: int, judge: str, key: int, seconds: float, verdict: bytes, *, unscored: str | None
     ) -> None:
         """Append a finished cell; `verdict` is its JSON without times."""
-        head = f'{{"cell":{row},"judge":{json.dumps(judge)},"key":{key},"seconds":{seconds:.6f},"verdict":'
-        place = self._append(head.encode() + verdict + b"}\n")
+        head = b'{"cell":%d,"judge":%b,"key":%d,"seconds":%.6f,"verdict":' % (row, quoted(judge), key, seconds)
+        place = self._append(head + verdict + b"}\n")
         self.cells[judge].add(row, place, key, unscored=unscored)
 
     def add_call(self, row: int, judge: str, digest: str, response: bytes) -> None:
         """Append a finished call; `response` is its JSON without the nonce of its request."""
-        head = f'{{"call":{row},"judge":{json.dumps(judge)},"digest":"{digest}","response":'
-        self._append(head.encode() + response + b"}\n")
+        head = b'{"call":%d,"judge":%b,"digest":"%b","response":' % (row, quoted(judge), digest.encode())
+        self._append(head + response + b"}\n")
 
     def forget_calls(self, row: int, judge: str | None = None) -> None:
         """Forget the calls of a row, or those of one judge, so that they are made again."""
@@ -263,6 +263,12 @@ class Journal:
                 line = other._line(place) + b"\n"
                 unscored = json.loads(line)["verdict"]["unscored"]
                 self.cells[judge].add(row, self._append(line), key, unscored=unscored)
+
+
+@lru_cache(maxsize=256)
+def quoted(name: str) -> bytes:
+    """Return the name of a judge as JSON, which stands in every line of a run."""
+    return json.dumps(name).encode()
 
 
 def is_failure(unscored: str | None) -> bool:

@@ -117,7 +117,7 @@ class CallMeter:
             return self.stopped
 
     def _send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
-        ticket = self.limiter.enter(_length(request))
+        ticket = self.limiter.enter(self._length(request))
         expected = self._expected_cost(model, request)
         try:
             while (share := self._claim(expected)) is None:
@@ -134,7 +134,7 @@ class CallMeter:
         return response
 
     async def _asend(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
-        ticket = await self.limiter.aenter(_length(request))
+        ticket = await self.limiter.aenter(self._length(request))
         expected = self._expected_cost(model, request)
         try:
             while (share := self._claim(expected)) is None:  # noqa: ASYNC110 - threads settle calls, too
@@ -149,6 +149,10 @@ class CallMeter:
             raise
         self._settle(ticket, response, model, share)
         return response
+
+    def _length(self, request: ModelRequest) -> int:
+        """Return the length of a request; it is of interest only where tokens are limited."""
+        return sum([len(text) for _, text in request.messages]) if self.limiter.is_paced else 0
 
     def _expected_cost(self, model: JudgeModel, request: ModelRequest) -> float:
         """Return what a call with a long reply costs; 0.0 without a limit of cost, or a known price."""
@@ -239,7 +243,3 @@ def _message_of(error: Exception) -> str:
 
 def _is_overload(error: BaseException) -> bool:
     return retry.status_of(error) in _OVERLOADED
-
-
-def _length(request: ModelRequest) -> int:
-    return sum([len(text) for _, text in request.messages])

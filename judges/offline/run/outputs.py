@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from judges.errors import BadSample, ConfigurationError
 from judges.offline.results import Row, Summary, Tally
 from judges.offline.run.files import replacing
-from judges.offline.run.journal import Journal
+from judges.offline.run.journal import Journal, quoted
 from judges.offline.run.source import Source, row_json
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -27,6 +27,7 @@ RESULTS, CELLS, SUMMARY, TIMING = "results.jsonl", "cells.jsonl", "summary.json"
 _MOST_WAITING = 1_000
 """Most rows that wait in memory for a slower one."""
 
+_JSON = json.JSONEncoder()
 _TIMES = {"latency_s", "latency_percentiles_s"}
 
 
@@ -121,7 +122,8 @@ class Results:
             return
         self._waiting.append(_Waiting(row, sample, text, missing))
         self._by_row[row] = self._waiting[-1]
-        self._write_ready()
+        if not missing:
+            self._write_ready()
 
     def add(self, row: int, text: bytes, verdict: Verdict) -> None:
         """Take a cell that has been journaled."""
@@ -155,16 +157,19 @@ class Results:
 
     def _write(self, waiting: _Waiting) -> None:
         row, sample = waiting.row, waiting.sample
-        cells = {judge: waiting.cells.get(judge) or _cell(self.journal, row, judge) for judge in self.tallies}
-        for judge, (_, verdict) in cells.items():
-            self.tallies[judge].add(verdict, judged=isinstance(sample, Sample))
+        is_judged, has_fault = isinstance(sample, Sample), False
+        texts: list[bytes] = []
+        verdicts: dict[str, Verdict] = {}
+        for judge, tally in self.tallies.items():
+            text, verdict = waiting.cells.get(judge) or _cell(self.journal, row, judge)
+            tally.add(verdict, judged=is_judged)
             self._cells.write(_cell_line(row, verdict))
-        self._results.write(
-            _row_line(row, sample, waiting.text, {judge: text for judge, (text, _) in cells.items()})
-        )
-        has_fault = any(verdict.unscored is not None for _, verdict in cells.values())
+            texts.append(b"%b:%b" % (quoted(judge), text))
+            verdicts[judge] = verdict
+            has_fault = has_fault or verdict.unscored is not None
+        self._results.write(_row_line(row, sample, waiting.text, texts))
         if self._reader.needs(has_fault=has_fault):
-            self._reader.on_row(row_of(row, sample, {judge: verdict for judge, (_, verdict) in cells.items()}))
+            self._reader.on_row(row_of(row, sample, verdicts))
 
 
 @dataclass(slots=True)
@@ -226,11 +231,10 @@ def row_of(index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdic
     return Row(index=index, sample=sample, verdicts=verdicts)
 
 
-def _row_line(index: int, sample: Sample | BadSample, text: bytes, verdicts: Mapping[str, bytes]) -> bytes:
-    parts = [b"%s:%s" % (json.dumps(judge).encode(), text) for judge, text in verdicts.items()]
+def _row_line(index: int, sample: Sample | BadSample, text: bytes, verdicts: Iterable[bytes]) -> bytes:
     content = text if isinstance(sample, Sample) else b"null"
     error = b'""' if isinstance(sample, Sample) else json.dumps(str(sample)).encode()
-    return b'{"index":%d,"sample":%s,"verdicts":{%s},"error":%s}\n' % (index, content, b",".join(parts), error)
+    return b'{"index":%d,"sample":%s,"verdicts":{%s},"error":%s}\n' % (index, content, b",".join(verdicts), error)
 
 
 def _cell_line(index: int, verdict: Verdict) -> bytes:
@@ -247,7 +251,7 @@ def _cell_line(index: int, verdict: Verdict) -> bytes:
         "cost": verdict.usage.cost,
         "model": verdict.model,
     }
-    return json.dumps(record).encode() + b"\n"
+    return _JSON.encode(record).encode() + b"\n"
 
 
 def _timeless(verdict: dict[str, Any]) -> dict[str, Any]:
