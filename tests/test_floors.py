@@ -71,7 +71,7 @@ FRAMEWORKS = frozenset(
 DOORS: dict[str, frozenset[str]] = {
     "judges/": frozenset(),
     "judges/models/providers/bounded_http.py": frozenset({"urllib3"}),
-    "judges/models/providers/eager_request.py": frozenset({"aiohttp"}),
+    "judges/models/providers/direct_post.py": frozenset({"aiohttp"}),
     "judges/models/providers/langchain_calls.py": frozenset({"langchain_core"}),
     "judges/models/providers/langchain_runs.py": frozenset({"langchain_core"}),
     "judges/models/providers/openai_answers.py": frozenset({"langchain_core"}),

@@ -16,8 +16,9 @@ import aiohttp
 from pydantic import SecretStr
 from yarl import URL
 
-from judges.models.providers.eager_request import REQUEST_CLASS
+from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.endpoint import checked_address
+from judges.models.providers.endpoint_errors import EndpointReplyError
 from judges.models.providers.sessions import Sessions
 from judges.runtime.trace_headers import with_trace
 from refine.server.breaker import UpstreamBreaker
@@ -85,7 +86,7 @@ class Upstream:
         self._max_reply_bytes = max_reply_bytes
         self._breaker = breaker or UpstreamBreaker()
         self._sessions = Sessions(self._new_session)
-        self._targets: dict[str, URL] = {}
+        self._posts: dict[str, DirectPost] = {}
 
     def __repr__(self) -> str:
         return f"Upstream({self.origin!r})"
@@ -116,25 +117,25 @@ class Upstream:
             UpstreamFailed: If there is no response, or it is too large.
             ApiError: If the breaker is open.
         """
-        url = self._targets.get(path) or self._targets.setdefault(path, self._target(path, ""))
+        post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
         session = await self._sessions.current()
-        data = body if len(body) < _LARGE else io.BytesIO(body)  # aiohttp warns of large bytes
         with self._breaker.call() as outcome:
             try:
-                async with session.post(
-                    url, data=data, headers=with_trace(headers), allow_redirects=False
-                ) as response:
-                    outcome.failed = response.status in _UNAVAILABLE
-                    _check_status(response.status)
-                    return UpstreamReply(
-                        response.status,
-                        response.headers.get("content-type", "application/json"),
-                        to_client(response.headers.items()),
-                        await self._body_of(response),
-                    )
+                reply = await post(session, body, with_trace(headers), seconds=self._timeout_s)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 outcome.failed = True
                 failure = self._failure(error)
+            except EndpointReplyError:
+                failure = UpstreamFailed(
+                    502,
+                    f"the upstream's reply is larger than {self._max_reply_bytes:,} bytes",
+                    code="upstream_reply",
+                )
+            else:
+                outcome.failed = reply.status in _UNAVAILABLE
+                _check_status(reply.status)
+                kind = reply.headers.get("content-type", "application/json")
+                return UpstreamReply(reply.status, kind, to_client(reply.headers.items()), reply.body)
         raise failure
 
     @asynccontextmanager
@@ -167,38 +168,21 @@ class Upstream:
         """Close the connections of this event loop."""
         await self._sessions.close()
 
+    def _post_to(self, path: str) -> DirectPost:
+        return DirectPost(self._target(path, ""), most_bytes=self._max_reply_bytes)
+
     def _target(self, path: str, query: str) -> URL:
         joined = "&".join(part for part in (self._query.removeprefix("?"), query) if part)
         return URL(f"{self._base}{path}{f'?{joined}' if joined else ''}", encoded=True)
 
     def _new_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            request_class=REQUEST_CLASS,
             timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECTING_S),
             connector=aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_IDLE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=("user-agent",),
         )
-
-    async def _body_of(self, response: aiohttp.ClientResponse) -> bytes:
-        promised = response.content_length
-        if promised is not None and promised <= self._max_reply_bytes:
-            return await response.read()
-        parts, size = [], promised or 0
-        if size <= self._max_reply_bytes:
-            size = 0
-            async for part in response.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size > self._max_reply_bytes:
-                    break
-        if size > self._max_reply_bytes:
-            response.close()
-            raise UpstreamFailed(
-                502, f"the upstream's reply is larger than {self._max_reply_bytes:,} bytes", code="upstream_reply"
-            )
-        return b"".join(parts)
 
     def _fail(self, error: BaseException) -> NoReturn:
         raise self._failure(error) from None

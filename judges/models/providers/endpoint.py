@@ -8,7 +8,6 @@ decompression can exceed the size limit.
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 import time
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
     from urllib3 import BaseHTTPResponse, HTTPConnectionPool
 
+    from judges.models.providers.direct_post import DirectPost
+
 LARGEST_REPLY = 10_000_000
 """Most bytes of a reply that are read."""
 
@@ -53,7 +54,6 @@ CONNECTIONS = 1_000
 _CONNECTING_S = 10.0
 _SHORTEST_S = 0.001
 _CHUNK = 65_536
-_MANY_BYTES = 1 << 20
 _LONGEST_DETAIL = 200
 _UNCOMPRESSED = {"accept-encoding": "identity"}
 _INSTALL = "install selfrefine[http]"
@@ -87,6 +87,7 @@ class Endpoint(SharedByCopies):
         self._headers, portable = secret_headers(api_key, headers)
         self._pickled = (self._url.geturl(), api_key, self._timeout_s) if portable else None
         self._sessions = Sessions(partial(_new_session, self._origin, self._headers, self._timeout_s))
+        self._posts: dict[str, DirectPost] = {}
         self._pool: tuple[int, HTTPConnectionPool] | None = None
         self._lock = threading.Lock()
 
@@ -141,14 +142,12 @@ class Endpoint(SharedByCopies):
     async def apost(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> EndpointResponse:
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
         session = await self._sessions.current()
-        url, limits = self._origin + self._target(path), self._limits(session)
         own = with_trace(headers)
         if own:
-            limits["headers"] = own
+            own = {name.lower(): text for name, text in own.items()}
+        post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
         try:
-            data = body if len(body) < _MANY_BYTES else io.BytesIO(body)  # aiohttp warns of large bytes
-            async with session.post(url, data=data, allow_redirects=False, **limits) as response:
-                return EndpointResponse(response.status, response.headers, await self.body_of(response))
+            return await post(session, body, own, seconds=self._seconds())
         except EndpointError:
             raise
         except Exception as error:  # noqa: BLE001 - classified in one place
@@ -181,12 +180,12 @@ class Endpoint(SharedByCopies):
         left = budget.seconds_left()
         return self._timeout_s if left is None else max(_SHORTEST_S, min(left, self._timeout_s))
 
-    def _limits(self, session: ClientSession) -> dict[str, Any]:
-        """Return the timeout settings of a request that must end before the session's own timeout."""
-        seconds = self._seconds()
-        if seconds == self._timeout_s:
-            return {}
-        return {"timeout": type(session.timeout)(total=seconds, sock_connect=min(_CONNECTING_S, seconds))}
+    def _post_to(self, path: str) -> DirectPost:
+        from yarl import URL  # noqa: PLC0415 - loaded by aiohttp
+
+        from judges.models.providers.direct_post import DirectPost  # noqa: PLC0415 - imports aiohttp
+
+        return DirectPost(URL(self._origin + self._target(path)), most_bytes=LARGEST_REPLY)
 
     def _target(self, path: str) -> str:
         return f"{self._url.path}{path}{self._query}"
@@ -266,18 +265,9 @@ class Endpoint(SharedByCopies):
         Raises:
             EndpointReplyError: If it is too large.
         """
-        promised = response.content_length
-        if promised is not None and promised <= LARGEST_REPLY:
-            return await response.read()
-        if promised is not None:
-            raise self._too_large()
-        parts, size = [], 0
-        async for part in response.content.iter_any():
-            parts.append(part)
-            size += len(part)
-            if size > LARGEST_REPLY:
-                raise self._too_large()
-        return b"".join(parts)
+        from judges.models.providers.direct_post import whole_body  # noqa: PLC0415 - imports aiohttp
+
+        return await whole_body(response.content, response.headers, most_bytes=LARGEST_REPLY, origin=self._origin)
 
     def _too_large(self) -> EndpointReplyError:
         return EndpointReplyError(f"the reply of {self._origin} is larger than {LARGEST_REPLY:,} bytes")
@@ -346,11 +336,8 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
         import aiohttp  # noqa: PLC0415 - an extra, opened with the first async request
     except ImportError as error:
         raise ConfigurationError(f"to ask a model at {origin} from async code, {_INSTALL}") from error
-    from judges.models.providers.eager_request import REQUEST_CLASS  # noqa: PLC0415 - imports aiohttp
-
     return aiohttp.ClientSession(
         headers={**plain(headers), **_UNCOMPRESSED},
-        request_class=REQUEST_CLASS,
         timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
         connector=aiohttp.TCPConnector(limit=CONNECTIONS, resolver=resolver()),
         cookie_jar=aiohttp.DummyCookieJar(),
