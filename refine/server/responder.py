@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from starlette.types import Receive, Send
 
 from refine.server import json_text
 from refine.server.errors import ApiError
 from refine.server.headers import RawHeaders
+from refine.server.limits import ClientGone
 
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 _UNBUFFERED = (b"x-accel-buffering", b"no")
 _JSON = b"application/json"
 _OK = 200
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,85 @@ def failure(error: ApiError, form: Form) -> Reply:
     return Reply(error.status, form.error_body(error), error.headers)
 
 
+class CutOff(Exception):  # noqa: N818 - what happened
+    """The server ends, and waits no longer for this request."""
+
+
+class Work:
+    """What is done for one request, in the request's own task: it is cancelled if the client leaves.
+
+    Args:
+        client: The client.
+        running: Where the work is kept while it goes on; whoever calls `cancel` of it there cuts it off.
+        keep_alive: A comment for a streaming client.
+        keep_alive_s: Seconds between comments; None sends none.
+    """
+
+    def __init__(
+        self, client: Client, running: set[Work], *, keep_alive: bytes = b"", keep_alive_s: float | None = None
+    ) -> None:
+        self._client = client
+        self._running = running
+        self._keep_alive = keep_alive
+        self._keep_alive_s = keep_alive_s
+        self._task: asyncio.Task[Any] | None = None
+        self._ended_by: type[Exception] | None = None
+        self.started = False
+        """Whether the head of a stream of events was sent."""
+
+    async def done(self, work: Coroutine[Any, Any, R]) -> R:
+        """Do the work, and return what it returns.
+
+        Raises:
+            ClientGone: If the client leaves before it is done.
+            CutOff: If the server waits no longer.
+        """
+        task = self._task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in one
+        cancellations = task.cancelling()
+        self._running.add(self)
+        watching = asyncio.ensure_future(self._watch())
+        try:
+            try:
+                return await work
+            finally:
+                watching.cancel()
+                self._running.discard(self)
+                if self._ended_by is not None:
+                    await asyncio.sleep(0)  # a cancellation that has not come yet comes here
+        except asyncio.CancelledError:
+            if self._ended_by is None or task.uncancel() > cancellations:
+                raise
+            raise self._ended_by from None
+
+    def cancel(self) -> None:
+        """Cut it off."""
+        self._end(CutOff)
+
+    def _end(self, reason: type[Exception]) -> None:
+        if self._ended_by is None and self._task is not None:
+            self._ended_by = reason
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        """Send comments until the client leaves."""
+        while self._keep_alive_s is not None and not await self._left_within(self._keep_alive_s):
+            if not self.started:
+                await self._client.start_events([])
+                self.started = True
+            await self._client.some(self._keep_alive)
+        if self._keep_alive_s is None:
+            await self._client.left()
+        self._end(ClientGone)
+
+    async def _left_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._client.left()
+                return True
+        return False
+
+
 async def respond(
     work: Coroutine[Any, Any, Reply],
     client: Client,
@@ -116,7 +198,7 @@ async def respond(
     *,
     keep_alive_s: float | None,
     catch: Callable[[Exception], ApiError],
-    running: set[asyncio.Future[Any]],
+    running: set[Work],
 ) -> Reply | None:
     """Do the work and send what it came to; return that, or None where the client left.
 
@@ -128,32 +210,23 @@ async def respond(
         catch: Turns an error of the work into one to send.
         running: Where the work is kept while it goes on; whoever cancels it there ends the request with an error.
     """
-    task = asyncio.ensure_future(work)
-    running.add(task)
-    gone = asyncio.ensure_future(client.left())
+    under_way = Work(client, running, keep_alive=form.KEEP_ALIVE, keep_alive_s=keep_alive_s)
     try:
-        started = False
-        while not task.done():
-            await asyncio.wait((task, gone), timeout=keep_alive_s, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done() and not task.done():
-                return None
-            if not task.done() and keep_alive_s is not None:
-                if not started:
-                    await client.start_events([])
-                    started = True
-                await client.some(form.KEEP_ALIVE)
-        reply = _result(task, form, catch)
-        if keep_alive_s is None:
-            await client.whole(reply)
-        else:
-            await _stream(reply, client, form, started=started)
-        return reply
-    finally:
-        running.discard(task)
-        await _end(task, gone)
+        reply = await under_way.done(work)
+    except ClientGone:
+        return None
+    except CutOff:
+        reply = failure(shutting_down(), form)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+        reply = failure(error if isinstance(error, ApiError) else catch(error), form)
+    if keep_alive_s is None:
+        await client.whole(reply)
+    else:
+        await _stream(reply, client, form, started=under_way.started)
+    return reply
 
 
-async def racing(work: Coroutine[Any, Any, None], client: Client, running: set[asyncio.Future[Any]]) -> bool:
+async def racing(work: Coroutine[Any, Any, None], client: Client, running: set[Work]) -> bool:
     """Do work that sends its response itself, and return whether it ended so; cancel it if the client leaves.
 
     Args:
@@ -161,26 +234,13 @@ async def racing(work: Coroutine[Any, Any, None], client: Client, running: set[a
         client: Where it goes.
         running: Where the work is kept while it goes on, for whoever cancels it.
     """
-    task = asyncio.ensure_future(work)
-    running.add(task)
-    gone = asyncio.ensure_future(client.left())
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if task.done() and not task.cancelled():
-            task.result()
-        return not task.cancelled()
-    finally:
-        running.discard(task)
-        await _end(task, gone)
-
-
-def _result(task: asyncio.Future[Reply], form: Form, catch: Callable[[Exception], ApiError]) -> Reply:
-    if task.cancelled():
-        return failure(shutting_down(), form)
-    try:
-        return task.result()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-        return failure(error if isinstance(error, ApiError) else catch(error), form)
+        await Work(client, running).done(work)
+    except ClientGone:
+        """Nobody is left to be told."""
+    except CutOff:
+        return False
+    return True
 
 
 async def _stream(reply: Reply, client: Client, form: Form, *, started: bool) -> None:
@@ -193,15 +253,3 @@ async def _stream(reply: Reply, client: Client, form: Form, *, started: bool) ->
     if not started:
         await client.start_events(reply.headers)
     await client.some(events, last=True)
-
-
-async def _end(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel what still runs, and wait until it has ended."""
-    running = [task for task in tasks if not task.done()]
-    for task in running:
-        task.cancel()
-    if running:
-        await asyncio.wait(running)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # what a cancelled work raised meanwhile concerns nobody any more

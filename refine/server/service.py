@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -24,7 +22,7 @@ from refine.server.headers import to_upstream
 from refine.server.incoming import GUARD_HEADER, Incoming
 from refine.server.keys import Caller, Keys
 from refine.server.limits import Admission, ClientGone, Limits, check_encoding, read_body
-from refine.server.responder import Client, Form, Reply, failure, respond
+from refine.server.responder import Client, Form, Reply, Work, failure, respond
 from refine.telemetry import continued_trace, trace_question
 
 _log = logging.getLogger("refine.server")
@@ -79,7 +77,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.admission = Admission(self.limits)
-        self.running: set[asyncio.Future[Any]] = set()
+        self.running: set[Work] = set()
 
     def observe(self, served: Served) -> None:
         """Tell the observers; one that raises costs nobody an answer."""
