@@ -11,12 +11,12 @@ A step is pure: a generator that yields an `Effect` to run, receives its result,
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Generator, Mapping
 from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import Any
-from uuid import uuid4
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
@@ -162,7 +162,7 @@ class Loop:
             evidence=self._evidence(question.get("evidence")),
             started_at=time.time(),
             sampled=self.policy.sample_rate >= 1 or random.random() < self.policy.sample_rate,  # noqa: S311 - no secret
-            id=uuid4().hex,
+            id=secrets.token_hex(16),
             refiner=self.name,
         )
 

@@ -12,7 +12,10 @@ def with_trace(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
     They come back as they are where the application has not loaded OpenTelemetry, or there is no trace.
     """
     trace = sys.modules.get("opentelemetry.trace")
-    if trace is None or not trace.get_current_span().get_span_context().is_valid:
+    if trace is None:
+        return headers
+    span = trace.get_current_span()
+    if span is trace.INVALID_SPAN or not span.get_span_context().is_valid:
         return headers
     from opentelemetry import propagate  # noqa: PLC0415 - loaded already, by the application
 

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Self
 
 from judges.errors import AskFailed
 from judges.models.wrappers.breaker import Breaker
 from refine.server.errors import ApiError
 
 
-@dataclass(slots=True)
 class CallResult:
-    """How one call ended; set `failed` where the upstream did not answer, or answered that it cannot."""
+    """How one call ended; set `failed` where the upstream did not answer, or answered that it cannot.
 
-    failed: bool = False
+    Args:
+        breaker: What counts it; None where nothing does.
+        probe: Whether it is the one call that tries an open circuit.
+    """
+
+    __slots__ = ("_breaker", "_probe", "failed")
+
+    def __init__(self, breaker: Breaker | None = None, *, probe: bool = False) -> None:
+        self.failed = False
+        self._breaker = breaker
+        self._probe = probe
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, raised: BaseException | None, trace: object) -> None:
+        if self._breaker is not None:
+            ended = ConnectionError() if raised is None and self.failed else raised
+            self._breaker.settle(ended, probe=self._probe)
 
 
 class UpstreamBreaker:
@@ -35,19 +51,16 @@ class UpstreamBreaker:
         self._cooldown_s = cooldown_s
         self._breaker = Breaker(failures, cooldown_s=cooldown_s, clock=clock) if failures else None
 
-    @contextmanager
-    def call(self) -> Iterator[CallResult]:
-        """Let a call through, and count how it ended; one that is cancelled does not count.
+    def call(self) -> CallResult:
+        """Let a call through in a `with` block, and count how it ended; one that is cancelled does not count.
 
         Raises:
             ApiError: If the circuit is open.
         """
-        result = CallResult()
         if self._breaker is None:
-            yield result
-            return
+            return CallResult()
         try:
-            probe = self._breaker.admit()
+            return CallResult(self._breaker, probe=self._breaker.admit())
         except AskFailed:
             raise ApiError(
                 503,
@@ -55,12 +68,3 @@ class UpstreamBreaker:
                 code="upstream_circuit_open",
                 retry_after_s=self._cooldown_s,
             ) from None
-        ended: BaseException | None = ConnectionError()
-        try:
-            yield result
-            ended = ConnectionError() if result.failed else None
-        except BaseException as error:
-            ended = error
-            raise
-        finally:
-            self._breaker.settle(ended, probe=probe)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterable, Mapping
-from uuid import uuid4
 
 RawHeaders = list[tuple[bytes, bytes]]
 """Headers as ASGI has them: names in lower case."""
@@ -65,7 +65,7 @@ def request_headers(scope_headers: Iterable[tuple[bytes, bytes]]) -> dict[str, s
 def request_id(headers: Mapping[str, str]) -> str:
     """Return the client's `x-request-id` if it is one to be repeated in logs, or else a new one."""
     sent = headers.get("x-request-id", "")
-    return sent if _REQUEST_ID.fullmatch(sent) else uuid4().hex
+    return sent if _REQUEST_ID.fullmatch(sent) else secrets.token_hex(16)
 
 
 def to_upstream(headers: Mapping[str, str], identifier: str) -> dict[str, str]:

@@ -1,18 +1,30 @@
-"""JSON as the guard reads and writes it: strict, and unchanged on the way through."""
+"""JSON as the guard reads and writes it: strict, and unchanged on the way through.
+
+orjson reads and writes most of it in a tenth of the time. It rounds long numbers, and does not take what UTF-8
+cannot hold; such text goes through the standard library.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, NoReturn
+
+import orjson
 
 from refine.server.errors import ApiError
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+"""From so many digits on a number may not fit into 64 bits."""
 
 
 def write(document: object) -> bytes:
     """Return a document as JSON; what UTF-8 cannot hold, such as half a character, is escaped as it came."""
-    return _ENCODER.encode(document).encode()
+    try:
+        return orjson.dumps(document)
+    except TypeError:  # a number above 64 bits, half a character, or deeper than orjson goes
+        return _ENCODER.encode(document).encode()
 
 
 def read(body: bytes) -> object:
@@ -22,6 +34,11 @@ def read(body: bytes) -> object:
         ValueError: If it is none, or has a number that JSON has not, such as NaN, and could not be written.
         RecursionError: If it is nested too deeply.
     """
+    if _LONG_NUMBER.search(body) is None:
+        try:
+            return orjson.loads(body)
+        except ValueError:
+            """Half a character, another encoding, or no JSON: the standard library tells."""
     return json.loads(body, parse_constant=_refuse, parse_float=_finite)
 
 

@@ -98,9 +98,8 @@ class Admission:
         self._by_key: Counter[str] = Counter()
         self.in_flight = 0
 
-    @contextmanager
-    def place(self, key: str) -> Iterator[None]:
-        """Take a place for one request of a key.
+    def enter(self, key: str) -> None:
+        """Take a place for one request of a key; `leave` must follow.
 
         Raises:
             ApiError: If there is none: 429 where the key has too many, 503 where the server has.
@@ -117,10 +116,20 @@ class Admission:
             raise ApiError(503, "the server is busy; try again", code="server_busy", retry_after_s=1)
         self.in_flight += 1
         self._by_key[key] += 1
+
+    def leave(self, key: str) -> None:
+        """Give the place of one request of a key back."""
+        self.in_flight -= 1
+        if self._by_key[key] > 1:
+            self._by_key[key] -= 1
+        else:
+            del self._by_key[key]
+
+    @contextmanager
+    def place(self, key: str) -> Iterator[None]:
+        """Hold a place for one request of a key in a `with` block; otherwise as `enter`."""
+        self.enter(key)
         try:
             yield
         finally:
-            self.in_flight -= 1
-            self._by_key[key] -= 1
-            if not self._by_key[key]:
-                del self._by_key[key]
+            self.leave(key)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from starlette.types import Receive, Scope, Send
+from structlog.contextvars import bind_contextvars
 
 from graphs import Outcome, Policy
-from refine.logs import request_log
 from refine.server import json_text
-from refine.server.answering import Question, answer
+from refine.server.answering import Answered, Question, answer
 from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
 from refine.server.errors import ApiError
 from refine.server.guards import Guard, Guards
@@ -23,7 +23,7 @@ from refine.server.incoming import GUARD_HEADER, Incoming
 from refine.server.keys import Caller, Keys
 from refine.server.limits import Admission, ClientGone, Limits, check_encoding, read_body
 from refine.server.responder import Client, Form, Reply, Work, failure, respond
-from refine.telemetry import continued_trace, trace_question
+from refine.telemetry import continued_trace, is_traced, trace_question
 
 _log = logging.getLogger("refine.server")
 
@@ -172,10 +172,13 @@ class PostRoute(ABC):
             raise ApiError(405, "this path takes POST", code="method_not_allowed", allow="POST")
         caller = service.keys.caller(incoming)
         exchange.caller = caller.name
-        with service.admission.place(caller.name):
+        service.admission.enter(caller.name)
+        try:
             body = await read_body(client.receive, incoming.headers, service.limits)
             check_encoding(incoming.headers)
             return await self.serve(exchange, json_text.read_object(body), caller, client)
+        finally:
+            service.admission.leave(caller.name)
 
 
 class JudgedRoute(PostRoute):
@@ -206,17 +209,25 @@ class JudgedRoute(PostRoute):
     async def _answer(self, exchange: Exchange, guard: Guard, request: JudgedRequest, caller: Caller) -> Reply:
         headers = exchange.upstream_headers(guard, caller, self._dialect.KEY_HEADER)
         question = Question(guard, self._dialect, request, headers)
-        texts = guard.loop.policy.log_texts
-        with (
-            request_log(exchange.incoming.id),
-            continued_trace(exchange.incoming.headers),
-            trace_question(guard.name, texts=texts) as on_outcome,
-        ):
+        bind_contextvars(request_id=exchange.incoming.id)  # for the lines of this request, whose task ends with it
+        if is_traced():
+            answered = await _traced(question, exchange.incoming.headers)
+        else:
             answered = await answer(question)
-            if answered.outcome is not None:
-                on_outcome(answered.outcome)
         exchange.outcome, exchange.policy = answered.outcome, answered.policy
         return answered.reply
+
+
+async def _traced(question: Question, headers: Mapping[str, str]) -> Answered:
+    guard = question.guard
+    with (
+        continued_trace(headers),
+        trace_question(guard.name, texts=guard.loop.policy.log_texts) as on_outcome,
+    ):
+        answered = await answer(question)
+        if answered.outcome is not None:
+            on_outcome(answered.outcome)
+        return answered
 
 
 def unexpected(error: Exception) -> ApiError:

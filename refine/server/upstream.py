@@ -118,7 +118,7 @@ class Upstream:
             ApiError: If the breaker is open.
         """
         post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
-        session = await self._sessions.current()
+        session = self._sessions.opened() or await self._sessions.current()
         with self._breaker.call() as outcome:
             try:
                 reply = await post(session, body, with_trace(headers), seconds=self._timeout_s)

@@ -163,9 +163,10 @@ async def whole_body(payload: StreamReader, headers: Mapping[str, str], *, most_
         EndpointReplyError: If it has more than so many bytes.
     """
     promised = headers.get("content-length", "")
-    parts, size = [], int(promised) if promised.isdigit() else 0
-    if promised.isdigit() and size <= most_bytes:
-        return await payload.read()
+    is_known = promised.isdigit()
+    parts, size = [], int(promised) if is_known else 0
+    if is_known and size <= most_bytes:
+        return payload.read_nowait() if payload.is_eof() else await payload.read()
     if size <= most_bytes:
         async for part in payload.iter_any():
             parts.append(part)

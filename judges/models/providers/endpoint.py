@@ -141,7 +141,7 @@ class Endpoint(SharedByCopies):
 
     async def apost(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> EndpointResponse:
         """Post JSON without blocking; otherwise as `post`, with aiohttp."""
-        session = await self._sessions.current()
+        session = self._sessions.opened() or await self._sessions.current()
         own = with_trace(headers)
         if own:
             own = {name.lower(): text for name, text in own.items()}

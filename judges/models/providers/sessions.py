@@ -29,6 +29,11 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
+    def opened(self) -> ClientSession | None:
+        """Return the session of the running loop if there is one that is open."""
+        opened = self._open.get(asyncio.get_running_loop())
+        return None if opened is None or opened.session.closed else opened.session
+
     async def current(self) -> ClientSession:
         """Return the session of the running loop."""
         loop = asyncio.get_running_loop()
