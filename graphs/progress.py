@@ -56,7 +56,7 @@ def publish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refin
         config: The config of the run.
         refinement: The record they are about.
     """
-    if events is tuple:
+    if events is tuple or _nobody_listens(config):
         return
     send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
     if send is None and log is None and not targets:
@@ -70,7 +70,7 @@ def publish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refin
 
 async def apublish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refinement: Refinement) -> None:
     """Send events without blocking; otherwise like `publish`."""
-    if events is tuple:
+    if events is tuple or _nobody_listens(config):
         return
     send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
     if send is None and log is None and not targets:
@@ -80,6 +80,11 @@ async def apublish(events: Callable[[], Sequence[Event]], config: RunnableConfig
         _write(event, labels, send, log, log_texts=refinement.policy.log_texts)
         for target in targets if event.streamed else ():
             await adispatch_custom_event(f"refine.{event.name}", event.payload(labels), config=target)
+
+
+def _nobody_listens(config: RunnableConfig) -> bool:
+    """Whether that is known at once, as it is of a loop without a graph or callbacks whose log is off."""
+    return not (config or structlog.is_configured() or _STANDARD_LOGGER.isEnabledFor(logging.INFO))
 
 
 def _visible(events: Sequence[Event], config: RunnableConfig) -> Sequence[Event]:

@@ -20,7 +20,7 @@ Messages = Sequence[AnyMessage]
 Node = Literal["generate", "judge", "finish"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Transition:
     """What a step ends in.
 
@@ -45,7 +45,7 @@ class Transition:
     refusal: Unanswered | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Effect:
     """A call that a step needs: to the generator, the judge or a reviewer.
 

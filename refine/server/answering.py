@@ -27,7 +27,7 @@ from refine.server.upstream import UpstreamReply
 _NO_CONFIG: RunnableConfig = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Question:
     """What is to be answered.
 
@@ -44,7 +44,7 @@ class Question:
     headers: Mapping[str, str] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answered:
     """What became of a question.
 

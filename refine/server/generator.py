@@ -34,7 +34,7 @@ class UpstreamRefused(RefineError):  # noqa: N818 - what the upstream did
         self.reply = reply
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RawAnswer:
     """An upstream's reply: its JSON, and the headers to pass on."""
 

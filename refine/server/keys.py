@@ -36,7 +36,7 @@ class Key:
     guards: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Caller:
     """Who asks.
 

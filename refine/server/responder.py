@@ -26,7 +26,7 @@ _OK = 200
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """What the work came to.
 
@@ -63,7 +63,7 @@ class Form(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Client:
     """The client's side of a request.
 

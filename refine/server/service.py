@@ -28,7 +28,7 @@ from refine.telemetry import continued_trace, is_traced, trace_question
 _log = logging.getLogger("refine.server")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Served:
     """One request that was served, for whoever observes.
 

@@ -34,7 +34,7 @@ _UNAVAILABLE = frozenset({500, 502, 503, 504})
 _STATUSES = range(200, 600)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UpstreamReply:
     """A whole response; its repr shows only the status, since a body may quote the key or the prompt.
 

@@ -84,11 +84,14 @@ def classify_non_answer(answer: str, *, question: str = "", reference: str | Non
     first = _first(_BEGINNING, answer)
     if not first:
         return None if _wants_symbols(answer, question) else "symbols"
-    if _begins_otherwise(first, question) or _goes_on(answer, question):
+    if _begins_otherwise(first, question):
         return None
-    question_letters = "".join(_letters(question))
+    head, question_start = _first(2 * _LONGEST, answer), _first(_LONGEST, question)
+    if _goes_on(head, question_start):
+        return None
+    question_letters = question_start if len(question_start) < _LONGEST else "".join(_letters(question))
     longest = _LONGEST_RUN + 8 * len(question_letters)
-    letters = _first(longest + 1, answer)
+    letters = head if len(head) < 2 * _LONGEST else _first(longest + 1, answer)
     if len(letters) > longest or (reference is not None and letters == "".join(_letters(reference))):
         return None
     if _is_opener(letters, answer, question):
@@ -164,9 +167,8 @@ def _begins_otherwise(first: str, question: str) -> bool:
     return beginnings.isdisjoint(_BEGINNINGS) and not (question_start and first.startswith(question_start))
 
 
-def _goes_on(answer: str, question: str) -> bool:
+def _goes_on(head: str, question_start: str) -> bool:
     """Whether the beginning of an answer already says more than openers and the question."""
-    head, question_start = _first(2 * _LONGEST, answer), _first(_LONGEST, question)
     rests = [head[end:] for end in _ends(head, _EITHER)]
     return all(
         len(rest) >= _LONGEST and not (question_start and rest.startswith(question_start)) for rest in rests

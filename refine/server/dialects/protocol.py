@@ -15,7 +15,7 @@ Json = dict[str, Any]
 """A JSON object as the API defines it; fields that are not known here are kept."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class JudgedRequest:
     """A request of a client, read.
 
