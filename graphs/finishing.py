@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
 from functools import partial
-from uuid import uuid4
 
 from langchain_core.messages import AIMessage
 
@@ -48,7 +48,7 @@ def answered(
 ) -> Transition:
     """End the turn with an answer, under a message id of its own."""
     metadata = dict(answer.response_metadata)
-    final = answer.model_copy(update={"id": str(uuid4()), "response_metadata": metadata})
+    final = answer.model_copy(update={"id": secrets.token_hex(16), "response_metadata": metadata})
     outcome = Outcome.of(refinement, messages, final, now=now)
     metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
     return Transition(

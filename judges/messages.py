@@ -96,6 +96,15 @@ class Message(BaseModel):
         if canonical_role is None:
             raise ValueError(f"unknown role {role!r}; known are system, user, assistant and tool")
         content = fields.get("content")
+        if isinstance(content, str):  # what most messages have
+            return {
+                "role": canonical_role,
+                "content": content,
+                "parts_not_shown": fields.get("parts_not_shown") or (),
+                "tool_calls": fields.get("tool_calls") or _calls_in(fields),
+                "tool_call_id": fields.get("tool_call_id"),
+                "name": fields.get("name"),
+            }
         results = [part for part in _parts(content) if part.get("type") == "tool_result"]
         result = results[0] if results else {}
         others = () if content is None or isinstance(content, str) else tuple(_others(content))

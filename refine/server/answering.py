@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from graphs import Bounds, Outcome, Overrides, Policy, Refinement
 from graphs.drivers import arun_attempts, arun_step
 from graphs.errors import GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
+from graphs.langgraph_private import SUMMARY
 from graphs.loop import Loop
 from graphs.secrets import withhold
 from graphs.step import Messages
@@ -81,18 +82,25 @@ async def answer(question: Question) -> Answered:
     except (InputError, BadSample) as error:
         raise ApiError(400, str(error), code="invalid", param="refine") from error
     try:
-        outcome = await _run(loop, refinement, conversation, request)
+        outcome, summary = await _run(loop, refinement, conversation, request)
     except Unanswered as error:
         return Answered(_unanswered(error, question), error.outcome, refinement.policy)
-    return Answered(_released(outcome, generator.answers, question), outcome, refinement.policy)
+    return Answered(_released(outcome, summary, generator.answers, question), outcome, refinement.policy)
 
 
-async def _run(loop: Loop, refinement: Refinement, conversation: Messages, request: JudgedRequest) -> Outcome:
+async def _run(
+    loop: Loop, refinement: Refinement, conversation: Messages, request: JudgedRequest
+) -> tuple[Outcome, Json]:
+    """Answer, and return the outcome with its summary."""
     refinement = await arun_attempts(loop, refinement, conversation, _NO_CONFIG)
     transition = await arun_step(loop.finish, refinement, conversation, _NO_CONFIG)
     assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
-    outcome = transition.outcome
-    return outcome.model_copy(update={"detail": request.unjudged}) if request.unjudged else outcome
+    assert transition.update is not None  # noqa: S101 - as above
+    outcome, summary = transition.outcome, transition.update[SUMMARY]
+    if not request.unjudged:
+        return outcome, summary
+    outcome = outcome.model_copy(update={"detail": request.unjudged})
+    return outcome, outcome.summary()
 
 
 def _begun(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRequest) -> Refinement:
@@ -115,7 +123,7 @@ def _begun(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRe
     return replace(begun, sampled=False) if request.unjudged else begun
 
 
-def _released(outcome: Outcome, answers: Mapping[str, RawAnswer], question: Question) -> Reply:
+def _released(outcome: Outcome, summary: Json, answers: Mapping[str, RawAnswer], question: Question) -> Reply:
     """Return the upstream's own reply of the released attempt; of a fallback text, one of the guard's own."""
     released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
     raw = None if released is None else answers.get(released.answer.id or "")
@@ -125,20 +133,21 @@ def _released(outcome: Outcome, answers: Mapping[str, RawAnswer], question: Ques
     document = raw.document
     if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
         document = question.dialect.without_reasoning(document)
-    figures = refine_object(outcome, question.guard)
+    figures = refine_object(outcome, summary, question.guard)
     return Reply(200, {**document, "refine": figures}, [*raw.headers, *refine_headers(figures)])
 
 
-def refine_object(outcome: Outcome, guard: Guard) -> Json:
+def refine_object(outcome: Outcome, summary: Json, guard: Guard) -> Json:
     """Return what a client is told of the loop: figures, and texts only as far as the guard reveals them."""
-    summary = outcome.summary()
-    rationale = summary.pop("rationale")
-    figures: Json = {"id": summary.pop("outcome_id"), "guard": guard.name, **summary}
-    if "rationale" in guard.reveal:
-        figures["rationale"] = rationale
+    figures: Json = {"id": outcome.id, "guard": guard.name, **summary}
+    del figures["outcome_id"]
+    if "rationale" not in guard.reveal:
+        del figures["rationale"]
     if "feedback" in guard.reveal:
-        for row, attempt in zip(figures["attempts"], outcome.attempts, strict=True):
-            row["feedback"] = withhold(attempt.feedback, outcome.evidence)
+        figures["attempts"] = [
+            {**row, "feedback": withhold(attempt.feedback, outcome.evidence)}
+            for row, attempt in zip(summary["attempts"], outcome.attempts, strict=True)
+        ]
     return figures
 
 

@@ -176,8 +176,10 @@ def _goes_on(head: str, question_start: str) -> bool:
 
 
 def _is_opener(letters: str, answer: str, question: str) -> bool:
+    if not _consists_of(letters, _EITHER):
+        return False
     if _announces(answer):
-        return _consists_of(letters, _EITHER)
+        return True
     is_word = len(answer.split()) == 1 and ASKS_FOR_A_WORD.search(question)
     return _consists_of(letters, _ONLY) and not is_word
 
@@ -190,11 +192,11 @@ def _announces(answer: str) -> bool:
 
 
 def _is_echo(letters: str, question_letters: str, answer: str, question: str) -> bool:
-    has_words = any(letter.isalpha() for letter in question_letters)
-    if not has_words or _may_be_repeated(question_letters, answer, question):
-        return False
     rest = letters.replace(question_letters, "")
-    return len(rest) < len(letters) and (not rest or _consists_of(rest, _EITHER))
+    if len(rest) == len(letters) or (rest and not _consists_of(rest, _EITHER)):
+        return False
+    has_words = any(letter.isalpha() for letter in question_letters)
+    return has_words and not _may_be_repeated(question_letters, answer, question)
 
 
 def _may_be_repeated(question_letters: str, answer: str, question: str) -> bool:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Mapping
+from functools import cached_property
 
 from aiohttp import ClientRequest, ClientResponseError, ClientSession, StreamReader
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
@@ -102,6 +104,14 @@ class DirectPost:
         return await whole_body(payload, headers, most_bytes=self._most_bytes, origin=self._origin)
 
 
+class _Template(ClientRequest):
+    """The request that connections are taken for, again and again: its key is computed once."""
+
+    @cached_property
+    def connection_key(self) -> ConnectionKey:  # type: ignore[override]  # computed once where aiohttp does so anew
+        return super().connection_key
+
+
 class _Prepared:
     """What is the same in all requests of a session to one address.
 
@@ -112,7 +122,7 @@ class _Prepared:
 
     def __init__(self, session: ClientSession, url: URL) -> None:
         self.session = session
-        self.request = ClientRequest(
+        self.request = _Template(
             "POST",
             url,
             headers=session.headers,

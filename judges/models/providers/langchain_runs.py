@@ -16,8 +16,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_core.tracers.context import _configure_hooks, _tracing_v2_is_enabled
+from langchain_core.tracers.context import _configure_hooks, tracing_v2_callback_var
 from langchain_core.utils.env import env_var_is_set
+from langsmith._internal._context import _TRACING_ENABLED
+from langsmith.utils import tracing_is_enabled
 from pydantic import PrivateAttr
 
 from judges.models.providers.langchain_calls import CallCounter
@@ -40,7 +42,9 @@ def anybody_listens() -> bool:
             return True
         if handler is None and kind is not None and name is not None and env_var_is_set(name):
             return True
-    return bool(_tracing_v2_is_enabled()) or get_debug()
+    if tracing_v2_callback_var.get() is not None or get_debug():
+        return True
+    return bool(tracing_is_enabled({"enabled": _TRACING_ENABLED.get()}))  # all it reads of that context
 
 
 def _is_idle(handler: BaseCallbackHandler) -> bool:
