@@ -73,7 +73,7 @@ DOORS: dict[str, frozenset[str]] = {
     "judges/models/providers/bounded_http.py": frozenset({"urllib3"}),
     "judges/models/providers/direct_post.py": frozenset({"aiohttp"}),
     "judges/models/providers/langchain_calls.py": frozenset({"langchain_core"}),
-    "judges/models/providers/langchain_runs.py": frozenset({"langchain_core"}),
+    "judges/models/providers/langchain_runs.py": frozenset({"langchain_core", "langsmith"}),
     "judges/models/providers/openai_answers.py": frozenset({"langchain_core"}),
     "judges/models/providers/openai_messages.py": frozenset({"langchain_core"}),
     "judges/offline/statistics/": frozenset({"numpy", "scipy"}),

@@ -71,10 +71,10 @@ class DirectPost:
         if connector is None:
             raise RuntimeError("Session is closed")  # in the words of aiohttp
         connection = await connector.connect(prepared.request, [], prepared.session.timeout)
+        protocol, transport = connection.protocol, connection.transport
+        assert protocol is not None  # noqa: S101 - it is new, or fresh from the pool
+        assert transport is not None  # noqa: S101 - as above
         try:
-            protocol, transport = connection.protocol, connection.transport
-            assert protocol is not None  # noqa: S101 - it is new, or fresh from the pool
-            assert transport is not None  # noqa: S101 - as above
             protocol.set_response_params(read_until_eof=True, auto_decompress=False)
             if len(body) < _LARGE:
                 transport.write(head + body)
@@ -83,9 +83,11 @@ class DirectPost:
             message, payload = await _response(protocol, prepared.request)
             read = await self._body(payload, message.headers)
         except BaseException:
+            transport.abort()  # what is not sent yet is not wanted any more
             connection.close()
             raise
         if transport.get_write_buffer_size():  # it answered before it had read the request
+            transport.abort()
             connection.close()
         else:
             connection.release()
@@ -108,7 +110,7 @@ class _Template(ClientRequest):
     """The request that connections are taken for, again and again: its key is computed once."""
 
     @cached_property
-    def connection_key(self) -> ConnectionKey:  # type: ignore[override]  # computed once where aiohttp does so anew
+    def connection_key(self) -> ConnectionKey:
         return super().connection_key
 
 
