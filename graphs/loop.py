@@ -156,8 +156,8 @@ class Loop:
         if messages[-1].type == "ai":
             raise InputError("the last message is an answer already; end with a message of the user or of a tool")
         question_text = next((message.text for message in reversed(messages) if message.type == "human"), "")
-        return Refinement(
-            policy=self.policy,
+        return Refinement.begun(
+            self.policy,
             question=question_text,
             evidence=self._evidence(question.get("evidence")),
             started_at=time.time(),

@@ -81,6 +81,14 @@ class Refinement:
     decision: Decision | None = None
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
 
+    @classmethod
+    def begun(cls, policy: Policy, **fields: Any) -> Self:
+        """Return a fresh record; the constructor would set also what has its default, field by field."""
+        record = object.__new__(cls)
+        vars(record).update(policy=policy, evidence={}, overrides={}, memo=Memo())
+        vars(record).update(fields)
+        return record
+
     # Events
 
     def overridden(

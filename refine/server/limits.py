@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 
 from starlette.types import Receive
 
+from judges.runtime.time_limit import time_limit
 from refine.server.errors import ApiError
 
 _DRAINED = 2
@@ -47,7 +47,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], limits: Limits
     promised = headers.get("content-length", "")
     too_large = promised.isdigit() and int(promised) > limits.body_bytes
     try:
-        async with asyncio.timeout(limits.body_s):
+        with time_limit(limits.body_s):
             return await _read(receive, limits.body_bytes, too_large=too_large)
     except TimeoutError:
         raise ApiError(
