@@ -6,10 +6,13 @@ import contextlib
 import io
 import re
 import shlex
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from typer.testing import CliRunner
+
+from refine.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -53,6 +56,12 @@ def _exists(module: str) -> bool:
 
 
 def _unknown_options(words: list[str]) -> list[str]:
-    command = [sys.executable, "-m", "refine.cli", words[1], "--help"]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [word for word in words if word.startswith("--") and word not in shown]
+    return [word for word in words if word.startswith("--") and word not in _help_of(words[1])]
+
+
+@cache
+def _help_of(command: str) -> str:
+    """Return what `refine COMMAND --help` shows."""
+    shown = CliRunner().invoke(app, [command, "--help"])
+    assert shown.exit_code == 0, shown.output
+    return shown.stdout
