@@ -282,6 +282,8 @@ def test_a_generator_that_is_no_model_cannot_be_asked(file: Path) -> None:
     """Then the judge's model is named with it, or in the file."""
     with pytest.raises(ConfigurationError, match=r"'helpfulness' asks a model; give judges\.load"):
         SelfRefine(lambda _: "an answer", "helpfulness")
+    with pytest.raises(ConfigurationError, match=r"'helpfulness' asks a model; give judges\.load"):
+        SelfRefine(SelfRefine(helpful(), "length:at_most=9"), "helpfulness")
     judge = SelfRefine(lambda _: "an answer", str(file)).judge
     assert [model.name for model in judge.models] == ["openai:gpt-5-mini"]  # type: ignore[attr-defined]
     fallbacks = helpful().with_fallbacks([helpful()])
