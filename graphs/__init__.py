@@ -20,8 +20,8 @@ from graphs.errors import (
 from graphs.graph import SelfJudgingWarning, self_refine
 from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides
-from graphs.policy import Augmenter, Override, Policy
-from graphs.policy_settings import PolicySettings
+from graphs.policy import Policy
+from graphs.policy_settings import Augmenter, Override, PolicySettings
 from graphs.refinement import Refinement
 
 __all__ = [

@@ -14,7 +14,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from graphs.answer_kind import draft_message
 from graphs.attempt import Attempt
 from graphs.isolation import copy_messages, copy_refinement
-from graphs.policy import Augmenter, AugmenterName
+from graphs.policy_settings import Augmenter, AugmenterName
 from graphs.refinement import Refinement
 from graphs.secrets import withhold
 from judges.errors import ConfigurationError, shortened

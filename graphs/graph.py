@@ -328,8 +328,14 @@ def judge_for(generator: object, judge: object) -> Judge:
     Raises:
         ConfigurationError: If it is no judge, or it needs a model and the generator is none.
     """
-    is_model = isinstance(generator, str | OpenAICompatible) or looks_like_chat_model(generator)
-    return one_judge(judge, default=generator if is_model else None)
+    return one_judge(judge, default=generator if _is_model(generator) else None)
+
+
+def _is_model(generator: object) -> bool:
+    """Check whether a judge can ask the generator; a `SelfRefine` has a chat model's methods, and is a loop."""
+    if isinstance(generator, str | OpenAICompatible):
+        return True
+    return looks_like_chat_model(generator) and not hasattr(generator, "arefine")
 
 
 def _check_name(name: object) -> None:

@@ -3,81 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import Any, Unpack
 
-from langchain_core.messages import AIMessage, AnyMessage
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    model_validator,
+from langchain_core.messages import AIMessage
+from pydantic import Field, model_validator
+
+from graphs.frozen_settings import FrozenSettings
+from graphs.policy_settings import (
+    AttemptOverride,
+    Augmenter,
+    AugmenterName,
+    OnExhausted,
+    OnJudgeError,
+    Override,
+    PolicySettings,
 )
-
-from graphs.setting_guesses import instead_of
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.runtime.prices import Prices
-from judges.sample import canonical_field
 from judges.verdict import Rating
-
-if TYPE_CHECKING:
-    from graphs.policy_settings import OverrideSettings, PolicySettings
-
-Augmenter = Callable[[Any], list[AnyMessage]]
-"""Returns, for the `graphs.Refinement` so far, the messages that follow the conversation on the next attempt."""
-
-AugmenterName = Literal["last_draft", "feedback_only", "all_drafts"]
-OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
-OnJudgeError = Literal["accept", "reject", "raise"]
-
-
-class FrozenSettings(BaseModel):
-    """Frozen settings whose errors are reported in one line."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    def __init__(self, **settings: Any) -> None:
-        try:
-            super().__init__(**settings)
-        except ValidationError as error:
-            raise ConfigurationError(_one_line(error, type(self))) from None
-
-
-class Override(FrozenSettings):
-    """Settings that change from an attempt number on.
-
-    Args:
-        temperature: Sampling temperature for a chat model.
-        model: Another generator, for instance a stronger chat model or its `"provider:model"` name.
-
-    Raises:
-        ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
-    """
-
-    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    model: Any = None
-
-    def __init__(self, **settings: Unpack[OverrideSettings]) -> None:
-        """Validate the settings; see the class."""
-        super().__init__(**settings)
-
-
-_ALIKE, _EACH = "the same for every candidate", "one for each candidate"
-
-
-def _form_of_override(value: object) -> str:
-    return _EACH if isinstance(value, list | tuple) else _ALIKE
-
-
-AttemptOverride = Annotated[
-    Annotated[Override, Tag(_ALIKE)] | Annotated[tuple[Override, ...], Tag(_EACH)],
-    Discriminator(_form_of_override),
-]
-"""An override for every candidate of an attempt, or one for each of them in order."""
 
 
 class Policy(FrozenSettings):
@@ -162,7 +106,7 @@ class Policy(FrozenSettings):
     max_retries: int | None = Field(default=None, ge=0, strict=True)
     deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_conversation_chars: int = Field(default=100_000, ge=1_000, strict=True)
-    prices: Prices = {}
+    prices: Prices = Field(default={})
     patience: int | None = Field(default=None, ge=1, strict=True)
     augment: AugmenterName | Augmenter = "last_draft"
     overrides: Mapping[int, AttemptOverride] = {}
@@ -261,15 +205,6 @@ _NO_OVERRIDE = Override()
 _NO_LIMITS = (None,) * 5
 
 
-_INNER_PARTS = ("function-", "literal[", "[", _ALIKE, _EACH)
-"""How the parts of a fault's place begin that only pydantic knows of."""
-
-_REMEDIES = {
-    "augment": ", or a function from the refinement so far to messages",
-    "prices": ", {'model name': Price(input=..., output=...)}",
-}
-
-
 def policy_of(policy: object, settings: Mapping[str, Any] | None = None) -> Policy:
     """Return the policy that a user set: as a `Policy`, as a mapping of its settings, or by single settings.
 
@@ -291,34 +226,3 @@ def policy_of(policy: object, settings: Mapping[str, Any] | None = None) -> Poli
     raise ConfigurationError(
         f"policy is a Policy, or a mapping of its settings such as {{'max_attempts': 3}}, not {shortened(policy)}"
     )
-
-
-def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
-    kind = settings.__name__.lower()
-    fault = error.errors(include_url=False)[0]
-    name = str(fault["loc"][0]) if fault["loc"] else ""
-    if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
-        hint = _hint(name, fault["input"], settings)
-        return f"there is no {kind} setting {shortened(name)} (given {shortened(fault['input'])}); {hint}"
-    message = fault["msg"].removeprefix("Value error, ")
-    if not name:
-        return message
-    location = ".".join(
-        part
-        for part in map(str, fault["loc"])
-        if not part.startswith(("function-", "literal[", "[", _ALIKE, _EACH))
-    )
-    remedy = _REMEDIES.get(location, "")
-    return (
-        f"{kind} setting {location}: {message[0].lower()}{message[1:]}{remedy} (given {shortened(fault['input'])})"
-    )
-
-
-def _hint(name: str, value: object, settings: type[BaseModel]) -> str:
-    """Return where a name belongs that is no setting, or what to write instead."""
-    if name == "evidence" or canonical_field(name) is not None:
-        return "evidence comes with each question: invoke(question, evidence={'reference': '...'})"
-    if instead := instead_of(name, value, settings.model_fields):
-        return instead
-    near = get_close_matches(name, settings.model_fields, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, Unpack
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage
+from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from graphs.policy import Augmenter, AugmenterName, OnExhausted, OnJudgeError, Override
+from graphs.frozen_settings import ALIKE, EACH, FrozenSettings
 from judges.certificate import IssuedCertificate
 from judges.runtime.prices import Price
 from judges.verdict import Rating
+
+Augmenter = Callable[[Any], list[AnyMessage]]
+"""Returns, for the `graphs.Refinement` so far, the messages that follow the conversation on the next attempt."""
+
+AugmenterName = Literal["last_draft", "feedback_only", "all_drafts"]
+OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
+OnJudgeError = Literal["accept", "reject", "raise"]
 
 
 class OverrideSettings(TypedDict, total=False):
@@ -20,6 +28,36 @@ class OverrideSettings(TypedDict, total=False):
 
     temperature: float | None
     model: Any
+
+
+class Override(FrozenSettings):
+    """Settings that change from an attempt number on.
+
+    Args:
+        temperature: Sampling temperature for a chat model.
+        model: Another generator, for instance a stronger chat model or its `"provider:model"` name.
+
+    Raises:
+        ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
+    """
+
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    model: Any = None
+
+    def __init__(self, **settings: Unpack[OverrideSettings]) -> None:
+        """Validate the settings; see the class."""
+        super().__init__(**settings)
+
+
+def _form_of_override(value: object) -> str:
+    return EACH if isinstance(value, list | tuple) else ALIKE
+
+
+AttemptOverride = Annotated[
+    Annotated[Override, Tag(ALIKE)] | Annotated[tuple[Override, ...], Tag(EACH)],
+    Discriminator(_form_of_override),
+]
+"""An override for every candidate of an attempt, or one for each of them in order."""
 
 
 class _Rates(TypedDict):

@@ -22,9 +22,11 @@ class Cascade(Judge):
     unscored level decides too, since its result is unknown.
 
     Args:
-        judges: The levels, cheapest first, or a mapping of names to levels; functions are accepted.
+        judges: The levels, cheapest first, or a mapping of names to levels; functions and judges' names are
+            accepted.
         success_rating: Rating from which a level passes.
         name: The cascade's name.
+        model: The model of levels that are given by name and can ask one.
 
     Raises:
         ConfigurationError: If there are no levels, or a setting is out of its range.
@@ -36,9 +38,10 @@ class Cascade(Judge):
         *,
         success_rating: int = 3,
         name: str = "cascade",
+        model: object = None,
     ) -> None:
         self.name = name
-        self.judges: Mapping[str, Judge] = judges_by_name(judges)
+        self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
         self._success = checked_success(success_rating)
 
     @property

@@ -39,9 +39,10 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
         return _RunnableJudge(candidate, name=name or _name_of(candidate))
     if callable(candidate) and not isinstance(candidate, type):
         return FunctionJudge(candidate, name=name or _name_of(candidate))
+    hint = f"; of a class, give {candidate.__name__}(...)" if isinstance(candidate, type) else ""
     raise ConfigurationError(
         f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
-        f"LangChain runnable, the name of a judge, or a list of these"
+        f"LangChain runnable, the name of a judge, or a list of these{hint}"
     )
 
 

@@ -25,11 +25,13 @@ class Escalation(Judge):
     verdicts so far; one that is unscored is not sure.
 
     Args:
-        judges: The judges, cheapest first, or a mapping of names to judges; functions are accepted.
+        judges: The judges, cheapest first, or a mapping of names to judges; functions and judges' names are
+            accepted.
         sure: Rating from which a judge before the last accepts alone.
         sure_bad: Rating down to which a judge before the last refuses alone; None leaves every refusal to the
             next one.
         name: The escalation's name.
+        model: The model of judges that are given by name and can ask one.
 
     Raises:
         ConfigurationError: If there are no judges, or a setting is out of its range.
@@ -42,9 +44,10 @@ class Escalation(Judge):
         sure: int = 4,
         sure_bad: int | None = None,
         name: str = "escalation",
+        model: object = None,
     ) -> None:
         self.name = name
-        self.judges: Mapping[str, Judge] = judges_by_name(judges)
+        self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
         self._sure = checked_success(sure, setting="sure")
         if sure_bad is not None and not (type(sure_bad) is int and LOWEST <= sure_bad < sure):
             raise ConfigurationError(

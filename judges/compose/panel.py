@@ -32,6 +32,7 @@ _OTHER_NAMES: Mapping[str, Rule] = {
 }
 """Names that one might guess."""
 
+_MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 _ONE_SUFFICES = ("any", "max", "or", "some", "highest", "best")
 _FAILING = 2
 """The highest rating of a member that missed its own pass mark."""
@@ -74,9 +75,18 @@ def as_judge(candidate: object, *, name: str | None = None) -> Judge:
     if isinstance(candidate, list | tuple):
         return Panel(candidate, name=name or "panel")
     if isinstance(candidate, str | Path):
-        judge: Judge = _naming().one_judge(candidate, name=name)
-        return judge
+        return one_judge(candidate, name=name)
     return judge_of(candidate, name=name)
+
+
+def one_judge(candidate: object, *, name: str | None = None, model: object = None) -> Judge:
+    """Return a judge as `as_judge` does; those in it that are given by name ask the model if they can ask one.
+
+    Raises:
+        ConfigurationError: As `as_judge`, or a judge that is given by name needs a model and there is none.
+    """
+    judge: Judge = _naming().one_judge(candidate, name=name, model=model)
+    return judge
 
 
 class Panel(Judge):
@@ -98,8 +108,8 @@ class Panel(Judge):
     and below `success_rating`, whatever its score.
 
     Args:
-        judges: The members, or a mapping of names to members; functions are accepted. In a list, a second
-            member named `x` becomes `x-2`.
+        judges: The members, or a mapping of names to members; functions and judges' names are accepted. In a
+            list, a second member named `x` becomes `x-2`.
         rule: How to combine them.
         weights: For `"weighted"`: a weight per member, in order or by name.
         veto: For `"veto"`: names of the members that may veto; none means all.
@@ -107,6 +117,7 @@ class Panel(Judge):
             fewer have something to judge, all of these must. Otherwise the panel is unscored, `"too_few_votes"`.
         success_rating: Rating from which the panel passes.
         name: The panel's name.
+        model: The model of members that are given by name and can ask one.
 
     Raises:
         ConfigurationError: If there are no members, or a setting does not fit them.
@@ -122,10 +133,11 @@ class Panel(Judge):
         quorum: int | None = None,
         success_rating: int = 3,
         name: str = "panel",
+        model: object = None,
     ) -> None:
         self.name = name
         self._rule = _checked_rule(rule)
-        members = judges_by_name(judges)
+        members = judges_by_name(judges, model)
         self.judges: Mapping[str, Judge] = members
         self._weights = _checked_weights(weights, members, self._rule)
         self._veto = _checked_veto(tuple(members.key(member) for member in veto), tuple(members), self._rule)
@@ -195,10 +207,18 @@ class Panel(Judge):
         return _mean([(ballot, self._weights[name]) for name, ballot in ballots.items()])
 
 
-def judges_by_name(members: Sequence[object] | Mapping[str, object]) -> ByJudge[Judge]:
-    """Return the members as judges under unique names: the second `x` of a list becomes `x-2`."""
-    if isinstance(members, str | Path) or (isinstance(members, list | tuple) and _has_names(members)):
-        members = _naming().named(members)
+def judges_by_name(members: Sequence[object] | Mapping[str, object], model: object = None) -> ByJudge[Judge]:
+    """Return the members as judges under unique names: the second `x` of a list becomes `x-2`.
+
+    Args:
+        members: The members.
+        model: The model of those that are given by name and can ask one.
+
+    Raises:
+        ConfigurationError: If there is none, or one cannot be a judge.
+    """
+    if model is not None or _has_names(members):
+        members = _naming().named(members, model=model, remedy=_MODEL_REMEDY)
     if isinstance(members, Mapping):
         judges = {judge_name(name): as_judge(member, name=name) for name, member in members.items()}
     elif isinstance(members, Iterable):
@@ -216,8 +236,12 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object]) -> ByJudge[
     return ByJudge(judges, qualified=names_of(getattr(judge, "entry", None) for judge in judges.values()))
 
 
-def _has_names(members: Iterable[object]) -> bool:
-    return any(isinstance(member, str | Path) for member in members)
+def _has_names(members: object) -> bool:
+    """Check whether any of the members is given by name."""
+    if isinstance(members, Mapping):
+        members = list(members.values())
+    listed = members if isinstance(members, list | tuple) else [members]
+    return any(isinstance(member, str | Path) for member in listed)
 
 
 def _naming() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from judges.compose.panel import as_judge
+from judges.compose.panel import one_judge
 from judges.compose.votes import checked_quorum, skipped_notes, too_few_votes
 from judges.entry import Explanation
 from judges.errors import ConfigurationError, shortened
@@ -21,22 +21,31 @@ class Repeat(Judge):
     rated runs with this verdict. Use a judge with a temperature above 0; at 0 the runs are identical.
 
     Args:
-        judge: The judge; a function is accepted.
+        judge: The judge; a function and a judge's name are accepted.
         n: How often to ask, at least 1.
         quorum: How many runs must rate; None requires more than half. With fewer the verdict is unscored,
             `"too_few_votes"`.
         name: The name; None takes the judge's name.
+        model: The model of a judge that is given by name and can ask one.
 
     Raises:
         ConfigurationError: If `n` or `quorum` is out of its range.
     """
 
-    def __init__(self, judge: object, n: int = 3, *, quorum: int | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        judge: object,
+        n: int = 3,
+        *,
+        quorum: int | None = None,
+        name: str | None = None,
+        model: object = None,
+    ) -> None:
         if type(n) is not int or n < 1:
             raise ConfigurationError(
                 f"n is how often the judge is asked, a whole number from 1, not {shortened(n)}"
             )
-        self.judge = as_judge(judge)
+        self.judge = one_judge(judge, model=model)
         self.name = name or self.judge.name
         self._n = n
         self._quorum = checked_quorum(quorum, n)

@@ -11,8 +11,8 @@ from graphs import Bounds, Policy
 from graphs.generators import PerRequest
 from graphs.graph import build_loop
 from graphs.loop import Loop
-from graphs.policy import Override
 from graphs.policy import policy_of as checked_policy
+from graphs.policy_settings import Override
 from judges import ConfigurationError
 from judges.errors import shortened
 from judges.models.providers.langchain import chat_model

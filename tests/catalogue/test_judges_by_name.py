@@ -13,6 +13,7 @@ import judges
 from graphs import SelfJudgingWarning, self_refine
 from judges import Cascade, ConfigurationError, Judge, Length, Panel, Repeat, Verdict, as_judge, load, load_file
 from judges.catalogue.specs import JudgeSpec
+from judges.compose.escalation import Escalation
 from judges.offline import acompare, compare, evaluate
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -193,6 +194,27 @@ def test_composed_judges_take_names(file: Path) -> None:
         Panel([str(file), "length:at_most=3,name=short"])
 
 
+def test_composed_judges_have_a_model_for_names() -> None:
+    """It is for members by name that can ask one, at any depth and in a file; without it the error says so."""
+    members = ["helpfulness", "length:at_most=3", ["tone:tone=kind"]]
+    for composed in (
+        Panel(members, model=helpful()),
+        Cascade(members, model=helpful()),
+        Escalation(members, model=helpful()),
+        Repeat(members, model=helpful()),
+        Panel({"a": "helpfulness", "b": "tone:tone=kind"}, model=helpful()),
+        load("judges:Panel", judges=members, model=helpful()),
+    ):
+        assert [model.name for model in composed.models] == ["helper"] * 2
+    for make in (Panel, Cascade, Escalation):
+        with pytest.raises(
+            ConfigurationError, match=r"'helpfulness' asks a model; give model=\.\.\., for instance"
+        ):
+            make(members)
+    with pytest.raises(ConfigurationError, match="'helpfulness' asks a model"):
+        Repeat("helpfulness")
+
+
 def test_a_file_of_judges_is_loaded(file: Path) -> None:
     """Each judge has the name of its table; those that ask a model have the file's, unless there is another."""
     loaded = load_file(file)
@@ -282,6 +304,8 @@ def test_a_generator_that_is_no_model_cannot_be_asked(file: Path) -> None:
     """Then the judge's model is named with it, or in the file."""
     with pytest.raises(ConfigurationError, match=r"'helpfulness' asks a model; give judges\.load"):
         SelfRefine(lambda _: "an answer", "helpfulness")
+    with pytest.raises(ConfigurationError, match=r"'helpfulness' asks a model; give judges\.load"):
+        SelfRefine(SelfRefine(helpful(), "length:at_most=9"), "helpfulness")
     judge = SelfRefine(lambda _: "an answer", str(file)).judge
     assert [model.name for model in judge.models] == ["openai:gpt-5-mini"]  # type: ignore[attr-defined]
     fallbacks = helpful().with_fallbacks([helpful()])

@@ -298,8 +298,9 @@ def test_a_parameter_that_means_nothing_is_refused(function: object, name: str) 
 @pytest.mark.parametrize("candidate", [None, 3, Length, {}], ids=repr)
 def test_what_is_no_judge_is_refused(candidate: object) -> None:
     """The error shows the value and says what to pass."""
-    with pytest.raises(ConfigurationError, match="give a judge, a function"):
+    with pytest.raises(ConfigurationError, match="give a judge, a function") as raised:
         as_judge(candidate)
+    assert str(raised.value).endswith("give Length(...)") is (candidate is Length)
 
 
 def test_a_chat_model_is_no_judge() -> None:

@@ -90,7 +90,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ok.jsonl --judge xyzzy --out out", "there is no judge 'xyzzy'; `refine judges` lists the"),
         ("ok.jsonl --judge '' --out out", "there is no judge ''; `refine judges` lists"),
         (f"ok.jsonl --judge {'x' * 900} --out out", "`refine judges` lists"),
-        ("ok.jsonl --judge Lenght --out out", "did you mean length?"),
+        ("ok.jsonl --judge Lenght --out out", "did you mean length"),
         ("ok.jsonl --judge length --out out", "any length would pass; give at_least"),
         ("ok.jsonl --judge length: --out out", "any length would pass"),
         ("ok.jsonl --judge length:at_mst=3 --out out", "'at_mst'; did you mean 'at_most'?"),
