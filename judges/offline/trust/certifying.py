@@ -156,7 +156,14 @@ def certify(
     tallies, cut_notes = _tallies(calibration, thresholds, first_alone=independent_attempts)
     book = _ledger(ledger, labels, attempts)
     used = labels_used(runs, split)
-    settings = (alpha, delta, method, risk, good, *((losses, largest_weight) if method == "weighted" else ()))
+    settings = (
+        alpha,
+        delta,
+        method,
+        risk,
+        float(good),
+        *((losses, largest_weight) if method == "weighted" else ()),
+    )
     key = _key(calibration, [tally.policy for tally in tallies], settings, used)
     use = 1 if book is None else book.use(frozenset(used), key)
     result, counts = tested_policies(
