@@ -155,7 +155,7 @@ def test_an_unbiased_judge_is_rarely_flagged_and_a_biased_one_usually() -> None:
 
 
 def test_runs_of_the_same_questions_are_no_independent_evidence() -> None:
-    """Five runs a question that fail together: the bound by question keeps its promise, a test over runs does not."""
+    """Five runs a question that fail together: the bound by question holds, a test over runs does not."""
     random = np.random.default_rng(11)
     kept = broken = 0
     for _ in range(RESAMPLES):

@@ -12,7 +12,7 @@ from judges.certificate import IssuedCertificate, Subject
 from judges.certificate.issued import Kind, Risk
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics.certificates import ALPHA, DELTA, AnyMethod
-from judges.offline.trust.beside import labels_for
+from judges.offline.trust.beside import labels_for, naming
 from judges.offline.trust.calibration import CalibrationRun, RunChoice, chosen_runs, runs_of, with_labels
 from judges.offline.trust.chains import (
     ESCALATION,
@@ -128,7 +128,8 @@ def certify(
     """
     _check_levels(alpha, delta)
     labels, from_where = labels_for(attempts, labels)
-    rows, strangers = with_labels(read_judged(attempts), labels)
+    with naming(from_where):
+        rows, strangers = with_labels(read_judged(attempts), labels)
     if not rows:
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
     check_weights(rows, method, largest_weight)
