@@ -328,6 +328,7 @@ def _write_page(stage: _Stage) -> None:
     folder = stage.folder
     sources = TrustSources(labels=folder / _LABELS, attempts=folder / _RECORD, certificate=folder / _CERTIFICATE)
     run = replace(read_run(folder / _RUN), name="Support desk", dataset=_RECORD)
+    (folder / _REPORT).touch(mode=0o600)  # it holds what users asked
     (folder / _REPORT).write_text(page(build([run], sources=sources, seed=stage.seed)), encoding="utf-8")
 
 

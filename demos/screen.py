@@ -106,8 +106,10 @@ class PlainScreen:
         """Write a table."""
         lines = [columns, *rows]
         widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+        self._write("")
         for line in lines:
             self._write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        self._write("")
 
     def waiting(self, text: str) -> AbstractContextManager[object]:
         """Show nothing: plain text could not be erased afterwards."""

@@ -19,6 +19,7 @@ from judges.certificate.row import CertifiedRow
 from judges.certificate.subject import Subject
 from judges.certificate.table import table_lines
 from judges.errors import ConfigurationError, shortened
+from judges.verdict import HIGHEST
 
 FORMAT: Literal["selfrefine certificate"] = "selfrefine certificate"
 VERSION: Literal[1] = 1
@@ -226,9 +227,19 @@ class IssuedCertificate(BaseModel):
         if self.kind != "rating":
             raise ConfigurationError(
                 f"certificate {self.id[:8]} is about {_KINDS[self.kind]}, and a loop accepts by rating; "
-                f"{_REMEDIES[self.kind]}"
+                f"{self._remedy}"
             )
         return int(self.threshold)
+
+    @property
+    def _remedy(self) -> str:
+        """How a loop comes to a certificate of its own, where this one is of another kind."""
+        if self.kind == "score":
+            return "certify the recorded loops by rating: without scores=True (--scores)"
+        policy = self.rows[int(self.threshold or 0)].policy
+        first = policy[0] if isinstance(policy, tuple) else policy
+        judge = "the last judge alone" if first > HIGHEST else f"judges.Escalation([...], sure={first:g})"
+        return f"give the loop {judge} as its judge, record it, and certify that by rating"
 
     @property
     def policy_name(self) -> str:
@@ -264,15 +275,6 @@ _METHODS = {
     "weighted": "Hoeffding-Bentkus bound, for weights and graded harm",
 }
 _KINDS: Mapping[Kind, str] = {"rating": "a rating", "score": "a score", "escalation": "an escalation of judges"}
-
-
-_REMEDIES: Mapping[Kind, str] = {
-    "rating": "",
-    "score": "certify the recorded loops by rating: without scores=True (--scores)",
-    "escalation": (
-        "give the loop judges.Escalation([cheap, strong], sure=4) as its judge, record and certify that by rating"
-    ),
-}
 
 
 def _json_of(path: Path) -> object:

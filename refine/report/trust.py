@@ -144,11 +144,12 @@ def _labels_of_attempts(sources: TrustSources) -> Path | None:
 
 
 def _labels(evaluation: Evaluation, labels: Path | None) -> dict[int, bool]:
+    from judges.offline.trust.beside import labels_for  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.calibration import with_labels  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.certifying import GOOD  # noqa: PLC0415 - likewise
     from judges.offline.trust.labels import majority, usable  # noqa: PLC0415 - likewise
     from judges.offline.trust.rows import read_judged  # noqa: PLC0415 - likewise
 
-    rows, _ = with_labels(read_judged(evaluation), labels)
+    rows, _ = with_labels(read_judged(evaluation), labels_for(None, labels)[0])
     verdicts = {row.index: majority(usable(row.opinions, None), GOOD) for row in rows}
     return {index: verdict for index, verdict in verdicts.items() if verdict is not None}

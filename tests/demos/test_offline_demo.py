@@ -16,6 +16,7 @@ from demos.support import support_judge, support_questions
 from judges.certificate import IssuedCertificate
 from judges.offline import align, read_rows, replay
 from judges.testing import ScriptedJudge
+from refine.cli.app import app
 from tests.snippets import ROOT
 
 CPU_SECONDS = 20.0
@@ -89,6 +90,20 @@ def test_outcomes_bear_the_certificate_and_changes_are_refused(shown: tuple[Path
     for changed in ("'support-quality' changed", "is 'judge-model-2'", "max_attempts was 3 and is 5"):
         assert changed in words
     assert words.count(f"refused: certificate {id_} is not about this loop") == 3
+
+
+def test_its_commands_go_on_from_where_it_ends(
+    shown: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command certifies what the demo did: the same question to the same labels spends nothing of delta."""
+    folder, _ = shown
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as exit_:
+        app(["certify", "attempts.jsonl", "--out", "again.json"])
+    assert exit_.value.code == 0
+    first, again = (IssuedCertificate.read(folder / name) for name in ("certificate.json", "again.json"))
+    assert (again.rows, again.delta, again.use_of_labels) == (first.rows, 0.05, 1)
+    assert "labels: attempts.labels.jsonl, which lies beside attempts.jsonl" in capsys.readouterr().out
 
 
 def test_everything_is_kept_and_judged_again(shown: tuple[Path, str]) -> None:

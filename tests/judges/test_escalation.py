@@ -79,7 +79,7 @@ def test_a_loop_with_it_is_certified_by_rating(tmp_path: Path) -> None:
         {"question": f"q {n}", "answer": "a", "ratings": {"cheap": 4, "strong": 4}, "labels": True}
         for n in range(40)
     ]
-    with pytest.raises(ConfigurationError, match=r"give the loop judges\.Escalation\(\[cheap, strong\], sure=4\)"):
+    with pytest.raises(ConfigurationError, match=r"give the loop judges\.Escalation\(\[\.\.\.\], sure=3\)"):
         _ = certify(both, escalation=("cheap", "strong")).success_rating
     scored = [{"question": f"q {n}", "answer": "a", "score": 0.96, "labels": True} for n in range(40)]
     with pytest.raises(ConfigurationError, match=r"without scores=True \(--scores\)"):

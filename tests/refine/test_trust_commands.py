@@ -150,5 +150,10 @@ def test_labels_beside_a_file_are_found(tmp_path: Path, capsys: pytest.CaptureFi
     shown = call(capsys, "replay", attempts)[1]
     assert note in shown
     assert "bad among them" in shown
+    strangers = [{**row, "outcome_id": "another"} for row in labels]
+    written(tmp_path / "attempts.labels.jsonl", strangers)
+    for command in ("align", "certify", "replay", "monitor"):
+        code, _, errors = call(capsys, command, attempts, *(("--out", "c.json") if command == "certify" else ()))
+        assert (code, errors.count("\n"), note in errors) == (2, 1, True), command
     other = written(tmp_path / "other.jsonl", [{**row, "up": False} for row in labels])
     assert note not in call(capsys, "align", attempts, "--labels", other)[1]

@@ -132,7 +132,7 @@ def test_ties_are_left_out_and_counted() -> None:
     assert aligned.ties == 1
     assert aligned.agreement["base_rate"].n == 20
     assert aligned.agreement["within_one"].n == 21
-    assert "1 ties left out" in str(aligned)
+    assert "1 tie left out" in str(aligned)
     binary = quick(
         [*rated("gb" * 10, "pr" * 10), {**rated("g", "p")[0], "question": "t", "label": ["good", "bad"]}]
     )

@@ -13,7 +13,15 @@ if not os.environ.get("SELFREFINE_SIMULATE"):
 import numpy as np
 from numpy.random import Generator
 
-from judges.offline.statistics import BiasReport, Certificate, bias_report, certify, certify_runs
+from judges.offline.statistics import (
+    BiasReport,
+    Certificate,
+    bias_report,
+    certify,
+    certify_runs,
+    certify_weighted,
+)
+from judges.offline.statistics.weighted import Release
 
 Runs = list[tuple[list[int], list[bool]]]
 
@@ -144,3 +152,18 @@ def test_an_unbiased_judge_is_rarely_flagged_and_a_biased_one_usually() -> None:
     )
     assert unbiased <= 0.075
     assert biased >= 80
+
+
+def test_runs_of_the_same_questions_are_no_independent_evidence() -> None:
+    """Five runs a question that fail together: the bound by question holds, a test over runs does not."""
+    random = np.random.default_rng(11)
+    kept = broken = 0
+    for _ in range(RESAMPLES):
+        bad = random.random(60) < 0.1  # the share tolerated, so that any certificate is false
+        releases = [
+            Release(float(is_bad), 1.0, place) for place, is_bad in enumerate(bad.tolist()) for _ in range(5)
+        ]
+        kept += certify_weighted([releases], 0.1, DELTA).certified is not None
+        broken += certify([(300, 5 * int(bad.sum()))], 0.1, DELTA).certified is not None
+    assert kept / RESAMPLES <= DELTA + 3 * (DELTA * (1 - DELTA) / RESAMPLES) ** 0.5
+    assert broken / RESAMPLES > 0.15

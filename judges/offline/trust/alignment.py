@@ -15,7 +15,7 @@ from judges.offline.statistics import Agreement, BiasReport, RankMetrics, agreem
 from judges.offline.statistics.certificates import ALPHA, DELTA
 from judges.offline.statistics.judge_agreement import rating_figures
 from judges.offline.trust.active import actively_drawn
-from judges.offline.trust.beside import labels_for
+from judges.offline.trust.beside import labels_for, naming
 from judges.offline.trust.bias_data import bias_of
 from judges.offline.trust.calibration import with_labels
 from judges.offline.trust.certifying import GOOD, certify
@@ -160,7 +160,8 @@ def align(
         )
     rows = rows if isinstance(rows, str | os.PathLike | Evaluation) else list(rows)
     labels, from_where = labels_for(rows, labels)
-    read, strangers = with_labels(read_judged(rows), labels)
+    with naming(from_where):
+        read, strangers = with_labels(read_judged(rows), labels)
     everything = [replace(row, opinions=usable(row.opinions, split)) for row in read]
     if sampling == "active":
         everything, share_notes = actively_drawn(everything)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from judges.errors import ConfigurationError
@@ -44,6 +45,15 @@ def labels_for(source: object, labels: Source | None) -> tuple[Source | None, li
     if beside is None or not isinstance(named, str | os.PathLike):
         return labels, []
     return beside, [f"labels: {beside.name}, which lies beside {Path(named).name or named}"]
+
+
+@contextmanager
+def naming(notes: Sequence[str]) -> Iterator[None]:
+    """Add to an error which labels were taken without being named."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError("; ".join((str(error), *notes))) from None
 
 
 def _is_blank(labels: Source) -> bool:

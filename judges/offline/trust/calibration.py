@@ -201,6 +201,53 @@ def of_one_loop(runs: Sequence[CalibrationRun]) -> tuple[list[CalibrationRun], S
     return own, subject, notes
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunChoice:
+    """Which runs count, and how their labels are read.
+
+    Args:
+        good: Least human rating that is good.
+        split: Use the labels of this split alone; None takes all.
+        harm: See `runs_of`.
+        left_out: Whether runs without a label are left out.
+        several: Whether several runs of a question count.
+    """
+
+    good: float
+    split: str | None
+    harm: Harm | None
+    left_out: bool
+    several: bool
+
+
+def chosen_runs(rows: Sequence[JudgedRow], choice: RunChoice) -> tuple[list[CalibrationRun], Subject, list[str]]:
+    """Return the runs that count, of one loop and one for each question, that loop, and what to say of the others.
+
+    Raises:
+        ConfigurationError: If no run has a label.
+    """
+    every = runs_of(rows, good=choice.good, split=choice.split, harm=choice.harm)
+    recorded, subject, notes = of_one_loop(every)
+    if not any(run.has_labels for run in recorded):
+        of = "" if choice.split is None else f" of the split {choice.split!r}"
+        raise ConfigurationError(
+            f"no attempt has a label{of}; add labels to the rows, labels: [{{'by': 'ann', 'rating': 4}}], or give "
+            f"a file of them (--labels)"
+        )
+    chosen = [run for run in recorded if run.has_labels] if choice.left_out else recorded
+    if len(chosen) < len(recorded):
+        notes.append(
+            f"{len(recorded) - len(chosen)} runs without a label are left out: right only if the others are a "
+            f"random sample"
+        )
+    runs = chosen if choice.several else one_per_question(chosen)
+    if len(runs) < len(chosen):
+        notes.append(
+            f"{len(chosen) - len(runs)} further runs of the same questions are left out: one run a question"
+        )
+    return runs, subject, notes
+
+
 def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:
     other = group[0].rows[0].subject
     return subject.changes(other) if subject.judge_digest and other.judge_digest else ["they do not say which"]

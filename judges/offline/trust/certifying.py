@@ -12,14 +12,8 @@ from judges.certificate import IssuedCertificate, Subject
 from judges.certificate.issued import Kind, Risk
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics.certificates import ALPHA, DELTA, AnyMethod
-from judges.offline.trust.beside import labels_for
-from judges.offline.trust.calibration import (
-    CalibrationRun,
-    of_one_loop,
-    one_per_question,
-    runs_of,
-    with_labels,
-)
+from judges.offline.trust.beside import labels_for, naming
+from judges.offline.trust.calibration import CalibrationRun, RunChoice, chosen_runs, runs_of, with_labels
 from judges.offline.trust.chains import (
     ESCALATION,
     Tally,
@@ -40,7 +34,6 @@ from judges.offline.trust.issuing import (
     remarks,
     table_of,
 )
-from judges.offline.trust.labels import Harm
 from judges.offline.trust.ledger import Ledger
 from judges.offline.trust.rows import JudgedRow, Source, judge_among, read_judged
 from judges.offline.trust.weighing import check_weights, harm_of, tested_policies, weight_notes
@@ -135,7 +128,8 @@ def certify(
     """
     _check_levels(alpha, delta)
     labels, from_where = labels_for(attempts, labels)
-    rows, strangers = with_labels(read_judged(attempts), labels)
+    with naming(from_where):
+        rows, strangers = with_labels(read_judged(attempts), labels)
     if not rows:
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
     check_weights(rows, method, largest_weight)
@@ -143,8 +137,8 @@ def certify(
     kind: Kind = "escalation" if escalation else "score" if scores else "rating"
     judges = tuple(escalation or (judge_among(rows, judge),))
     left_out = unlabelled == "left_out" or (unlabelled is None and method == "anytime")
-    chosen = _Choice(good=good, split=split, harm=losses, left_out=left_out, several=method == "weighted")
-    runs, recorded_by, notes = _chosen_runs(rows, chosen)
+    chosen = RunChoice(good=good, split=split, harm=losses, left_out=left_out, several=method == "weighted")
+    runs, recorded_by, notes = chosen_runs(rows, chosen)
     notes = [*from_where, *notes, *weight_notes(runs, method, largest_weight)]
     if strangers:
         notes.append(f"{strangers} labels belong to no recorded attempt and were left out")
@@ -163,7 +157,14 @@ def certify(
     tallies, cut_notes = _tallies(calibration, thresholds, first_alone=independent_attempts)
     book = _ledger(ledger, labels, attempts)
     used = labels_used(runs, split)
-    settings = (alpha, delta, method, risk, good, *((losses, largest_weight) if method == "weighted" else ()))
+    settings = (
+        alpha,
+        delta,
+        method,
+        risk,
+        float(good),
+        *((losses, largest_weight) if method == "weighted" else ()),
+    )
     key = _key(calibration, [tally.policy for tally in tallies], settings, used)
     use = 1 if book is None else book.use(frozenset(used), key)
     result, counts = tested_policies(
@@ -209,45 +210,6 @@ def _check_levels(alpha: object, delta: object) -> None:
     for name, level in (("alpha", alpha), ("delta", delta)):
         if not isinstance(level, int | float) or not 0 < level < 1:
             raise ConfigurationError(f"{name} lies between 0 and 1, for instance 0.1, not {shortened(level)}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Choice:
-    """Which runs count, and how their labels are read."""
-
-    good: float
-    split: str | None
-    harm: Harm | None
-    left_out: bool
-    several: bool
-
-
-def _chosen_runs(rows: Sequence[JudgedRow], choice: _Choice) -> tuple[list[CalibrationRun], Subject, list[str]]:
-    """Return the runs that count, of one loop and one for each question, that loop, and what to say of the others.
-
-    Raises:
-        ConfigurationError: If no run has a label.
-    """
-    every = runs_of(rows, good=choice.good, split=choice.split, harm=choice.harm)
-    recorded, subject, notes = of_one_loop(every)
-    if not any(run.has_labels for run in recorded):
-        of = "" if choice.split is None else f" of the split {choice.split!r}"
-        raise ConfigurationError(
-            f"no attempt has a label{of}; add labels to the rows, labels: [{{'by': 'ann', 'rating': 4}}], or give "
-            f"a file of them (--labels)"
-        )
-    chosen = [run for run in recorded if run.has_labels] if choice.left_out else recorded
-    if len(chosen) < len(recorded):
-        notes.append(
-            f"{len(recorded) - len(chosen)} runs without a label are left out: right only if the others are a "
-            f"random sample"
-        )
-    runs = chosen if choice.several else one_per_question(chosen)
-    if len(runs) < len(chosen):
-        notes.append(
-            f"{len(chosen) - len(runs)} further runs of the same questions are left out: one run a question"
-        )
-    return runs, subject, notes
 
 
 def recorded_attempts(

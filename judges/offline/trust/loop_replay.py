@@ -11,7 +11,7 @@ from typing import Any, Literal
 from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
-from judges.offline.trust.beside import labels_for
+from judges.offline.trust.beside import labels_for, naming
 from judges.offline.trust.curves import AttemptGain, BestVersusLast, CurvePoint, best_versus_last, curve, gains_of
 from judges.offline.trust.loop_reading import LoopRows, read_loops
 from judges.offline.trust.loops import LeftOut, LoopPolicy, Loops, RecordedLoop
@@ -128,7 +128,8 @@ def replay(
     """
     _check(thresholds, max_attempts, patience)
     labels, from_where = labels_for(rows, labels)
-    record = read_loops(rows, labels)
+    with naming(from_where):
+        record = read_loops(rows, labels)
     left_out, loops = _identified(record)
     if not loops:
         return _not_identified(record, left_out)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.offline.statistics import confidence_sequence, e_cusum
-from judges.offline.trust.beside import labels_for
+from judges.offline.trust.beside import labels_for, naming
 from judges.offline.trust.canary import ALARM_AT, CanaryResult, judge_canary
 from judges.offline.trust.loop_reading import LoopRows, read_loops, seconds_of
 from judges.offline.trust.loops import LoopAttempt, RecordedLoop
@@ -144,7 +144,8 @@ def monitor(
     if (canary is None) is not (judge is None):
         raise ConfigurationError("a canary needs a judge to judge it again, and a judge a canary: give both")
     labels, from_where = labels_for(rows, labels)
-    loops, others, notes = _current(read_loops(rows, labels).loops)
+    with naming(from_where):
+        loops, others, notes = _current(read_loops(rows, labels).loops)
     audits, audit_notes = _audited(loops, issued, alpha)
     changes = _changes(loops, issued)
     own_rating = loops[-1].policy.success_rating if loops and loops[-1].policy else 3

@@ -17,7 +17,7 @@ def agreement_lines(
     """Yield the short report of agreement, in at most eight lines."""
     figures = found.figures
     coverage = "" if found.coverage is None else f", {found.coverage:.0%} of them scored"
-    tied = f", {ties} ties left out" if ties else ""
+    tied = f", {ties} {'tie' if ties == 1 else 'ties'} left out" if ties else ""
     few = ", indicative: few questions" if questions < _INDICATIVE_BELOW else ""
     yield f"{judge}: {labelled} labelled rows{coverage}{tied}{few}"
     if found.n == 0:
