@@ -41,10 +41,10 @@ class JudgeSpec:
         A value is JSON where it is JSON, and else text.
 
         Raises:
-            ConfigurationError: If a setting cannot be read.
+            ConfigurationError: If it, or a setting, cannot be read.
         """
         if text.startswith("{"):
-            return cls(**json.loads(text))
+            return cls(**_fields(text))
         name, _, rest = text.partition(":")
         if _OBJECT.fullmatch(text.strip()) and name.strip() not in default_registry():
             return cls(name=text.strip())
@@ -156,6 +156,21 @@ def _imported(reference: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"it cannot be imported: {one_line(error)}; write module:object") from error
     return target
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """Return the fields of a judge that is written as a JSON object."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        fields = {}
+    types = {"name": str, "settings": dict}
+    if "name" not in fields or not all(isinstance(value, types.get(key, ())) for key, value in fields.items()):
+        raise ConfigurationError(
+            f"{shortened(text)} is no judge; write length:at_most=80, or "
+            f'{{"name": "length", "settings": {{"at_most": 80}}}}'
+        )
+    return dict(fields)
 
 
 def _value(text: str) -> Any:
