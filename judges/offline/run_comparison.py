@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from judges.errors import ConfigurationError
 from judges.offline.results import Evaluation, Row
+from judges.offline.row_pairs import pair_rows, question_of
 from judges.offline.statistics import (
     Figure,
     LengthAdjusted,
@@ -41,7 +42,7 @@ class Change:
         ties: Rows with equal scores.
         losses: Rows that B lost.
         win_rate: Share of the rows that B won, a tie counting half, with its 95 % interval over questions.
-        regressions: Indexes of the rows that B lost, the largest fall first.
+        regressions: Indexes, in run B, of the rows that B lost, the largest fall first.
         excluded: Rows that only one of the two runs scored.
         length_adjusted: How often B would win if both wrote answers of the same length; see
             `judges.offline.statistics.length_adjusted`.
@@ -116,6 +117,7 @@ def _line(change: Change) -> str:
     interval = "" if figure.low is None else f" (95 %: {figure.low:+.3f} to {figure.high:+.3f})"
     verdict = "" if change.is_real else ", may be chance"
     counts = f"{change.wins} up, {change.losses} down, {change.ties} equal"
+    counts += f", {change.excluded} scored in one run alone" if change.excluded else ""
     return (
         f"  {change.judge}: {change.mean_a:.3f} to {change.mean_b:.3f}, {figure.value:+.3f}{interval}, "
         f"p = {change.adjusted_p:.3f}{verdict}; {counts}"
@@ -138,8 +140,8 @@ def compare_runs(
 ) -> RunComparison:
     """Compare two evaluations of the same questions, row by row.
 
-    Rows are paired by their place in the dataset if the question there is the same, so that both runs are over the
-    same dataset with other answers, or with the same answers and other judges of the same name.
+    Rows are paired that ask the same, those at the same place first, so that both runs are over the same dataset,
+    or parts of it, with other answers, or with the same answers and other judges of the same name.
 
     Args:
         a: The one evaluation, with its rows.
@@ -175,15 +177,12 @@ def compare_runs(
 
 
 def paired_rows(a: Evaluation, b: Evaluation) -> list[tuple[Row, Row]]:
-    """Return the rows that two evaluations have at the same place with the same question.
+    """Return the rows of two evaluations that ask the same; see `pair_rows`.
 
     Raises:
         ConfigurationError: If rows were not kept, or there are none.
     """
-    rows_a, rows_b = ({row.index: row for row in evaluation.kept_rows()} for evaluation in (a, b))
-    pairs = [
-        (rows_a[i], rows_b[i]) for i in rows_a if i in rows_b and _question(rows_a[i]) == _question(rows_b[i])
-    ]
+    pairs = pair_rows(a.kept_rows(), b.kept_rows())
     if not pairs:
         raise ConfigurationError("the two runs have no question in common; compare runs over the same dataset")
     return pairs
@@ -199,7 +198,7 @@ def _change(judge: str, pairs: Sequence[tuple[Row, Row]], resamples: int, seed: 
     differences = [after - before for before, after in zip(firsts, seconds, strict=True)]
     clusters = [_question_id(one) for one, _ in scored]
     p, test = _test(firsts, seconds, differences, clusters, seed)
-    falls = sorted((gap, one.index) for gap, (one, _) in zip(differences, scored, strict=True) if gap < 0)
+    falls = sorted((gap, other.index) for gap, (_, other) in zip(differences, scored, strict=True) if gap < 0)
     return Change(
         judge=judge,
         mean_a=sum(firsts) / len(firsts) if firsts else None,
@@ -267,14 +266,7 @@ def _length(row: Row) -> int:
     return len(row.sample.answer or "") if row.sample is not None else 0
 
 
-def _question(row: Row) -> tuple[str, ...]:
-    """Return what the user said, to tell whether two rows ask the same."""
-    if row.sample is None:
-        return ()
-    return tuple(message.content for message in row.sample.conversation if message.role == "user")
-
-
 def _question_id(row: Row) -> Hashable:
-    """Return the question a row belongs to: its `question_id`, or else its question."""
+    """Return the question a row belongs to: its `question_id`, or its question, or else itself."""
     number = None if row.sample is None else row.sample.metadata.get("question_id")
-    return _question(row) if number is None else str(number)
+    return question_of(row) or row.index if number is None else str(number)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from judges.errors import shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
+from judges.offline.run_comparison import paired_rows
 from judges.offline.statistics import LengthAdjusted, length_adjusted
 from refine.cli.judge_specs import load_judge
 
@@ -80,15 +81,15 @@ def _at_equal_length(rows: Sequence[Row], judge: str, seed: int) -> LengthAdjust
 
 def _regressions(comparison: RunComparison, before: Evaluation, after: Evaluation) -> str:
     """Return the rows that fell the most, judge by judge, with what was asked."""
-    old, new = ({row.index: row for row in evaluation.rows} for evaluation in (before, after))
+    pairs = {new.index: (old, new) for old, new in paired_rows(before, after)}
     lines: list[str] = []
     for judge, change in comparison.changes.items():
         if not change.regressions:
             continue
         lines.append(f"\n{judge}: {len(change.regressions)} rows score lower, the largest fall first")
         for index in change.regressions[:_MOST_REGRESSIONS]:
-            scores = [rows[index].verdicts[judge].score or 0.0 for rows in (old, new)]
-            lines.append(f"  row {index}: {scores[0]:.3f} to {scores[1]:.3f}  {_question(new[index])}")
+            scores = [row.verdicts[judge].score or 0.0 for row in pairs[index]]
+            lines.append(f"  row {index}: {scores[0]:.3f} to {scores[1]:.3f}  {_question(pairs[index][1])}")
         if len(change.regressions) > _MOST_REGRESSIONS:
             lines.append(f"  and {len(change.regressions) - _MOST_REGRESSIONS} more; all of them with --json")
     return "".join(f"{line}\n" for line in lines)

@@ -114,8 +114,9 @@ def run_evaluate(options: EvaluateOptions) -> int:
     judges = by_name(loaded)
     gate = RunGate(options.gate, list(judges))
     shard = None if options.shard is None else parse_shard(options.shard)
-    total = preflight(options.rows, limit=options.limit, keep_unreadable=options.keep_unreadable)
     check_free(options.out)
+    settings = options.limits.settings(options.out)
+    total = preflight(options.rows, limit=options.limit, keep_unreadable=options.keep_unreadable)
     manifest = Manifest(
         dataset=_dataset(options.rows, total),
         judges=_records(loaded, options.judges),
@@ -127,7 +128,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
     return _judge(
         judges,
         manifest,
-        options.limits.settings(options.out),
+        settings,
         options.limits,
         gate,
         load=partial(_loaded_again, manifest.judges, options.judges.base_url),

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from judges.offline import Progress as RunProgress
 from judges.offline.run.progress import OnProgress
 
 _LINE_EVERY_S = 5.0
+_BAR_WIDTH = 16
 
 
 @contextmanager
@@ -23,7 +25,8 @@ def reported() -> Iterator[OnProgress]:
     if not console.is_terminal:
         yield _Lines()
         return
-    columns = (BarColumn(bar_width=None), TextColumn("{task.description}", markup=False))
+    text = TextColumn("{task.description}", markup=False, table_column=Column())  # wraps where it is too long
+    columns = (BarColumn(bar_width=_BAR_WIDTH), text)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("judging", total=None)
         yield lambda progress: bar.update(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from judges.offline import Evaluation, Row, Summary
+from judges.offline.row_pairs import pair_rows
 from judges.offline.statistics.figure import Figure
 from judges.verdict import Verdict
 from refine.report.trust import TrustSources, trust_of
@@ -89,26 +90,22 @@ def worst_rows(entries: Sequence[Entry], most: int = MOST_WORST) -> tuple[int, .
 
 
 def _entries(runs: Sequence[Sequence[Row]], labels: Mapping[int, bool]) -> tuple[Entry, ...]:
-    """Pair the rows of two runs by index where they ask the same; rows of one run alone stand alone."""
+    """Pair the rows of two runs that ask the same; rows of one run alone stand alone."""
     words = {index: "good" if is_good else "bad" for index, is_good in labels.items()}
-    before, after = ({row.index: row for row in rows} for rows in (runs if len(runs) > 1 else ((), *runs)))
-    entries = []
-    for index in sorted({*before, *after}):
-        one, other = before.get(index), after.get(index)
-        if len(runs) == 1:
-            sides: list[tuple[Row | None, ...]] = [(other,)]
-        elif one is not None and other is not None and _asked(one) != _asked(other):
-            sides = [(one, None), (None, other)]
-        else:
-            sides = [(one, other)]
-        entries += [
-            Entry(index=index, sides=pair, label=words.get(index, "") if pair[-1] else "") for pair in sides
-        ]
-    return tuple(entries)
+    sides: list[tuple[Row | None, ...]] = [(row,) for row in runs[-1]]
+    if len(runs) > 1:
+        pairs = pair_rows(*runs)
+        paired = {id(row) for pair in pairs for row in pair}
+        sides = [*pairs, *((row, None) for row in runs[0] if id(row) not in paired)]
+        sides += [(None, row) for row in runs[1] if id(row) not in paired]
+    entries = [_entry(side, words) for side in sides]
+    return tuple(sorted(entries, key=lambda entry: (entry.index, entry.sides[-1] is not None)))
 
 
-def _asked(row: Row) -> object:
-    return None if row.sample is None else [m.content for m in row.sample.conversation if m.role == "user"]
+def _entry(sides: tuple[Row | None, ...], words: Mapping[int, str]) -> Entry:
+    """Return an entry under the index that its row has in the last run that has it."""
+    index = next(row.index for row in reversed(sides) if row is not None)
+    return Entry(index=index, sides=sides, label=words.get(index, "") if sides[-1] else "")
 
 
 def _run_view(run: RunData, columns: Sequence[str]) -> RunView:

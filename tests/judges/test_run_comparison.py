@@ -73,3 +73,26 @@ def test_runs_that_cannot_be_compared_are_refused() -> None:
     rows = [{"question": "q", "answer": "a"}]
     with pytest.raises(ConfigurationError, match="keep_rows=True"):
         compare_runs(evaluate(rows, {"good": lambda s: 1.0}, keep_rows=False), run([1.0]))
+
+
+def test_rows_are_paired_by_what_they_ask() -> None:
+    """A missing row or another order costs no pair; rows without a question have their place alone."""
+    rows = [{"question": f"q {i % 7}", "answer": "a" * (i % 5)} for i in range(14)]
+    judge = {"long": lambda sample: len(sample.answer) / 4}
+    whole = evaluate(rows, judge)
+    for other, unmatched in ((rows[:3] + rows[4:], 1), (rows[::-1], 0)):
+        comparison = compare_runs(whole, evaluate(other, judge))
+        assert comparison.unmatched == unmatched
+        assert comparison["long"].difference.n == 7
+    moved = compare_runs(whole, evaluate([*rows[:13], {"question": "q 6", "answer": ""}, rows[0]][1:], judge))
+    assert 12 in moved["long"].regressions
+    assert moved.unmatched == 0
+    alone = [{"answer": "a" * (i % 5)} for i in range(10)]
+    change = compare_runs(evaluate(alone, judge), evaluate(alone[::-1], judge))["long"]
+    assert change.difference.n == 10
+    assert change.difference.low is not None
+
+
+def test_rows_that_one_run_could_not_score_are_said() -> None:
+    """The report counts rows that are left out."""
+    assert "2 scored in one run alone" in str(compare(run([0.1, None, 0.3]), run([None, 0.2, 0.4])))

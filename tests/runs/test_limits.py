@@ -12,10 +12,12 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price, as_judge
+from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price, Sample, as_judge
 from judges.offline import Progress, RunSettings, RunStopped, evaluate
+from judges.offline.run.estimate import estimate
+from judges.offline.run.evaluate import judges_by_name
 from judges.testing import ScriptedModel, no_waiting
-from tests.model_server import ModelServer, Reply, answered, serving
+from tests.model_server import Asked, ModelServer, Reply, answered, serving
 from tests.runs.commands import RATED, begin, line_of, refine, write_rows
 
 USED = UsageMetadata(input_tokens=5, output_tokens=1, total_tokens=6)
@@ -94,6 +96,27 @@ def test_cached_prompt_tokens_have_their_own_price(tmp_path: Path) -> None:
         settings = RunSettings(folder=tmp_path / "run", prices=prices)
         evaluation = evaluate([{"question": "q", "answer": "a"}], Helpfulness(model), run=settings)
     assert evaluation.cost == pytest.approx((200 * 1.0 + 800 * 0.1 + 100 * 10.0) / 1e6)
+
+
+@pytest.mark.parametrize(
+    "text", ["The sky is blue, since air scatters light. ", "天空是蓝色的，因为空气散射光线。"]
+)
+def test_an_estimate_holds_what_a_run_takes(tmp_path: Path, text: str) -> None:
+    """A provider that counts messages and the schema of the reply, at usual letters a token, stays in the range."""
+    rows = [Sample(user_input=text, response=text * (1 + i * 10)) for i in range(4)]
+
+    def counting(asked: Asked) -> Reply:
+        words = "".join(message["content"] for message in asked["messages"]) + json.dumps(asked["response_format"])
+        latin = len(words.encode("ascii", "ignore"))
+        return Reply(text=RATED, usage=(round(latin / 4 + (len(words) - latin)), 100))
+
+    with serving(counting) as one, OpenAICompatible(one.url, model="m", api_key="") as model:
+        judges = judges_by_name(Helpfulness(model))
+        expected = estimate(rows, judges, {"m": Price(input=1.0, output=10.0)})
+        evaluation = evaluate(rows, judges, run=tmp_path / "run")
+    low, high = expected.judges[0].input_tokens
+    assert low <= evaluation["helpfulness"].usage.input_tokens <= high
+    assert expected.calls == (4, 4)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 
 from judges.errors import BadSample, ConfigurationError
-from judges.offline.results import Evaluation
+from judges.offline.results import Evaluation, Row
+from judges.offline.row_pairs import pair_rows
 from judges.offline.run.source import RowInput
 from judges.sample import Sample
 
@@ -19,7 +20,7 @@ def paired(a: Evaluation | Iterable[RowInput], b: Evaluation | Iterable[RowInput
 
     Args:
         a: Samples of the one system, or an evaluation of them that kept its rows.
-        b: Those of the other, in the same order.
+        b: Those of the other, in the same order; of two evaluations the rows are paired that ask the same.
 
     Yields:
         A sample for each pair; a `BadSample` for one that cannot be read, or where the questions differ.
@@ -27,7 +28,7 @@ def paired(a: Evaluation | Iterable[RowInput], b: Evaluation | Iterable[RowInput
     Raises:
         ConfigurationError: With the first pair, if an evaluation did not keep its rows.
     """
-    for index, (ours, theirs) in enumerate(zip_longest(_answers(a), _answers(b))):
+    for index, (ours, theirs) in enumerate(_pairs(a, b)):
         if ours is None or theirs is None:
             yield BadSample(f"the row at index {index} is in one run only")
             continue
@@ -37,12 +38,29 @@ def paired(a: Evaluation | Iterable[RowInput], b: Evaluation | Iterable[RowInput
             yield error
 
 
+def _pairs(
+    a: Evaluation | Iterable[RowInput], b: Evaluation | Iterable[RowInput]
+) -> Iterable[tuple[RowInput | None, RowInput | None]]:
+    if not isinstance(a, Evaluation) or not isinstance(b, Evaluation):
+        return zip_longest(_answers(a), _answers(b))
+    _answers(a), _answers(b)  # checked
+    pairs = pair_rows(a.rows, b.rows)
+    partners = {first.index: second for first, second in pairs}
+    taken = {second.index for _, second in pairs}
+    rows = [(_answer(row), _answer(partners[row.index]) if row.index in partners else None) for row in a.rows]
+    return [*rows, *((None, _answer(row)) for row in b.rows if row.index not in taken)]
+
+
 def _answers(run: Evaluation | Iterable[RowInput]) -> Iterable[RowInput]:
     if not isinstance(run, Evaluation):
         return run
     if not run.rows and any(figures.n for figures in run.summary.values()):
         raise ConfigurationError("the evaluation did not keep its rows; evaluate with keep_rows=True")
-    return (BadSample(row.error) if row.sample is None else row.sample for row in run.rows)
+    return map(_answer, run.rows)
+
+
+def _answer(row: Row) -> RowInput:
+    return BadSample(row.error) if row.sample is None else row.sample
 
 
 def _readable(row: RowInput) -> Sample | Mapping[str, object]:

@@ -22,8 +22,8 @@ def name_unread(sample: Sample, row: object) -> None:
     if new:
         _named.update(new)
         _log.warning(
-            "not read as fields of a sample, kept as metadata: %s (columns: %s); map={'answer': 'COLUMN'} says "
-            "which column is which",
+            "not read as fields of a sample, kept as metadata: %s (columns: %s); map={'answer': 'COLUMN'}, or "
+            "--map answer=COLUMN, says which column is which",
             shortened(new)[1:-1],
             shortened(list(map(str, row)), longest=200)[1:-1],
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -20,7 +21,12 @@ _MOST_SIGNS = 1_000_000
 _EPSILON = 1e-9
 
 
-def mcnemar(b: int | Sequence[bool | int], c: int | Sequence[bool | int], *, mid_p: bool = False) -> float:
+def mcnemar(
+    b: int | np.integer[Any] | Sequence[bool | int],
+    c: int | np.integer[Any] | Sequence[bool | int],
+    *,
+    mid_p: bool = False,
+) -> float:
     """Return the exact two-sided p-value of McNemar's test (Psychometrika 12, 1947).
 
     Args:
