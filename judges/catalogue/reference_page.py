@@ -24,7 +24,7 @@ _SOURCES = {
 }
 _OWN = "General"
 _OF_A_MODEL = ("model", "temperature", "multimodal")
-_COLUMNS = ("judge", "asks", "needs", "calls", "value", "source", "where we differ", "example")
+_COLUMNS = ("judge", "asks", "needs", "calls", "loop", "value", "source", "where we differ", "example")
 _SETTING_COLUMNS = ("setting", "type", "default", "meaning", "example")
 _HEAD = """\
 # Judges
@@ -48,8 +48,8 @@ where numbers still differ. The same judge works in the refine loop, in a panel 
 lists them on a terminal, and `judge.adapt("de", model, folder="prompts")` makes one that speaks another language.
 
 In the columns: **needs** are fields of a `Sample`; **calls** are model calls for one sample, with n contexts, t
-topics and k repeats. A judge of the *retriever* does not judge the answer, so no rewrite of the answer can mend
-what it finds.
+topics and k repeats; **loop** is whether the judge can stand in the refine loop: not if it judges the *retriever*,
+or turns that are over, since no rewrite of the answer can mend what it finds.
 
 ## Settings that judges share
 
@@ -148,6 +148,7 @@ def _row(entry: Entry) -> Iterator[str]:
     yield entry.asks + judged
     yield ", ".join("`{}`".format(need.replace(" or ", "` or `")) for need in entry.needs)
     yield entry.calls
+    yield entry.in_loop
     yield entry.scale + ("" if entry.better == "high" else "; low is good")
     yield entry.source + (f"; compat follows {entry.follows}" if entry.follows else "")
     yield entry.differs

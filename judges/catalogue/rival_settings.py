@@ -89,6 +89,7 @@ _INSTEAD: Mapping[str, str] = {
     "min_words": "give at_least=..., unit='words' to judges.load('length')",
     "max_words": "give at_most=..., unit='words' to judges.load('length')",
     "should_exact_match": "judges.load('tool_call_accuracy', extra_arguments='strict') compares all arguments",
+    "embeddings": "it compares no vectors; leave it out",
     "model": "it asks no model; leave it out",
     "llm": "it asks no model; leave it out",
     "threshold": "it passes by a rule of its own; leave it out",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,13 +20,14 @@ from judges import ConfigurationError, Entry
 from judges.catalogue.finding import find
 from judges.catalogue.registry import default_registry
 from judges.entry import Setting
-from judges.errors import shortened
+from judges.errors import one_line, shortened
 from judges.settings import load_line, settings_of
 
 _NARROW = 120
 """Columns below which the fields of a judge stand below one another instead of in a table."""
 
 _NARROWEST = 40
+_MOST_MATCHES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +58,25 @@ def show(choice: Choice) -> None:
     if choice.name is None:
         _show_list(choice)
         return
-    entry = default_registry().entry(choice.name)
+    entry = _entry_called(choice.name)
     if choice.as_json:
         _print_json(_as_json(entry))
     else:
         _console().print(_card(entry))
+
+
+def _entry_called(name: str) -> Entry:
+    registry = default_registry()
+    try:
+        return registry.entry(name)
+    except ConfigurationError as error:
+        matches = [entry.name for entry in find(registry.entries.values(), text=name)] if name.strip() else []
+        if not matches:
+            raise
+        more = ", ..." if len(matches) > _MOST_MATCHES else ""
+        command = f"refine judges --find {shlex.quote(one_line(name))}"
+        found = f"`{command}` finds {', '.join(matches[:_MOST_MATCHES])}{more}"
+        raise ConfigurationError(f"{error}; {found}") from error
 
 
 def _show_list(choice: Choice) -> None:

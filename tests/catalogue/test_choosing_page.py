@@ -10,6 +10,7 @@ import pytest
 import judges
 from judges import Sample
 from judges.catalogue.registry import entry_called
+from judges.catalogue.rival_settings import translated
 from judges.sample import FIELD_NAMES, canonical_field
 from judges.testing import ScriptedModel
 
@@ -60,6 +61,15 @@ def test_every_field_is_listed_with_all_its_names() -> None:
     for field, names, _ in listed:
         known = {name for name in FIELD_NAMES if canonical_field(name) == field.strip("`")} - {field.strip("`")}
         assert set(re.findall(r"`(\w+)`", names)) == known
+
+
+def test_names_of_settings_elsewhere_stand_for_those_here() -> None:
+    """Each name of the table becomes the one beside it, for a judge that has it; other settings stay."""
+    for there, here in rows("| there | here |"):
+        name, _, value = here.strip("`").partition("=")
+        for rival, given in re.findall(r"`(\w+)(=True)?`", there):
+            settings = translated({rival: True if given else "x", "other": 1}, {name, "other"})
+            assert settings == {name: float(value) if value else "x", "other": 1}
 
 
 def test_what_is_wrong_is_told_in_these_words() -> None:

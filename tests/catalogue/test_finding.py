@@ -147,6 +147,7 @@ def test_judges_are_found_by_what_they_judge() -> None:
             "'poetry' in its names, its question, its needs or its tags and",
         ),
         (["poetry"], "there is no judge 'poetry'"),
+        (["hallucinations"], "`refine judges --find hallucinations` finds hallucination, "),
     ],
 )
 def test_a_search_that_finds_nothing_says_so(arguments: list[str], told: str) -> None:
