@@ -43,7 +43,7 @@ def settings_of(make: Callable[..., object]) -> tuple[Setting, ...]:
 
     What cannot be read, such as the signature of a builtin, is left out.
     """
-    settings = [_setting(make, name, *found) for name, found in _parameters(make).items()]
+    settings = [_setting(make, name, *typed) for name, typed in _parameters(make).items()]
     return tuple(sorted(settings, key=_place))
 
 
@@ -88,7 +88,7 @@ def _setting(make: Callable[..., object], name: str, hint: object, default: obje
 
 def _parameters(make: Callable[..., object]) -> dict[str, tuple[object, object]]:
     """Return type and default of each setting by name, in order; a class may pass settings on to its bases."""
-    found: dict[str, tuple[object, object]] = {}
+    settings: dict[str, tuple[object, object]] = {}
     passed_on: set[str] | None = None
     for function in _makers(make):
         parameters = _signature(function)
@@ -97,13 +97,13 @@ def _parameters(make: Callable[..., object]) -> dict[str, tuple[object, object]]
             named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
             if named and parameter.name not in _INTERNAL and (passed_on is None or parameter.name in passed_on):
                 hint = hints.get(parameter.name, parameter.annotation)
-                found.setdefault(parameter.name, (hint, parameter.default))
+                settings.setdefault(parameter.name, (hint, parameter.default))
         rest = next((parameter for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
         if rest is None:
             break
         names = _unpacked(hints.get(rest.name))
         passed_on = names if passed_on is None or names is None else passed_on & names
-    return found
+    return settings
 
 
 def _makers(make: Callable[..., object]) -> Iterator[Callable[..., object]]:
@@ -150,10 +150,10 @@ def _meanings(docstring: str) -> Mapping[str, str]:
 def _examples(make: Callable[..., object]) -> Mapping[str, str]:
     """Return the examples that the entries of a class and of its bases give, by setting."""
     kinds = make.__mro__ if isinstance(make, type) else (make,)
-    found: dict[str, str] = {}
+    examples: dict[str, str] = {}
     for kind in reversed(kinds):
-        found |= _own_examples(kind)
-    return found
+        examples |= _own_examples(kind)
+    return examples
 
 
 def _own_examples(make: object) -> Mapping[str, str]:

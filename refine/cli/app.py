@@ -170,8 +170,8 @@ def judges(
 
         if words is not None and name is not None:  # `--find tool use`, without quotes
             words, name = [*words, name], None
-        found = None if words is None else " ".join(words)
-        show(Choice(name=name, words=found, fields=fields, subject=subject, as_json=as_json))
+        text = None if words is None else " ".join(words)
+        show(Choice(name=name, words=text, fields=fields, subject=subject, as_json=as_json))
 
 
 @app.command(no_args_is_help=True)

@@ -75,8 +75,8 @@ def _entry_called(name: str) -> Entry:
             raise
         more = ", ..." if len(matches) > _MOST_MATCHES else ""
         command = f"refine judges --find {shlex.quote(one_line(name))}"
-        found = f"`{command}` finds {', '.join(matches[:_MOST_MATCHES])}{more}"
-        raise ConfigurationError(f"{error}; {found}") from error
+        hint = f"`{command}` finds {', '.join(matches[:_MOST_MATCHES])}{more}"
+        raise ConfigurationError(f"{error}; {hint}") from error
 
 
 def _show_list(choice: Choice) -> None:
