@@ -15,7 +15,7 @@ from judges.settings import settings_of
 _LONGEST_NAME = 80
 _LONGEST_MEANING = 60
 _ALIKE = 0.5
-_MUCH = 0.25
+_MUCH = 0.2
 _SIGNATURE = re.compile(r"^[\w.<>]+\(\)(?= (?:got|missing|takes) )")
 _FIRST_SENTENCE = re.compile(r"[.;:](?:\s|$)")
 
