@@ -17,6 +17,9 @@ WITHOUT_MEDIA: dict[str, Any] = {name: {"__all__": {"media"}} for name in ("user
 _BEGINNINGS = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 """How base64 of a picture begins, by its type."""
 
+_LONGEST_HEAD = 200
+"""Characters within which a `data:` URL says that it is base64."""
+
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
 
 
@@ -26,7 +29,7 @@ class Media(BaseModel):
     Args:
         kind: What it is.
         place: Index of the part among those that are no text; see `Message.parts_not_shown`.
-        url: Address of an image, `http` or `https`; empty if there is data.
+        url: Address of an image, `http` or `https`, or a `data:` URL in base64; empty if there is data.
         data: The content in base64; empty if there is an address.
         mime_type: Type of the data, such as `image/png`.
     """
@@ -42,17 +45,25 @@ class Media(BaseModel):
     def openai_part(self) -> dict[str, Any]:
         """Return it as a content part of chat completions."""
         if self.kind == "audio":
-            kind = self.mime_type.rpartition("/")[2]
-            sound = {"data": self.data, "format": _AUDIO_FORMATS.get(kind, kind)}
-            return {"type": "input_audio", "input_audio": sound}
+            mime_type, data = self._content()
+            kind = mime_type.rpartition("/")[2]
+            return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO_FORMATS.get(kind, kind)}}
         url = self.url or f"data:{self.mime_type};base64,{self.data}"
         return {"type": "image_url", "image_url": {"url": url}}
 
     def langchain_block(self) -> dict[str, Any]:
         """Return it as a standard content block of LangChain."""
-        if self.url:
+        if self.url and not _is_data(self.url):
             return {"type": self.kind, "url": self.url}
-        return {"type": self.kind, "base64": self.data, "mime_type": self.mime_type}
+        mime_type, data = self._content()
+        return {"type": self.kind, "base64": data, "mime_type": mime_type}
+
+    def _content(self) -> tuple[str, str]:
+        """Return the type and the base64 of a part that is no address."""
+        if not self.url:
+            return self.mime_type, self.data
+        head, _, data = self.url.partition(",")
+        return head[len("data:") :].partition(";")[0], data
 
 
 Content = str | tuple[str | Media, ...]
@@ -94,16 +105,18 @@ def _sound(value: object, place: int) -> Media | None:
 
 
 def _from_values(kind: MediaKind, url: object, data: object, mime_type: object, place: int) -> Media | None:
-    if isinstance(url, str) and url[:5].lower() == "data:":
-        head, _, content = url.partition(",")
-        if not head.lower().endswith(";base64"):
-            return None
-        data, mime_type = content, head[5:].partition(";")[0]
-    elif isinstance(url, str) and kind == "image" and url[:8].lower().startswith(("http://", "https://")):
+    if isinstance(url, str) and _is_data(url):
+        is_base64 = ";base64," in url[:_LONGEST_HEAD].lower()  # the whole may be megabytes
+        return Media(kind=kind, place=place, url=url) if is_base64 else None
+    if isinstance(url, str) and kind == "image" and url[:8].lower().startswith(("http://", "https://")):
         return Media(kind=kind, place=place, url=url)
-    if not isinstance(data, str) or not data.strip():
+    if not isinstance(data, str) or not data:
         return None
     return Media(kind=kind, place=place, data=data, mime_type=_type_of(kind, data, str(mime_type or "")))
+
+
+def _is_data(url: str) -> bool:
+    return url[:5].lower() == "data:"
 
 
 def _type_of(kind: MediaKind, data: str, named: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,7 @@ NESTED = frozenset({"conversation", "conversations", "trace", "turns", "vars", "
 _READ_WITH_OTHERS = frozenset({"trace", "actual_output", "retrieval_context", "source_documents", *_CAMEL_CASE})
 """Columns of which even a text is not always taken as it is."""
 
+_NEVER_MISSING = frozenset({str, int, bool, type(None), list, tuple, dict})
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
@@ -47,7 +49,9 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
         row: The row.
         fields: The field of a sample by each name that a column of it may have.
     """
-    columns: dict[str, Any] = {name: None if is_missing(value) else value for name, value in row.items()}
+    columns = dict(row)
+    if has_missing(columns):
+        columns = {name: None if _is_missing(value) else value for name, value in columns.items()}
     if _is_flat(columns):
         return columns
     _unfold_trace(columns)
@@ -72,9 +76,14 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     return columns
 
 
-def is_missing(value: object) -> bool:
-    """Whether a value is what data frames write for a missing one: NaN, or pandas' `NA` and `NaT`."""
-    return (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")  # noqa: PLR0124 - NaN is not itself
+def has_missing(row: Mapping[str, Any]) -> bool:
+    """Whether a row has a value that data frames write for a missing one: NaN, or pandas' `NA` and `NaT`."""
+    return not _NEVER_MISSING.issuperset(map(type, row.values())) and any(map(_is_missing, row.values()))
+
+
+def _is_missing(value: object) -> bool:
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _is_flat(columns: Mapping[str, Any]) -> bool:

@@ -49,8 +49,12 @@ def test_each_citation_is_looked_up_and_then_asked_about() -> None:
             question="?", answer="It stands in Paris [1]. It is of gold [3]. It is high [7].", contexts=CONTEXTS
         )
     assert asked(model)[0]["citations"] == [
-        {"number": 1, "claim": "It stands in Paris.", "source": CONTEXTS[0]},
-        {"number": 2, "claim": "It is of gold.", "source": CONTEXTS[2]},
+        {"number": 1, "claim": "It stands in Paris.", "source": 1},
+        {"number": 2, "claim": "It is of gold.", "source": 2},
+    ]
+    assert asked(model)[0]["sources"] == [
+        {"number": 1, "text": CONTEXTS[0]},
+        {"number": 2, "text": CONTEXTS[2]},
     ]
     assert verdict.score == pytest.approx(1 / 3)
     assert [item.passed for item in verdict.items] == [True, False, False]
@@ -67,3 +71,14 @@ def test_without_citations_or_sources_nothing_is_asked() -> None:
     assert "cites no source" in none.feedback
     assert judge(question="?", answer="It is high [9].", contexts=CONTEXTS).score == 0
     assert judge(question="?", answer="It is high [1].").unscored == "no_contexts"
+
+
+def test_a_source_is_shown_once_however_often_it_is_cited() -> None:
+    """By its number and by its id; so that many citations of a long text cost that text once."""
+    model = ScriptedModel([items(*[True] * 3)])
+    answer = "It stands in Paris [1]. It has a guide [guide]. It is old [2]."
+    row = {"question": "?", "answer": answer, "contexts": CONTEXTS, "retrieved_context_ids": IDS}
+    assert load("citations", model=model)(row).score == 1
+    shown = asked(model)[0]
+    assert [citation["source"] for citation in shown["citations"]] == [1, 1, 2]
+    assert [source["text"] for source in shown["sources"]] == CONTEXTS[:2]

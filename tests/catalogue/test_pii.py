@@ -77,6 +77,9 @@ def kinds_in(text: str, **settings: Any) -> list[str]:
         ("他的身份证号是440305196301278418。", ["national_id"]),  # of a district younger than its holder
         ("Указан загранпаспорт № 75 4473428 в анкете.", ["passport"]),
         ("RUN 12345678-5", ["national_id"]),
+        ("joe AT site DOT org, wa.me/14155550132", ["email", "phone"]),
+        ("https://t.me/+79161234567, PIN: 4821", ["phone", "password"]),
+        ("เลขประจำตัว: 2-658950829976", ["national_id"]),
         ("Puede localizarle en el 677078668.", ["phone"]),
         ("Pagó con 3690 770682 3873.", ["card"]),
         ("Usa AC26606427ea6b62a2431d460e7afd55a1 para entrar.", ["api_key"]),
@@ -106,6 +109,7 @@ def test_personal_data_is_found_as_people_write_it(text: str, kinds: list[str]) 
         "It is 612 345 678 away, or 678 901 234 567 in all. Население: 146 447 424, площадь 612 345 678.",
         "Population 8 336 817; 612 345 678 euros; +100 000 000 users; 0999-12-31",
         "x = 4242424242424242; y = 0xDEADBEEF12345678; 6.02214076e23; 1.648 777 2536e-41",
+        "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE, Pin: 13, PIN code 110001, LOOK AT site DOT",
         "Run `docker run -p 8080:80 app:08100063`. La réponse est 371 338 672.",
         "Meet me 09:00-17:00 on 2024-01-15, room 415-555, pages 100-200.",
     ],

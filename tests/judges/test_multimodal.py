@@ -24,7 +24,7 @@ from refine import SelfRefine
 from tests.model_server import Asked, ModelServer, Reply, serving
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
-PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+PICTURE: dict[str, Any] = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
 ELSEWHERE = {"type": "image_url", "image_url": {"url": "https://pictures.example/cat.png", "detail": "low"}}
 SOUND = {"type": "input_audio", "input_audio": {"data": "UklGRgAAAA==", "format": "wav"}}
 VIDEO = {"type": "video_url", "video_url": {"url": "https://v"}}
@@ -87,7 +87,7 @@ def test_a_repair_keeps_the_attachments() -> None:
 @pytest.mark.parametrize(
     ("part", "url", "data"),
     [
-        (PICTURE, "", PNG),
+        (PICTURE, PICTURE["image_url"]["url"], ""),
         ({"type": "image_url", "image_url": "https://x/y.png"}, "https://x/y.png", ""),
         ({"type": "input_image", "image_url": "https://x/y.png"}, "https://x/y.png", ""),
         ({"type": "image", "url": "https://x/y.png"}, "https://x/y.png", ""),
@@ -104,7 +104,9 @@ def test_images_are_read_in_the_forms_of_providers(part: dict[str, Any], url: st
     (media,) = Message.model_validate({"role": "user", "content": [TEXT, part]}).media
     assert (media.kind, media.url, media.data) == ("image", url, data)
     assert media.mime_type == ("image/png" if data else "")
-    assert data not in repr(media) or not data
+    assert PNG not in repr(media)
+    blocks = {"url": url} if url.startswith("https") else {"base64": PNG, "mime_type": "image/png"}
+    assert media.langchain_block() == {"type": "image", **blocks}
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class Citations(ModelJudge):
         resolved = [citation for citation in citations if citation.source is not None]
         replies: Iterator[YesNo] = iter(())
         if resolved:
-            data = {**question_of(sample), "citations": [_rendered(*pair) for pair in enumerate(resolved, 1)]}
+            data = {**question_of(sample), **_rendered(resolved)}
             reply = yield from self.ask(SUPPORTING, sample, data, check=one_each(len(resolved)))
             replies = iter(in_order(reply.items))
         items = [
@@ -199,8 +199,16 @@ def _bare(sentence: str, known: Mapping[str, str]) -> str:
     return re.sub(r"\s+([.,;:!?])", r"\1", " ".join(_EMPTY.sub("", text).split())).strip()
 
 
-def _rendered(number: int, citation: Citation) -> JsonValue:
-    return {"number": number, "claim": citation.claim, "source": citation.source}
+def _rendered(citations: Sequence[Citation]) -> dict[str, JsonValue]:
+    """Return the citations as shown to a model, and each source once, however often it is cited."""
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(one.source for one in citations), 1)}
+    return {
+        "citations": [
+            {"number": number, "claim": citation.claim, "source": numbers[citation.source]}
+            for number, citation in enumerate(citations, 1)
+        ],
+        "sources": [{"number": number, "text": text} for text, number in numbers.items()],
+    }
 
 
 def _subject(citation: Citation) -> str:

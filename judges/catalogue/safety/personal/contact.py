@@ -23,6 +23,9 @@ _SPELT_OUT = re.compile(
     r"[\w-]{1,63}(?:\s*(?:[\[({]\s*(?i:dot|точка|punto|punkt|point|点)\s*[\])}]|\.)\s*"
     rf"(?:(?![{_WIDE}])[\w-]){{2,63}}){{1,4}}"
 )
+_IN_CAPITALS = re.compile(
+    r"(?<![\w.])[a-z0-9][a-z0-9._+-]{0,63} AT [a-z0-9-]{1,63}(?: DOT [a-z0-9-]{2,63}){1,4}(?!\w)"
+)
 _FILES = words(
     "png jpg jpeg gif svg webp bmp ico css scss html htm json yaml yml toml xml txt pdf doc docx xls xlsx ppt "
     "csv js jsx tsx mjs cjs lock log tgz gz zip tar whl jar exe dll dmg deb rpm mp3 mp4 wav avi mov local "
@@ -52,8 +55,9 @@ def emails(plain: Plain) -> Iterator[Finding]:
             shift = len(local.group()) - len(local.group().lstrip(".'-%+"))
             yield Finding("email", local.start() + shift, domain.end())
         place = text.find("@", place + 1)
-    for match in _SPELT_OUT.finditer(text):
-        yield Finding("email", match.start(), match.end())
+    for pattern in (_SPELT_OUT, _IN_CAPITALS):
+        for match in pattern.finditer(text):
+            yield Finding("email", match.start(), match.end())
 
 
 def _is_address(text: str, local: re.Match[str], domain: re.Match[str]) -> bool:
@@ -76,6 +80,7 @@ _CANDIDATE = re.compile(
     r"(?<![A-Za-z0-9_@#\\&$€£%\u00c0-\u04ff])(?<![A-Za-z0-9][-/.])(?<!\d[,:])(?<!\+)(?<![A-Za-z0-9_]\()"
     r"(?:\+ ?|\(\+?|)\d(?:\d|[ ().\-/](?=[ ().\-/]{0,2}[\d(])){5,26}(?![A-Za-z0-9_@%\u00c0-\u04ff])"
 )
+_LINK = re.compile(r"(?:wa\.me/|t\.me/|api\.whatsapp\.com/send\?phone=|callto:|tel:)(?P<number>\+?\d{8,15})(?!\w)")
 _INTERNATIONAL = re.compile(r"\(?\+")
 _NO_PHONE = re.compile(
     r"(?:(?:1[89]|20)\d\d|\d{4}(?=-))([-./ ])(?:0?[1-9]|1[0-2])\1[0-3]?\d(?: .*)?"  # dates
@@ -121,6 +126,9 @@ def phones(plain: Plain, regions: Sequence[str]) -> Iterator[Finding]:
         plain: The text.
         regions: ISO codes of the countries whose national numbers count.
     """
+    for link in _LINK.finditer(plain.folded):
+        if _is_dialled(f"+{link['number'].lstrip('+')}", (), at_least=_SURELY):
+            yield Finding("phone", *link.span("number"))
     labels, known = Labels(plain), tuple(regions)
     match = _CANDIDATE.search(plain.text)
     while match:

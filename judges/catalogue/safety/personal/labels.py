@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
+from unicodedata import normalize
 
 from judges.catalogue.safety.personal.plain import Plain
 
@@ -78,7 +79,7 @@ def pattern_of(words: str) -> re.Pattern[str]:
 
     Words of scripts written without blanks are found anywhere.
     """
-    longest_first = sorted(set(words.split("|")) - {""}, key=lambda word: (-len(word), word))
+    longest_first = sorted(set(normalize("NFKC", words).split("|")) - {""}, key=lambda word: (-len(word), word))
     return re.compile("|".join(map(_one_word, longest_first)))
 
 

@@ -57,6 +57,12 @@ _PLACEHOLDER = re.compile(
     r"^tiger$",  # of scott, in the manuals of databases
     re.IGNORECASE,
 )
+_SAMPLE = re.compile(r"EXAMPLE(?:KEY)?$|xxxxxx", re.IGNORECASE)
+"""Keys of manuals."""
+
+_PIN = re.compile(
+    r"(?<![\w-])PIN(?:-?[Cc]ode)?\s{0,2}(?:[:：=]|is|lautet|ist|—)\s{0,2}(?P<value>\d{4})(?![\w.,:-]*\d)"
+)
 _CODE = re.compile(
     r"^[A-Za-z_][\w.]*[(\[]|::|->|^https?:|^/|\(\)|^--|"
     r"^(?:os|process|self|this|config|settings|env|request|req|input|getpass)\."
@@ -73,7 +79,7 @@ def secrets(plain: Plain) -> Iterator[Finding]:
     for match in _PRIVATE.finditer(text):
         yield Finding("private_key", match.start(), match.end())
     for match in KEYS.finditer(text):
-        if _is_random(match.group(), 8):
+        if _is_random(match.group(), 8) and not _SAMPLE.search(match.group()):
             yield Finding("api_key", match.start(), match.end())
     for match in WEBHOOKS.finditer(text):
         yield Finding("api_key", match.start(), match.end())
@@ -111,6 +117,8 @@ def _named(text: str) -> Iterator[Finding]:
         value = _trimmed(match["value"])
         if _is_password(value):
             yield Finding("password", match.start("value"), match.start("value") + len(value))
+    for match in _PIN.finditer(text):
+        yield Finding("password", *match.span("value"))
     for match in _KEY.finditer(text):
         value = _trimmed(match["value"])
         if _is_key(value) and text[match.end() : match.end() + 1] not in ("(", "["):
