@@ -38,7 +38,7 @@ def make(reference: str, settings: Mapping[str, Any]) -> Judge:
     Raises:
         ConfigurationError: If it cannot be imported, cannot be made, or is no judge.
     """
-    target = _imported(reference)
+    target = imported(reference)
     if not _is_called(target, settings):
         if settings:
             raise ConfigurationError(f"{reference} is a judge already; leave its settings out")
@@ -56,7 +56,7 @@ def takes(reference: str, setting: str, settings: Mapping[str, object]) -> bool:
     Raises:
         ConfigurationError: If it cannot be imported.
     """
-    target = _imported(reference)
+    target = imported(reference)
     return _is_called(target, settings) and setting in _parameters(target)
 
 
@@ -81,7 +81,12 @@ def _makers(function: Callable[..., object]) -> list[Callable[..., object]]:
     return [vars(kind)["__init__"] for kind in function.__mro__[:-1] if "__init__" in vars(kind)]
 
 
-def _imported(reference: str) -> Any:
+def imported(reference: str) -> Any:
+    """Return what `module:object` names.
+
+    Raises:
+        ConfigurationError: If it cannot be imported.
+    """
     module, _, path = reference.partition(":")
     try:
         target: Any = import_module(module)

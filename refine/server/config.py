@@ -157,6 +157,7 @@ class ServerSettings(BaseSettings, GuardSettings):
         record: Where outcomes are recorded: a path or the URL of a database; false records nothing. Left out:
             `refine-record.db` where the command `refine serve` was called, without texts.
         record_texts: Whether texts are recorded, in a database.
+        record_redact: Functions as `"module:function"`, from a text to what may be recorded of it, in order.
         record_keep_days: Days after which an outcome is deleted from a database; left out: all are kept.
         pass_through: Patterns of the paths below `/v1` that pass unjudged; false passes none.
         metrics: Whether `/metrics` is there.
@@ -187,6 +188,7 @@ class ServerSettings(BaseSettings, GuardSettings):
     allowed_hosts: list[Annotated[str, AfterValidator(_host_pattern)]] = []
     record: Annotated[str | Literal[False] | None, BeforeValidator(_off)] = None
     record_texts: bool = False
+    record_redact: list[str] = []
     record_keep_days: _Positive | None = None
     pass_through: list[str] | bool = True
     metrics: bool = True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,10 +14,13 @@ from typing import Any
 from starlette.routing import BaseRoute
 
 from graphs import Policy
+from judges.catalogue.references import imported, is_reference
 from judges.errors import ConfigurationError
+from refine.modules_here import see_modules_here
 from refine.page.routes import page_routes
 from refine.page.tryout import Event, TryQuestion, attempts_of
 from refine.record import DatabaseRecord, Origin, Recorder, open_record
+from refine.record.rows import Redact
 from refine.server.building import secret_of
 from refine.server.config import ServerSettings
 from refine.server.dialects import chat
@@ -54,17 +58,22 @@ def record_of(settings: ServerSettings) -> Recorder | None:
         ConfigurationError: If it cannot be used.
     """
     special = settings.record_texts or settings.record_keep_days is not None
+    if settings.record_redact and not settings.record_texts:
+        raise ConfigurationError(
+            "record_redact is for recorded texts: set record_texts = true too, or leave it out"
+        )
     if not settings.record:
         if special:
             raise ConfigurationError("record_texts and record_keep_days are for a record: set record too")
         return None
+    redact = [_redaction(reference) for reference in settings.record_redact]
     try:
-        return _checked(_opened(settings, settings.record, special=special))
+        return _checked(_opened(settings, settings.record, redact, special=special))
     except ConfigurationError as error:
         raise ConfigurationError(f"record: {error}") from None
 
 
-def _opened(settings: ServerSettings, place: str, *, special: bool) -> Recorder:
+def _opened(settings: ServerSettings, place: str, redact: Sequence[Redact], *, special: bool) -> Recorder:
     record = open_record(place)
     if not special:
         return record
@@ -73,7 +82,24 @@ def _opened(settings: ServerSettings, place: str, *, special: bool) -> Recorder:
             "record_texts and record_keep_days are for a database; a file of JSON lines holds the texts always"
         )
     url = place if ":" in place else f"sqlite:///{place}"
-    return DatabaseRecord(url, texts=settings.record_texts, keep_days=settings.record_keep_days)
+    return DatabaseRecord(
+        url,
+        texts=settings.record_texts,
+        redact=redact,
+        keep_days=settings.record_keep_days,
+    )
+
+
+def _redaction(reference: str) -> Redact:
+    """Return the function that a `record_redact` names."""
+    see_modules_here()
+    if not is_reference(reference):
+        raise ConfigurationError(f"record_redact = {reference!r}: name a function as module:function")
+    function = imported(reference)
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise ConfigurationError(f"record_redact = {reference!r} is no function from a text to a text")
+    redaction: Redact = function
+    return redaction
 
 
 def _checked(record: Recorder) -> Recorder:

@@ -357,8 +357,42 @@ def test_nothing_recorded_becomes_code(browser: Browser, record: DatabaseRecord)
         assert page.evaluate("window.wasPwned") is None
 
 
+FAINT = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const over = (colors) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const [color, opacity] of colors) {
+      canvas.globalAlpha = opacity;
+      canvas.fillStyle = color;
+      canvas.fillRect(0, 0, 1, 1);
+    }
+    return canvas.getImageData(0, 0, 1, 1).data;
+  };
+  const light = (data) => [0.2126, 0.7152, 0.0722].reduce((sum, part, at) => {
+    const value = data[at] / 255;
+    return sum + part * (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  }, 0);
+  const contrast = (element) => {
+    const grounds = [];
+    let opacity = 1;
+    for (let at = element; at; at = at.parentElement) {
+      grounds.unshift([getComputedStyle(at).backgroundColor, 1]);
+      opacity *= Number(getComputedStyle(at).opacity);
+    }
+    const ink = [getComputedStyle(element).color, opacity];
+    const lights = [light(over(grounds)), light(over([...grounds, ink]))];
+    return (Math.max(...lights) + 0.05) / (Math.min(...lights) + 0.05);
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((one) => !one.disabled && one.offsetParent && !one.closest("svg, option"))
+    .filter((one) => [...one.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim()))
+    .map((one) => [one.outerHTML.slice(0, 80), contrast(one)]).filter(([, ratio]) => ratio < 4.5);
+}"""
+"""Lists what is written with less contrast than WCAG asks for."""
+
+
 def test_light_and_dark(browser: Browser, record: DatabaseRecord) -> None:
-    """The page follows the system's colours, fits a telephone, and names every control."""
+    """The page follows the system's colours, can be read in both, fits a telephone, and names every control."""
     ask(record, "How do I undo a commit?")
     assert record.flush()
     grounds = []
@@ -371,6 +405,7 @@ def test_light_and_dark(browser: Browser, record: DatabaseRecord) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             controls = "[...document.querySelectorAll('button, input, select')]"
             assert page.evaluate(f"{controls}.filter(one => !(one.ariaLabel || one.innerText)).length") == 0
+            assert not (faint := page.evaluate(FAINT)), faint
     assert len(set(grounds)) == 2
 
 

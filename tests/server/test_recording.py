@@ -104,9 +104,44 @@ def test_a_record_of_another_version_or_program(upstream: ModelServer, tmp_path:
         assert "\n" not in str(raised.value)
 
 
+TEXTS = {"record": "r.db", "record_texts": True}
+
+
+def masks(text: str) -> str:
+    """Mask what must not be stored."""
+    return text.replace("France", "[country]")
+
+
+def breaks(text: str) -> str:
+    """Mask nothing, and say what could not be masked."""
+    raise ValueError(text)
+
+
+def test_texts_are_redacted_as_the_operator_says(upstream: ModelServer, tmp_path: Path) -> None:
+    """Functions of the operator's own go over every recorded text; where one fails, no text is stored."""
+    for name, stored in (("masks", "What is the capital of [country]?"), ("breaks", None)):
+        file = tmp_path / f"{name}.db"
+        settings: dict[str, Any] = {"record": str(file), "record_texts": True}
+        with guarding(upstream.url, **settings, record_redact=[f"{__name__}:{name}"]) as guard:
+            assert guard.chat().status_code == 200
+        with DatabaseRecord(f"sqlite:///{file}") as record:
+            assert [row["question"] for row in record.outcomes()] == [stored]
+        assert b"France" not in b"".join(path.read_bytes() for path in tmp_path.glob(f"{name}.db*"))
+
+
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
+        ({"record": "r.db", "record_redact": [f"{__name__}:masks"]}, "set record_texts = true too"),
+        (
+            {**TEXTS, "record_redact": ["masks"]},
+            "name a function as module:function",
+        ),
+        ({**TEXTS, "record_redact": [f"{__name__}:none"]}, "cannot be imported"),
+        (
+            {"record": "r.db", "record_texts": True, "record_redact": [f"{__name__}:KEY"]},
+            "^record_redact = .*text$",
+        ),
         ({"record_texts": True}, "set record too"),
         ({"record": "attempts.jsonl", "record_texts": True}, "are for a database"),
         ({"record": "mysql://x/y"}, "record: "),
