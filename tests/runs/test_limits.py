@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -98,12 +99,10 @@ def test_cached_prompt_tokens_have_their_own_price(tmp_path: Path) -> None:
     assert evaluation.cost == pytest.approx((200 * 1.0 + 800 * 0.1 + 100 * 10.0) / 1e6)
 
 
-@pytest.mark.parametrize(
-    "text", ["The sky is blue, since air scatters light. ", "天空是蓝色的，因为空气散射光线。"]
-)
+@pytest.mark.parametrize("text", ["Air scatters light of short waves. ", "因为空气散射光线，波长越短越强。"])
 def test_an_estimate_holds_what_a_run_takes(tmp_path: Path, text: str) -> None:
-    """A provider that counts messages and the schema of the reply, at usual letters a token, stays in the range."""
-    rows = [Sample(user_input=text, response=text * (1 + i * 10)) for i in range(4)]
+    """A provider that counts messages and the reply's schema, at usual letters a token, stays in the range."""
+    rows = [Sample(user_input="Why is the sky blue?", response=text * (1 + i)) for i in range(4)]
 
     def counting(asked: Asked) -> Reply:
         words = "".join(message["content"] for message in asked["messages"]) + json.dumps(asked["response_format"])
@@ -115,7 +114,7 @@ def test_an_estimate_holds_what_a_run_takes(tmp_path: Path, text: str) -> None:
         expected = estimate(rows, judges, {"m": Price(input=1.0, output=10.0)})
         evaluation = evaluate(rows, judges, run=tmp_path / "run")
     low, high = expected.judges[0].input_tokens
-    assert low <= evaluation["helpfulness"].usage.input_tokens <= high
+    assert 0 < low <= evaluation["helpfulness"].usage.input_tokens <= high
     assert expected.calls == (4, 4)
 
 
@@ -247,3 +246,19 @@ def test_calls_of_a_function_are_counted_and_told(tmp_path: Path, caplog: pytest
     evaluation = evaluate(rows, [as_judge(own), Helpfulness(model)], run=tmp_path / "run", resume=True)
     assert (evaluation["own"].usage.calls, evaluation["helpfulness"].usage.calls) == (9, 9)
     assert len(model.prompts) == 9
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        ({"folder": " "}, "the folder of a run is empty text"),
+        ({"max_calls": 1.5}, "max_calls is a whole number from 1, not 1.5"),
+        ({"max_cost": float("nan")}, "max_cost is a number of US dollars from 0, not nan"),
+        ({"shard": "1/2"}, "a shard is one part of several"),
+        ({"shard": (1.0, 2)}, "a shard is one part of several"),
+    ],
+)
+def test_settings_that_cannot_be_kept_are_refused(setting: dict[str, Any], line: str) -> None:
+    """A wrong setting of a run is one line before anything is judged."""
+    with pytest.raises(ConfigurationError, match=line):
+        RunSettings(**{"folder": "run", **setting})

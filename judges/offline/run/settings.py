@@ -52,6 +52,8 @@ class RunSettings:
     batch: BatchSettings | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.folder, str) and not self.folder.strip():
+            raise ConfigurationError("the folder of a run is empty text; name a new one, such as runs/1")
         checked_shard(self.shard)
         if type(self.processes) is not int or self.processes < 1:
             raise ConfigurationError(f"processes is a whole number from 1, not {shortened(self.processes)}")
@@ -61,12 +63,12 @@ class RunSettings:
             raise ConfigurationError(
                 f"{useless[0]} has no use with batches, which the provider paces; leave it out"
             )
-        for name, least in (("max_calls", 1), ("max_cost", 0)):
-            limit = getattr(self, name)
-            if limit is not None and (
-                isinstance(limit, bool) or not isinstance(limit, int | float) or limit < least
-            ):
-                raise ConfigurationError(f"{name} is a number from {least}, not {shortened(limit)}")
+        calls, cost = self.max_calls, self.max_cost
+        is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
+        if calls is not None and (type(calls) is not int or calls < 1):
+            raise ConfigurationError(f"max_calls is a whole number from 1, not {shortened(calls)}")
+        if cost is not None and not (is_number and cost >= 0):
+            raise ConfigurationError(f"max_cost is a number of US dollars from 0, not {shortened(cost)}")
 
     def watched(self, on_progress: OnProgress) -> RunSettings:
         """Return the same settings with somebody who hears of the progress."""
