@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from judges import ConfigurationError, Verdict
+from judges import ConfigurationError, Length, Verdict
 from judges.certificate import IssuedCertificate, Subject
-from judges.offline import monitor
+from judges.offline import monitor, replay
 from judges.offline.statistics import e_cusum
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
@@ -187,6 +187,23 @@ def test_a_canary(tmp_path: Path) -> None:
     unjudged = monitor(path, canary=canary_rows(60), judge=mute).canary
     assert unjudged is not None
     assert unjudged.reason == "not_identified"
+
+
+def test_a_canary_is_judged_by_a_judge_by_name(tmp_path: Path) -> None:
+    """Its text stands for it, here and in a replay; one that asks a model names it."""
+    path = write_loops(tmp_path / "a.jsonl", ["14"] * 40)
+    by_name = monitor(path, canary=canary_rows(60), judge="length:at_least=1").canary
+    assert by_name == monitor(path, canary=canary_rows(60), judge=Length(at_least=1)).canary
+    assert by_name is not None
+    assert by_name.alarm
+    names = "length:at_least=1", ["length:at_least=1", "json"]
+    assert [replay(path, judge=judge, rejudge_fraction=1).gains[0].rejudged for judge in names] == [40, 40]
+    for look in (
+        lambda: monitor(path, canary=canary_rows(60), judge="helpfulness"),
+        lambda: replay(path, judge="helpfulness"),
+    ):
+        with pytest.raises(ConfigurationError, match="'helpfulness' asks a model"):
+            look()
 
 
 def test_watching_until_somebody_ends_it(tmp_path: Path) -> None:

@@ -84,11 +84,16 @@ def test_the_fixture_fails_a_test(tmp_path: Path) -> None:
     """A test whose answers are not good enough fails with the figures, and one whose answers are passes."""
     (tmp_path / "test_answers.py").write_text(
         "from judges import Length\n"
+        "from judges.testing import ScriptedModel\n"
         "ROWS = [{'question': 'q', 'answer': 'x' * n} for n in (1, 1, 9)]\n"
         "def test_good(judged):\n"
         "    assert len(judged(ROWS, Length(at_most=3), fail_under={'length': 0.6})) == 3\n"
+        "def test_named(judged):\n"
+        "    model = ScriptedModel([{'rationale': '', 'rating': 4, 'feedback': ''}] * 3)\n"
+        "    names = ['length:at_most=3', 'helpfulness']\n"
+        "    judged(ROWS, names, model=model, fail_under={'length': 0.6, 'helpfulness': 1.0})\n"
         "def test_bad(judged):\n"
-        "    judged(ROWS, Length(at_most=3), fail_under={'length': 0.7})\n"
+        "    judged(ROWS, 'length:at_most=3', fail_under={'length': 0.7})\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "refine.pytest_plugin", "."]
     result = subprocess.run(
@@ -101,7 +106,7 @@ def test_the_fixture_fails_a_test(tmp_path: Path) -> None:
         timeout=60,
     )
     assert result.returncode == 1
-    assert "1 failed, 1 passed" in result.stdout
+    assert "1 failed, 2 passed" in result.stdout
     assert "failed: length has a mean score of at least 0.7; it is 0.667" in result.stdout
 
 
