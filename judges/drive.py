@@ -122,7 +122,8 @@ class _Case:
 
     def answer(self, requested: Requested, completions: tuple[Completion, ...]) -> Any:
         """Count what requests cost, and return their answers; a single one that failed is raised."""
-        usage = Usage.total([completion.usage for completion in completions])
+        usages = [completion.usage for completion in completions]
+        usage = usages[0] if len(usages) == 1 else Usage.total(usages)
         self._usage = usage if self._usage is None else self._usage + usage
         for completion in completions:
             self._model = self._model or completion.model or None
@@ -149,6 +150,8 @@ def _asks_itself(judge: Deliberates) -> bool:
 
 
 def _requests_in(requested: object) -> tuple[Request, ...]:
+    if isinstance(requested, Request):
+        return (requested,)
     requests = requested if isinstance(requested, tuple) else (requested,)
     if not all(isinstance(request, Request) for request in requests):
         raise TypeError("a deliberation yields requests, or a tuple of them")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -38,8 +38,7 @@ _UNREADABLE_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Send:
+class _Send(NamedTuple):
     """Send a request: once, or, after it failed, as often as its transport may still be retried."""
 
     request: ModelRequest
@@ -100,7 +99,7 @@ def _exchange(ask: Ask) -> Generator[_Send, ModelResponse, Completion]:
         except AskFailed as failure:
             raw = _without(nonce, failure.raw)
             raise AskFailed(failure.reason, failure.detail, usage=usage + failure.usage, raw=raw) from failure
-        usage += response.usage
+        usage = response.usage if usage is _NOTHING else usage + response.usage
         try:
             value = _checked(dialect.read(response, ask.schema), ask)
         except Unreadable as unreadable:

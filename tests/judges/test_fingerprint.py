@@ -28,7 +28,7 @@ for entry in judges.catalogue():
 
 
 def fingerprints_of_the_catalogue() -> dict[str, str]:
-    """Return the fingerprints of the judges that need a model alone, as a process with another seed computes them."""
+    """Return the fingerprints of the judges that need a model alone, computed by a process with another seed."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     run = subprocess.run([sys.executable, "-c", _ALL], capture_output=True, text=True, check=True, env=environment)

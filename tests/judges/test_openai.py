@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -839,3 +840,16 @@ def test_identity_tells_models_apart() -> None:
     assert len({first.identity, *told}) == 6
     assert OpenAICompatible("http://localhost/v1", model="a", api_key="x").identity == first.identity
     assert KEY not in first.identity
+
+
+def test_what_is_encoded_once_is_encoded_alike() -> None:
+    """The body of a request is the same, byte by byte, whether or not its first messages repeat in others."""
+    texts = ["Judge.", 'an example: \U0001f600 "x"\n', "{}", "the answer: \ud800 \u4e2d"]
+    roles = ("system", "user", "assistant", "user")
+    request = ModelRequest(tuple(zip(roles, texts, strict=True)), SCHEMA)
+    model = OpenAICompatible("http://localhost/v1", model="m", api_key=KEY)
+    bodies = {model.request_body(replace(request, beginning=number)) for number in (0, 1, 3, 4)}
+    (body,) = bodies
+    sent = json.loads(body)["messages"]
+    assert [message["content"] for message in sent] == [*texts[:3], "the answer: ? \u4e2d"]
+    assert [message["role"] for message in sent] == list(roles)

@@ -50,6 +50,7 @@ RATINGS = {
     "full-width digit": "\uff14",
     "Python True": "True",
     "very large": "4" * 5000,
+    "rounded to Infinity": "4e999",
     "missing": "",
 }
 

@@ -50,6 +50,23 @@ def test_a_reference_is_read_under_every_name(name: str) -> None:
     assert Sample.read({name: "Because."}).reference == "Because."
 
 
+def test_a_row_of_plain_values_is_read_like_any_other() -> None:
+    """A nested column beside them, of which a row is looked through, changes nothing but the metadata."""
+    rows: list[dict[str, Any]] = [
+        {"question": "Why?", "answer": "Because.", "id": 7},
+        {"question": "Why?", "query": "Who?", "answer": None, "output": "Because.", "context": "One."},
+        {"input": "Why?", "actual_output": "Because.", "context": "One.", "retrieval_context": "Two."},
+        {"request": "Why?", "response": "Because.", "ground_truth": "It is.", "metadata": None},
+        {"query": "Why?", "result": "Because.", "source_documents": "One."},
+        {"input": "Why?", "actualOutput": "Because.", "expectedOutput": "It is."},
+        {"question": "Why?", "answer": "Because.", "trace": '{"info": 1}'},
+    ]
+    for row in rows:
+        nested = Sample.read({**row, "seen": ["here"]})
+        plain = {name: value for name, value in nested.metadata.items() if name != "seen"}
+        assert Sample.read(row) == nested.model_copy(update={"metadata": plain})
+
+
 @pytest.mark.parametrize("name", ["retrieved_contexts", "contexts", "context", "retrieved_context", "documents"])
 @for_every(
     "documents",

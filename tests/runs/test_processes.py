@@ -85,6 +85,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
         starter.wait()
         assert refine("resume", run).exit_code == 0
         assert 60 <= len(server.requests) <= 60 + 16
+        server.reply = lambda _: Reply(text=RATED)
         assert refine(*begin(rows, whole, server.url)).exit_code == 0
     assert same_bytes(run, whole)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from judges.errors import BadSample, ConfigurationError
 from judges.fingerprint import fingerprint
@@ -88,8 +88,7 @@ class JournalOnly:
         """Write nothing beside the journal."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
+class _Cell(NamedTuple):
     """A missing cell; all those of one row share what their judges share."""
 
     row: int
