@@ -12,7 +12,11 @@ import pytest
 from judges import ConfigurationError
 from judges.offline import align
 from judges.offline.statistics import active_mean, active_probabilities, cluster_se
+from judges.offline.trust.beside import labels_file
+from judges.offline.trust.label_file import LabelFile
+from judges.offline.trust.labelling import Labelling, items_of
 from judges.offline.trust.queueing import labels_to_estimate
+from judges.offline.trust.rows import read_judged
 from refine.cli.app import app
 
 Row = dict[str, Any]
@@ -90,11 +94,10 @@ def test_from_a_draw_to_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert f"{len(rows)} rows in {queue}" in capsys.readouterr().out
     assert {row["drawn"] for row in rows} == {len(rows)}
     assert len({row["probability"] for row in rows}) == 2
-    labels = tmp_path / "next.labels.jsonl"  # as `refine label` leaves them
-    for row in rows:
-        row |= {"by": "ann", "up": int(row["user_input"][2:]) % 6 != 0}
-        del row["labels"]
-    labels.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ann = Labelling(items_of(read_judged(queue)), LabelFile(labels_file(queue)), by="ann")
+    while ann.current is not None:
+        ann.label(up=int(str(ann.current.sample.user_input)[2:]) % 6 != 0)
+    given = [json.loads(line) for line in labels_file(queue).read_text().splitlines()]
     alignment = align(file, queue, sampling="active", resamples=20)
     rate = alignment.pass_rate
     assert rate is not None
@@ -104,7 +107,7 @@ def test_from_a_draw_to_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert rate.corrected.low < 250 / 300 < rate.corrected.high
     assert rate.uncorrected.value == 1.0
     assert "labels: next.labels.jsonl, which lies beside next.jsonl" in alignment.notes
-    some = align(answers(300), rows[: len(rows) // 2], sampling="active", resamples=20)
+    some = align(answers(300), given[: len(given) // 2], sampling="active", resamples=20)
     assert any(f"of {len(rows)} drawn rows are labelled" in note for note in some.notes)
 
 
