@@ -50,8 +50,8 @@ class Footprint:
 
 
 @contextmanager
-def guard(root: str, *options: str) -> Iterator[tuple[int, int]]:
-    """Run `refine serve` while the block runs; yields its port and its process id."""
+def guard(root: str, *options: str, log: list[str] | None = None) -> Iterator[tuple[int, int]]:
+    """Run `refine serve` while the block runs; yields its port and its process id, and fills `log`."""
     command = [sys.executable, "-m", "refine.cli", "serve", "--port", "0", "--no-record", "--success-rating", "4"]
     models = ["--upstream", f"{root}/0/v1", "--judge-base-url", f"{root}/0/v1", "--judge-model", "m"]
     with Popen([*command, *models, "--judge", "helpfulness", *options], stderr=PIPE, text=True) as process:
@@ -59,7 +59,8 @@ def guard(root: str, *options: str) -> Iterator[tuple[int, int]]:
         try:
             lines = iter(process.stderr.readline, "")
             port = next(int(at[1]) for line in lines if (at := re.search(r"listening at .*:(\d+)/v1", line)))
-            threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()  # its log is thrown away
+            lines_left = deque[str](maxlen=0) if log is None else log
+            threading.Thread(target=lines_left.extend, args=(process.stderr,), daemon=True).start()
             yield port, process.pid
         finally:
             process.kill()

@@ -141,3 +141,20 @@ def test_ids_and_types_of_any_kind_are_read() -> None:
             response = guard.post(path, made)
             assert (response.status_code, response.headers.get("x-refine-passed")) == (200, "true"), path
             assert json.loads(upstream.requests[-1]["raw"]) == made
+
+
+def test_numbers_of_any_length_go_on_as_they_came() -> None:
+    """Numbers beyond 64 bits, and those a float just holds, reach the upstream and the client unchanged."""
+    numbers = [2**63, -(2**63) - 1, 2**64, 10**40, 9_007_199_254_740_993, 0.1 + 0.2, 5e-324, 1e300, -0.0, 12.5]
+    told = {"object": "chat.completion", "choices": [{"message": {"role": "assistant", "content": "good"}}]}
+    with (
+        serving(lambda asked: answered({**told, "vendor": asked["vendor"]})) as upstream,
+        guarding(upstream.url) as guard,
+    ):
+        for number in numbers:
+            response = guard.chat(vendor=[number, "half \ud800"])
+            assert repr(json.loads(upstream.requests[-1]["raw"])["vendor"][0]) == repr(number)
+            assert repr(response.json()["vendor"]) == repr([number, "half \ud800"])
+        for broken in ("1e400", "NaN", "-Infinity", "[" * 2_000 + "]" * 2_000 + "}"):
+            response = guard.client.post(f"{guard.url}/chat/completions", content='{"vendor": ' + broken + "}")
+            assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
