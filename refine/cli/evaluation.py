@@ -276,9 +276,7 @@ def _dataset(rows: RowsFile, total: int) -> DatasetFile:
     )
 
 
-def _same_dataset(
-    before: Manifest, rows: Path | None, *, accept_changes: bool, remedy: str = "judge the rows that changed again"
-) -> DatasetFile:
+def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool, remedy: str) -> DatasetFile:
     """Return the dataset of a run as it is now; `remedy` is what --accept-changes is good for."""
     if before.dataset is None:
         raise ConfigurationError(
@@ -308,7 +306,8 @@ def _go_on(
 ) -> int:
     judges = load()
     gate = RunGate(options.gate, list(judges))
-    dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes)
+    remedy = f"first go on by `refine resume {options.run}`" if rescored else "judge the rows that changed again"
+    dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes, remedy=remedy)
     manifest = before.model_copy(update={"dataset": dataset, "judges": records})
     limits = replace(options.limits, batch=before.batch)
     settings = limits.settings(options.run)

@@ -168,6 +168,9 @@ def test_judges_are_added_and_replaced(tmp_path: Path) -> None:
         assert refine(*arguments).exit_code == 0
     for name in (*FILES, "run.json"):
         assert (run / name).read_bytes() == (whole / name).read_bytes()
+    rows.write_text(rows.read_text().replace("a 4", "b"))
+    line = line_of(refine("rescore", run, "--judge", "json"))
+    assert f"undo it, or first go on by `refine resume {run}` with --accept-changes" in line
 
 
 def test_shards_merge_into_the_whole(tmp_path: Path) -> None:
