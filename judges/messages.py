@@ -101,13 +101,14 @@ class Message(BaseModel):
                 "role": canonical_role,
                 "content": content,
                 "parts_not_shown": fields.get("parts_not_shown") or (),
+                "media": fields.get("media") or (),
                 "tool_calls": fields.get("tool_calls") or _calls_in(fields),
                 "tool_call_id": fields.get("tool_call_id"),
                 "name": fields.get("name"),
             }
         results = [part for part in _parts(content) if part.get("type") == "tool_result"]
         result = results[0] if results else {}
-        others = () if content is None or isinstance(content, str) else tuple(_others(content))
+        others = tuple(_others(content))
         return {
             "role": "tool" if results else canonical_role,
             "content": "".join(map(_result_text, results)) if results else _text(content),
