@@ -22,7 +22,7 @@ from langchain_openai import ChatOpenAI
 
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, OpenAICompatible, Verdict
 from judges.catalogue.general.rubric import _reply_schema
-from judges.model import ModelRequest
+from judges.model import ModelRequest, PromptRole
 from judges.models.providers.endpoint import LARGEST_REPLY
 from judges.models.providers.endpoint_errors import (
     EndpointConnectionError,
@@ -845,7 +845,7 @@ def test_identity_tells_models_apart() -> None:
 def test_what_is_encoded_once_is_encoded_alike() -> None:
     """The body of a request is the same, byte by byte, whether or not its first messages repeat in others."""
     texts = ["Judge.", 'an example: \U0001f600 "x"\n', "{}", "the answer: \ud800 \u4e2d"]
-    roles = ("system", "user", "assistant", "user")
+    roles: tuple[PromptRole, ...] = ("system", "user", "assistant", "user")
     request = ModelRequest(tuple(zip(roles, texts, strict=True)), SCHEMA)
     model = OpenAICompatible("http://localhost/v1", model="m", api_key=KEY)
     bodies = {model.request_body(replace(request, beginning=number)) for number in (0, 1, 3, 4)}
