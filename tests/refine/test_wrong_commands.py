@@ -51,8 +51,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("command", "line"),
     [
         (f"none.jsonl {JUDGED}", "there is no file 'none.jsonl'; give the path of"),
-        ("ok.jsonl --out out --judge '{\"judge\": 1}'", "is no judge; write length:at_most=80, or"),
-        ("ok.jsonl --out out --judge '{'", "is no judge; write length:at_most=80, or"),
+        ("ok.jsonl --out out --judge '{\"judge\": 1}'", "`use` names the kind of judge, such as length"),
+        ("ok.jsonl --out out --judge '{'", "'{' is not valid JSON"),
         (f"run {JUDGED}", "'run' is no file; give the path of"),
         (f"'' {JUDGED}", "'.' is no file"),
         (f"rows.txt {JUDGED}", "not from 'rows.txt'"),
