@@ -17,6 +17,9 @@ INTERRUPTED = 130
 STOPPED = 3
 """Exit code of a run that stopped at a limit, or that has too many cells without a score."""
 
+_NO_WAY_ON = ("refine resume", " is in use by ", "begin a new run")
+"""What a message says that tells how to go on, or that going on is in vain."""
+
 _HELP_INSTEAD = "NoArgsIsHelpError"
 """What typer raises, in place of an error, to show the help of a command without arguments."""
 
@@ -63,7 +66,7 @@ def one_line_errors(run: Path | None = None) -> Iterator[None]:
 
 def _hint(run: Path | None, message: str = "") -> str:
     """Return how to go on with a run of which something is judged."""
-    if run is None or "refine resume" in message or " is in use by " in message:
+    if run is None or any(words in message for words in _NO_WAY_ON):
         return ""
     try:
         is_begun = (run / "journal.jsonl").exists() and not (run / "summary.json").exists()
