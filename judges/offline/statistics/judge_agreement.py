@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from judges.offline.statistics.discrimination import rank_metrics
+from judges.offline.statistics.checks import chosen, finite, row_weights, same_length, share
+from judges.offline.statistics.discrimination import measured
 from judges.offline.statistics.figure import Figure
 from judges.offline.statistics.intervals import clopper_pearson, wilson
 from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows
@@ -41,6 +42,7 @@ def cohen_kappa(
         weights: Design weight of each row.
         levels: All levels of the scale, those that do not occur included: kappa must not depend on which do.
     """
+    chosen(weighting, _COSTS, "weighting")
     table = _table(human, judge, weights, levels)
     total = table.sum()
     if total == 0:
@@ -56,12 +58,10 @@ def cohen_kappa(
 def _table(
     human: Sequence[float], judge: Sequence[float], weights: Sequence[float] | None, levels: Sequence[float]
 ) -> Array:
-    if len(human) != len(judge):
-        raise ValueError(f"give a human's and the judge's label of each row: {len(human)} and {len(judge)}")
+    same_length("give a human's and the judge's label of each row", human, judge)
     place = {level: i for i, level in enumerate(levels)}
     table = np.zeros((len(levels), len(levels)))
-    row_weights = [1.0] * len(human) if weights is None else weights
-    for mine, theirs, weight in zip(human, judge, row_weights, strict=True):
+    for mine, theirs, weight in zip(human, judge, row_weights(weights, len(human)), strict=True):
         if mine not in place or theirs not in place:
             raise ValueError(f"labels are levels of the scale {tuple(levels)}, not {mine!r} and {theirs!r}")
         table[place[mine], place[theirs]] += weight
@@ -157,13 +157,18 @@ def agreement(
     Returns:
         The figures; proportions have Wilson's interval (exact, Clopper-Pearson, for error rates), all others
         the BCa bootstrap interval over questions.
+
+    Raises:
+        ValueError: If a rating, score or weight is out of range, or a column has not a value for each row.
     """
-    if len(human) != len(judge):
-        raise ValueError(f"give a human's and the judge's label of each row: {len(human)} and {len(judge)}")
+    _check_columns(human, judge, scores, weights, clusters)
+    level = share(level, "level")
+    if resamples < 1:
+        raise ValueError(f"resamples is at least 1, not {resamples!r}")
     rows = [i for i, (mine, theirs) in enumerate(zip(human, judge, strict=True)) if None not in (mine, theirs)]
     labelled = sum(label is not None for label in human)
     h, j = (np.array([_rating(labels[i]) for i in rows]) for labels in (human, judge))
-    w = np.ones(len(rows)) if weights is None else np.array([weights[i] for i in rows], float)
+    w = row_weights(None if weights is None else [weights[i] for i in rows], len(rows))
     if not rows:
         return Agreement(n=0, labelled=labelled, figures={"exact": Figure.undefined("too_few", 0)})
     groups = cluster_rows(len(rows), None if clusters is None else [clusters[i] for i in rows])
@@ -191,6 +196,18 @@ def agreement(
         and (base_rate or 0) > _HIGH_BASE_RATE
         and (agreeing or 0) > _HIGH_BASE_RATE,
     )
+
+
+def _check_columns(
+    human: Sequence[object], judge: Sequence[object], *others: Sequence[object] | None
+) -> None:
+    for name, column in (("human", human), ("judge", judge)):
+        if isinstance(column, str) or not isinstance(column, Sequence | np.ndarray):
+            raise ValueError(f"{name} is a list of ratings, a rating or None for each row; not {column!r}")  # noqa: TRY004 - one error for wrong input
+    same_length("give a human's and the judge's label of each row", human, judge)
+    for name, column in zip(("scores", "weights", "clusters"), others, strict=True):
+        if column is not None:
+            same_length(f"{name} has a value for each row, as the labels have", human, column)
 
 
 def _rating(label: float | bool | None) -> float:  # noqa: FBT001 - a verdict that passes or fails is a rating, too
@@ -221,8 +238,8 @@ def _rating_figures(h: Array, j: Array, w: Array, interval: partial[Figure]) -> 
     def kappa(weighting: Weighting, rows: Indices) -> float | None:
         return _kappa_of(h[rows], j[rows], w[rows], weighting)
 
-    def mean(values: Array, rows: Indices) -> float:
-        return float(np.average(values[rows], weights=w[rows]))
+    def mean(values: Array, rows: Indices) -> float | None:
+        return _ratio(float(w[rows] @ values[rows]), float(w[rows].sum()))
 
     names: dict[str, Weighting] = {"kappa": "none", "kappa_linear": "linear", "kappa_quadratic": "quadratic"}
     means = {"exact": h == j, "within_one": np.abs(h - j) <= 1, "mean_difference": j - h}
@@ -238,7 +255,10 @@ def _kappa_of(h: Array, j: Array, w: Array, weighting: Weighting) -> float | Non
     size = len(LEVELS)
     cells = ((h - LOWEST) * size + (j - LOWEST)).astype(np.intp)
     table = np.bincount(cells, weights=w, minlength=size * size).reshape(size, size)
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    total = table.sum()
+    if not total:
+        return None
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
     costs = _COSTS[weighting]
     by_chance = float((costs * expected).sum())
     return None if by_chance == 0 else 1 - float((costs * table).sum()) / by_chance
@@ -314,14 +334,18 @@ def _balanced(tp: float, fp: float, fn: float, tn: float) -> float | None:
 
 def _pass_kappa(tp: float, fp: float, fn: float, tn: float) -> float | None:
     n = tp + fp + fn + tn
+    if not n:
+        return None
     by_chance = ((tp + fn) * (tp + fp) + (tn + fp) * (tn + fn)) / n**2
     return None if by_chance == 1 else ((tp + tn) / n - by_chance) / (1 - by_chance)
 
 
 def _ac1(tp: float, fp: float, fn: float, tn: float) -> float | None:
     n = tp + fp + fn + tn
-    share = ((tp + fn) + (tp + fp)) / (2 * n)
-    by_chance = 2 * share * (1 - share)
+    if not n:
+        return None
+    passing = ((tp + fn) + (tp + fp)) / (2 * n)
+    by_chance = 2 * passing * (1 - passing)
     return ((tp + tn) / n - by_chance) / (1 - by_chance)
 
 
@@ -350,10 +374,12 @@ def _score_figures(
 ) -> dict[str, Figure]:
     if any(score is None for score in scores):
         return {name: Figure.undefined("too_few", len(scores)) for name in ("auc", "average_precision", "brier")}
-    values = np.array(scores, float)
+    values = finite(scores, "scores")
+
+    truth = good.astype(float)
 
     def metric(name: str, rows: Indices) -> float | None:
-        return getattr(rank_metrics(good[rows], values[rows], weights=w[rows]), name)  # type: ignore[no-any-return]  # a field of the record
+        return getattr(measured(truth[rows], values[rows], w[rows]), name)  # type: ignore[no-any-return]  # a field of the record
 
     figures = {}
     for name in ("auc", "average_precision", "brier"):
