@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from judges.offline.statistics.checks import finite, rows_of_numbers, same_length
+from judges.offline.statistics.checks import finite, listed, rows_of_numbers, same_length
 from judges.offline.statistics.figure import Undefined
 from judges.offline.statistics.multiplicity import holm
 from judges.offline.statistics.paired import mcnemar, sign_flip
@@ -139,6 +139,9 @@ def bias_report(
         tests.append(_position(position))
     if verbosity is not None and "verbosity" in (cues or {}):
         raise ValueError("verbosity was tested twice: give it as verbosity=..., and no cue of that name")
+    for name, mapping in (("cues", cues), ("robustness", robustness)):
+        if mapping is not None and not isinstance(mapping, dict):
+            raise ValueError(f"{name} has its probes by name, {{'authority': [...]}}; not {mapping!r}")
     probes = {**({"verbosity": verbosity} if verbosity is not None else {}), **(cues or {})}
     tests += [_toward(name, pairs, seed) for name, pairs in probes.items()]
     tests += [_robustness(name, triples) for name, triples in (robustness or {}).items()]
@@ -147,6 +150,8 @@ def bias_report(
         tests.append(_self_preference([Family(*ratings) for ratings in rated.tolist()], seed))
     if leniency is not None:
         tests.append(_leniency(leniency, clusters, seed))
+    if length is not None and len(length) != 4:  # noqa: PLR2004 - as the message says
+        raise ValueError(f"length is (judge, rater, second rater or None, logarithms), not {len(length)} columns")
     if length is not None:
         tests.append(_length(*length, clusters))
     return BiasReport(tests=tuple(_judged(tests)))
@@ -173,7 +178,7 @@ def _finding(test: BiasTest, adjusted: float | None) -> Finding:
 
 
 def _position(pairs: Sequence[str | Sequence[float]]) -> BiasTest:
-    sums = [_lean(pair) for pair in pairs]
+    sums = [_lean(pair) for pair in listed(pairs, "position")]
     first, second, n = sum(s > 0 for s in sums), sum(s < 0 for s in sums), len(sums)
     leans = np.sign(np.array(sums, float))
     return BiasTest(
@@ -194,10 +199,10 @@ def _position(pairs: Sequence[str | Sequence[float]]) -> BiasTest:
 
 
 def _lean(pair: str | Sequence[float]) -> float:
-    places = [_PLACE.get(place, place) for place in pair]
+    places = [_PLACE.get(place, place) for place in listed(pair, "a pair", text=True)]
     if len(places) != 2 or not all(place in (1, 0, -1) for place in places):  # noqa: PLR2004 - two orders
         raise ValueError(f"a pair has a place for each order, F, S or T, or 1, -1 or 0; not {pair!r}")
-    return sum(places)
+    return float(sum(places))
 
 
 _PLACE: dict[str | float, float] = {"F": 1.0, "S": -1.0, "T": 0.0}
@@ -229,8 +234,8 @@ def _one_sided(up: int, down: int) -> float:
 
 
 def _robustness(name: str, triples: Sequence[tuple[Hashable, Hashable, Hashable]]) -> BiasTest:
-    for triple in triples:
-        if isinstance(triple, str) or len(triple) != 3 or None in triple:  # noqa: PLR2004 - as the message says
+    for triple in map(list, triples):
+        if len(triple) != 3 or None in triple:  # noqa: PLR2004 - as the message says
             raise ValueError(f"a probe is (verdict, verdict after, verdict again), none missing; not {triple!r}")
     unchanged = [(first == after, first == again) for first, after, again in triples]
     n = len(unchanged)
@@ -297,7 +302,9 @@ def _length(
     clusters: Sequence[Hashable] | None,
 ) -> BiasTest:
     columns = [judge, rater, log_lengths, *([] if second is None else [second])]
-    same_length("length has the judge's ratings, a rater's, a second's or None, and lengths, for each row", *columns)
+    same_length(
+        "length has the judge's ratings, a rater's, a second's or None, and lengths, for each row", *columns
+    )
     for column in columns:
         finite(column, "ratings and logarithms of lengths")
     x = np.asarray(log_lengths, float)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import special
 
-from judges.offline.statistics.checks import chosen, finite, share, whole
+from judges.offline.statistics.checks import chosen, finite, listed, recorded_runs, share, whole
 from judges.offline.statistics.intervals import clopper_pearson, wilson
 from judges.offline.statistics.replay import Ratings, replay_run
 from judges.offline.statistics.sequential import e_value
@@ -172,9 +172,7 @@ def _chain(
     if isinstance(counts, Mapping):
         finite(list(counts), "success ratings")
         return [(policy, _counted(policy, counts[policy])) for policy in sorted(counts, reverse=True)]
-    if isinstance(counts, str) or not isinstance(counts, Sequence | np.ndarray):
-        raise ValueError(f"counts is {{4: (released, bad), ...}} or a list of (released, bad), not {counts!r}")  # noqa: TRY004 - one error for wrong input
-    return [(place, _counted(place, count)) for place, count in enumerate(counts)]
+    return [(place, _counted(place, count)) for place, count in enumerate(listed(counts, "counts"))]
 
 
 def _counted(policy: float, count: object) -> Counts:
@@ -279,7 +277,7 @@ def certify_runs(
         ValueError: If an argument is out of range, or a run is not a list of ratings and one of labels.
     """
     chosen(risk, ("released", "per_question"), "risk")
-    _check_runs(runs)
+    recorded_runs(runs)
     finite(thresholds, "thresholds")
     strictest_first = sorted(set(thresholds), reverse=True)
     counts, attempts = {}, {}
@@ -294,20 +292,6 @@ def certify_runs(
     certificate = certify(counts, alpha, delta, method=method)
     rows = tuple(_with_runs(row, len(runs), attempts[row.policy]) for row in certificate.rows)
     return Certificate(**{**vars(certificate), "rows": rows})
-
-
-def _check_runs(runs: Sequence[tuple[Ratings, Sequence[bool | None]]]) -> None:
-    for number, run in enumerate(runs):
-        lists = isinstance(run, Sequence) and not isinstance(run, str) and len(run) == len(Run._fields)
-        if not lists or not all(isinstance(part, Sequence | np.ndarray) for part in run):
-            raise ValueError(
-                f"a run is (ratings, bad): two lists, an entry for each attempt; run {number} is {run!r}"
-            )
-        for label in run[1]:
-            if label is not None and label not in (True, False):
-                raise ValueError(
-                    f"bad is True, False, or None without a label, for each attempt; run {number} has {label!r}"
-                )
 
 
 def _with_runs(row: PolicyRow, runs: int, mean_attempts: float | None) -> PolicyRow:

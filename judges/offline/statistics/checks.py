@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence, Sized
 from numbers import Real
 from typing import Any
 
@@ -25,21 +25,22 @@ def finite(values: object, name: str, *, low: float = -math.inf, high: float = m
     Raises:
         ValueError: If one is None, not a number, infinite or out of range, or if there is no list.
     """
-    listed = _listed(values, name)
+    entries = listed(values, name)
     try:
-        data = np.asarray(listed, float)  # None becomes NaN
-    except (TypeError, ValueError) as error:
-        place = next((i for i, value in enumerate(listed) if not _is_number(value)), 0)
-        raise ValueError(f"{name} are finite numbers, but number {place} is {listed[place]!r}") from error
+        data = np.asarray(entries, float)  # None becomes NaN, and text that looks like a number one
+    except (TypeError, ValueError):
+        data = np.full(len(entries), np.nan)
+    if any(isinstance(value, str) for value in entries):
+        data = np.array([np.nan if isinstance(value, str) else 0.0 for value in entries])
     wrong = ~np.isfinite(data)
     if wrong.any():
         place = int(np.argwhere(wrong)[0][0])
-        raise ValueError(f"{name} are finite numbers, but number {place} is {listed[place]!r}; leave it out")
+        raise ValueError(f"{name} are finite numbers, but number {place} is {entries[place]!r}; leave it out")
     wrong = (data < low) | (data > high)
     if wrong.any():
         place = int(np.argwhere(wrong)[0][0])
         span = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
-        raise ValueError(f"{name} are numbers {span}, but number {place} is {listed[place]!r}")
+        raise ValueError(f"{name} are numbers {span}, but number {place} is {entries[place]!r}")
     return data
 
 
@@ -54,7 +55,7 @@ def rows_of_numbers(rows: Sequence[Any], columns: int, name: str) -> Array:
     Raises:
         ValueError: If a row has more or fewer, or one is no finite number.
     """
-    for row in _listed(rows, name):
+    for row in listed(rows, name):
         if isinstance(row, str) or not isinstance(row, Sequence | np.ndarray) or len(row) != columns:
             raise ValueError(f"{name} are rows of {columns} numbers, not {row!r}")
         if not all(_is_number(value) for value in row):
@@ -85,6 +86,8 @@ def verdicts(values: object, name: str) -> Array:
         ValueError: If one is neither True nor False, 1 nor 0.
     """
     data = finite(values, name)
+    if data.ndim != 1:
+        raise ValueError(f"{name} is a list with one of True and False for each row, not rows of them")
     wrong = (data != 0) & (data != 1)
     if wrong.any():
         place = int(np.argwhere(wrong)[0][0])
@@ -114,7 +117,7 @@ def share(value: object, name: str) -> float:
     return float(value)  # type: ignore[arg-type]  # as above
 
 
-def same_length(what: str, *columns: Sequence[Any]) -> None:
+def same_length(what: str, *columns: Sized) -> None:
     """Check that columns have a value for each row.
 
     Raises:
@@ -133,7 +136,28 @@ def on_scale(values: Iterable[Any], levels: Sequence[Hashable], name: str) -> No
     """
     for value in values:
         if value is not None and value not in levels:
-            raise ValueError(f"{name} are levels of the scale {tuple(levels)}, or None where missing; not {value!r}")
+            raise ValueError(
+                f"{name} are levels of the scale {tuple(levels)}, or None where missing; not {value!r}"
+            )
+
+
+def recorded_runs(runs: object) -> None:
+    """Check that each recorded run is a list of ratings and one of whether each answer is bad.
+
+    Raises:
+        ValueError: If one is not.
+    """
+    for number, run in enumerate(listed(runs, "runs")):
+        lists = isinstance(run, Sequence) and not isinstance(run, str) and len(run) == 2  # noqa: PLR2004 - a pair
+        if not lists or not all(isinstance(part, Sequence | np.ndarray) for part in run):
+            raise ValueError(
+                f"a run is (ratings, bad): two lists, an entry for each attempt; run {number} is {run!r}"
+            )
+        for label in run[1]:
+            if label is not None and label not in (True, False):
+                raise ValueError(
+                    f"bad is True, False, or None without a label, for each attempt; run {number} has {label!r}"
+                )
 
 
 def chosen(value: object, choices: Iterable[str], name: str) -> None:
@@ -144,14 +168,26 @@ def chosen(value: object, choices: Iterable[str], name: str) -> None:
     """
     names = list(choices)
     if value not in names:
-        listed = ", ".join(repr(choice) for choice in names[:-1])
-        raise ValueError(f"{name} is {listed} or {names[-1]!r}, not {value!r}")
+        first = ", ".join(repr(choice) for choice in names[:-1])
+        raise ValueError(f"{name} is {first} or {names[-1]!r}, not {value!r}")
 
 
-def _listed(values: object, name: str) -> Sequence[Any]:
-    if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
-        raise ValueError(f"{name} is a list of numbers, not {values!r}")  # noqa: TRY004 - one error for wrong input
-    return values if isinstance(values, Sequence) else list(values)
+def listed(values: object, name: str, *, text: bool = False) -> Sequence[Any]:
+    """Return the entries of a list.
+
+    Args:
+        values: The list, or an array.
+        name: What it is, for the error.
+        text: Whether a text, as a list of letters, will do.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    scalar = isinstance(values, np.ndarray) and not values.ndim
+    unwanted = isinstance(values, str) and not text
+    if scalar or unwanted or isinstance(values, bytes | dict) or not isinstance(values, Iterable):
+        raise ValueError(f"{name} is a list, not {values!r}")
+    return values if isinstance(values, Sequence | np.ndarray) else list(values)  # type: ignore[return-value]  # an array is as good
 
 
 def _is_number(value: object) -> bool:

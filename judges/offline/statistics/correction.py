@@ -127,7 +127,8 @@ def ppi_rate(
     """
     names = ("labels", "verdicts", "unlabelled")
     y, f, others = (pass_or_fail(*column) for column in zip((labels, verdicts, unlabelled), names, strict=True))
-    level, _ = share(level, "level"), _check_variant(variant, weight)
+    level = share(level, "level")
+    _check_variant(variant, weight)
     if variant == "reference" or weight is not None:
         return _reference(y, f, others, level=level, weight=weight)
     too_few = _too_few(y, f, others)
@@ -175,7 +176,8 @@ def ppi_mean(
     names = ("labels", "scores", "unlabelled")
     y, f, others = (finite(*column) for column in zip((labels, scores, unlabelled), names, strict=True))
     same_length("give a label and a score of each labelled row", y, f)
-    level, _ = share(level, "level"), _check_variant(variant, weight)
+    level = share(level, "level")
+    _check_variant(variant, weight)
     if clusters is not None and weights is not None:
         raise ValueError("give either clusters or weights: the rows of a question are averaged first")
     if clusters is not None:

@@ -61,7 +61,7 @@ def rank_metrics(
     Raises:
         ValueError: If a label is not True or False, a score or a weight no finite number, or lengths differ.
     """
-    y, s = verdicts(good, "labels"), finite(scores, "scores")
+    y, s = verdicts(good, "labels"), finite(scores, "scores").ravel()
     same_length("give a label and a score of each row", y, s)
     w = row_weights(weights, len(y))
     if resamples < 0:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from judges.offline.statistics.checks import chosen, finite, row_weights, same_length, share
+from judges.offline.statistics.checks import chosen, finite, listed, row_weights, same_length, share
 from judges.offline.statistics.discrimination import measured
 from judges.offline.statistics.figure import Figure
 from judges.offline.statistics.intervals import clopper_pearson, wilson
@@ -23,6 +23,7 @@ LEVELS = tuple(range(LOWEST, HIGHEST + 1))
 
 _RARE_KAPPA, _HIGH_BASE_RATE = 0.4, 0.85
 _GOOD = 3
+_EXACT = "Clopper-Pearson"
 
 
 def cohen_kappa(
@@ -114,6 +115,12 @@ class Agreement:
         return "\n".join(lines)
 
 
+_WITHOUT_SCORES = (
+    *("exact", "within_one", "mean_difference", "kappa", "kappa_linear", "kappa_quadratic"),
+    *("base_rate", "agreement", "tpr", "tnr", "precision", "npv", "bad_among_passes"),
+    *("pass_kappa", "f1", "balanced_accuracy", "ac1", "mcc"),
+)
+_OF_SCORES = ("auc", "average_precision", "brier")
 _SHORT_REPORT = (
     "base_rate",
     "agreement",
@@ -170,12 +177,13 @@ def agreement(
     h, j = (np.array([_rating(labels[i]) for i in rows]) for labels in (human, judge))
     w = row_weights(None if weights is None else [weights[i] for i in rows], len(rows))
     if not rows:
-        return Agreement(n=0, labelled=labelled, figures={"exact": Figure.undefined("too_few", 0)})
+        names = (*_WITHOUT_SCORES, *(() if scores is None else _OF_SCORES))
+        return Agreement(n=0, labelled=labelled, figures={name: Figure.undefined("too_few", 0) for name in names})
     groups = cluster_rows(len(rows), None if clusters is None else [clusters[i] for i in rows])
     interval = partial(bootstrap_rows, groups=groups, resamples=resamples, level=level, seed=seed)
     figures = {
         **_rating_figures(h, j, w, interval),
-        **_pass_figures(h >= good, j >= good, w, interval, level, clustered=clusters is not None),
+        **_pass_figures(h >= good, j >= good, w, interval, level, groups=groups),
     }
     if scores is not None:
         figures |= _score_figures(h >= good, [scores[i] for i in rows], w, interval)
@@ -198,16 +206,13 @@ def agreement(
     )
 
 
-def _check_columns(
-    human: Sequence[object], judge: Sequence[object], *others: Sequence[object] | None
-) -> None:
-    for name, column in (("human", human), ("judge", judge)):
-        if isinstance(column, str) or not isinstance(column, Sequence | np.ndarray):
-            raise ValueError(f"{name} is a list of ratings, a rating or None for each row; not {column!r}")  # noqa: TRY004 - one error for wrong input
+def _check_columns(human: Sequence[object], judge: Sequence[object], *others: Sequence[object] | None) -> None:
+    listed(human, "human")
+    listed(judge, "judge")
     same_length("give a human's and the judge's label of each row", human, judge)
-    for name, column in zip(("scores", "weights", "clusters"), others, strict=True):
-        if column is not None:
-            same_length(f"{name} has a value for each row, as the labels have", human, column)
+    for name, values in zip(("scores", "weights", "clusters"), others, strict=True):
+        if values is not None:
+            same_length(f"{name} has a value for each row, as the labels have", human, values)
 
 
 def _rating(label: float | bool | None) -> float:  # noqa: FBT001 - a verdict that passes or fails is a rating, too
@@ -275,17 +280,21 @@ def _pass_figures(
     interval: partial[Figure],
     level: float,
     *,
-    clustered: bool,
+    groups: Sequence[Indices],
 ) -> dict[str, Figure]:
-    exact = not clustered and bool((w == 1).all())
+    unweighted = bool((w == 1).all())
+    question = np.zeros(len(h), np.intp)
+    for number, rows in enumerate(groups):
+        question[rows] = number
     cells = {(a, b): (h == a) & (j == b) for a in (True, False) for b in (True, False)}
 
     def share(wins: NDArray[np.bool_], of: NDArray[np.bool_], *, wide: bool = True) -> Figure:
         if not of.any():
             return Figure.undefined("one_class", 0)
-        if exact:
-            n, k = int(of.sum()), int((wins & of).sum())
-            return _exact_share(k, n, level) if wide else _wilson_share(k, n, level)
+        n, k, questions = int(of.sum()), int((wins & of).sum()), len(np.unique(question[of]))
+        if (unweighted and questions == n) or k in (0, n):  # resampling rows that are all alike shows no doubt
+            counts = (k, n) if unweighted and questions == n else (questions if k else 0, questions)
+            return _exact_share(*counts, level) if wide else _wilson_share(*counts, level)
         return interval(lambda rows: _ratio(float(w[rows] @ (wins & of)[rows]), float(w[rows] @ of[rows])))
 
     everything = np.ones_like(h)
@@ -296,7 +305,7 @@ def _pass_figures(
         "tnr": share(~j, ~h),
         "precision": share(h, j),
         "npv": share(~h, ~j),
-        "bad_among_passes": _with_upper_bound(share(~h, j), exact=exact, level=level),
+        "bad_among_passes": _with_upper_bound(share(~h, j), level),
     }
     combined = {"pass_kappa": _pass_kappa, "f1": _f1, "balanced_accuracy": _balanced, "ac1": _ac1, "mcc": _mcc}
     for name, formula in combined.items():
@@ -310,9 +319,9 @@ def _pass_figures(
     return figures
 
 
-def _with_upper_bound(figure: Figure, *, exact: bool, level: float) -> Figure:
+def _with_upper_bound(figure: Figure, level: float) -> Figure:
     """Return the share of bad ones with its one-sided exact upper bound, where the rows allow one."""
-    if figure.value is None or not exact:
+    if figure.value is None or figure.method != _EXACT:
         return figure
     _, upper = clopper_pearson(round(figure.value * figure.n), figure.n, level=2 * level - 1)
     return figure.between(0.0, upper, f"Clopper-Pearson upper bound, one-sided, {level:.0%}")
@@ -358,7 +367,7 @@ def _exact_share(wins: int, n: int, level: float) -> Figure:
     if n == 0:
         return Figure.undefined("too_few", 0)
     low, high = clopper_pearson(wins, n, level=level)
-    return Figure(value=wins / n, n=n, low=low, high=high, method="Clopper-Pearson")
+    return Figure(value=wins / n, n=n, low=low, high=high, method=_EXACT)
 
 
 def _wilson_share(wins: int, n: int, level: float) -> Figure:
@@ -373,7 +382,7 @@ def _score_figures(
     interval: partial[Figure],
 ) -> dict[str, Figure]:
     if any(score is None for score in scores):
-        return {name: Figure.undefined("too_few", len(scores)) for name in ("auc", "average_precision", "brier")}
+        return {name: Figure.undefined("too_few", len(scores)) for name in _OF_SCORES}
     values = finite(scores, "scores")
 
     truth = good.astype(float)
@@ -382,7 +391,7 @@ def _score_figures(
         return getattr(measured(truth[rows], values[rows], w[rows]), name)  # type: ignore[no-any-return]  # a field of the record
 
     figures = {}
-    for name in ("auc", "average_precision", "brier"):
+    for name in _OF_SCORES:
         undefined = metric(name, np.arange(len(good))) is None
         figures[name] = Figure.undefined("one_class", len(good)) if undefined else interval(partial(metric, name))
     return figures

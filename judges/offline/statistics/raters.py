@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from judges.offline.statistics.checks import chosen, finite, on_scale, same_length
+from judges.offline.statistics.checks import chosen, finite, listed, on_scale, same_length
 from judges.offline.statistics.judge_agreement import LEVELS, cohen_kappa
 from judges.offline.statistics.multiplicity import benjamini_yekutieli
 
@@ -33,7 +33,7 @@ def krippendorff_alpha(
         metric: Distance of two ratings: the same for all, by how many ratings lie between, or squared.
     """
     chosen(metric, ("nominal", "ordinal", "interval"), "metric")
-    pairable = [_known(unit) for unit in units]
+    pairable = [_known(unit) for unit in listed(units, "units")]
     pairable = [values for values in pairable if len(values) >= _LEAST_RATINGS]
     levels = sorted({value for values in pairable for value in values})
     place = {value: i for i, value in enumerate(levels)}
@@ -52,9 +52,7 @@ def krippendorff_alpha(
 
 def _known(unit: Unit) -> list[float]:
     """Return the ratings of a row that are not missing."""
-    if isinstance(unit, str) or not isinstance(unit, Sequence | np.ndarray):
-        raise ValueError(f"a unit is the list of the ratings of one row, None where missing; not {unit!r}")  # noqa: TRY004 - one error for wrong input
-    known = [value for value in unit if value is not None]
+    known = [value for value in listed(unit, "the ratings of a unit") if value is not None]
     finite(known, "ratings")
     return known
 
@@ -93,7 +91,7 @@ def gwet_ac(
         "quadratic": 1 - (gaps / largest) ** 2,
     }
     weights, place = credit[weighting], {level: i for i, level in enumerate(levels)}
-    counts = np.zeros((len(units), len(levels)))
+    counts = np.zeros((len(listed(units, "units")), len(levels)))
     for row, unit in enumerate(units):
         known = _known(unit)
         on_scale(known, levels, "ratings")
@@ -196,7 +194,7 @@ def alt_test(
 
 def _check_test(raters: Sequence[Unit], judge: Unit, epsilon: float, scoring: str, least_rows: int) -> None:
     chosen(scoring, ("accuracy", "rmse"), "scoring")
-    if not 0 <= epsilon < 1:
+    if finite([epsilon], "epsilon") < 0 or epsilon >= 1:
         raise ValueError(f"epsilon is 0 or more and below 1, for instance 0.2; not {epsilon!r}")
     if least_rows < 2:  # noqa: PLR2004 - one row has no spread
         raise ValueError(f"least_rows is at least 2, not {least_rows!r}")

@@ -10,10 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from judges.offline.statistics.checks import same_length, whole
+from judges.offline.statistics.checks import listed, same_length, whole
 from judges.offline.statistics.figure import Figure
 
-Ratings = Sequence[int | None]
+Ratings = Sequence[float | None]
 End = Literal["pass", "exhausted", "patience", "censored"]
 
 _LEAST_EFFECTIVE = 20
@@ -86,9 +86,7 @@ def _check_policy(threshold: object, max_attempts: object, patience: object) -> 
 
 def _numbers(ratings: Sequence[float | None]) -> Sequence[float | None]:
     """Return ratings or scores as they are, once each is a number, or None for an unscored attempt."""
-    if isinstance(ratings, str) or not isinstance(ratings, Sequence | np.ndarray):
-        raise ValueError(f"ratings is a list, a rating or None for each attempt; not {ratings!r}")  # noqa: TRY004 - one error for wrong input
-    for rating in ratings:
+    for rating in listed(ratings, "ratings"):
         if rating is not None and not _is_number(rating):
             raise ValueError(f"a rating is a number, or None where it is unscored; not {rating!r}")
     return ratings
