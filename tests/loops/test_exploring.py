@@ -60,7 +60,7 @@ def test_some_loops_are_explored(tmp_path: Path) -> None:
     loops = sum(row["attempt"] == 1 for row in rows)
     shadows = sum(row["attempt"] == 2 and row.get("shadow", False) for row in rows)
     assert loops == 100
-    assert shadows > 15
+    assert shadows > 4
     assert replay(path).policies[0].status == "exact"
     assert replay(path).policies[0].loops == 100
 

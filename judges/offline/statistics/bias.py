@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from judges.offline.statistics.checks import finite, listed, rows_of_numbers, same_length
 from judges.offline.statistics.figure import Undefined
 from judges.offline.statistics.multiplicity import holm
 from judges.offline.statistics.paired import mcnemar, sign_flip
@@ -30,7 +31,7 @@ class BiasTest:
 
     Args:
         bias: What was tested.
-        effect: Its size: a lean (-0.5 to 0.5 of all pairs), a change of the rating, or a difference of rates.
+        effect: Its size: a lean (-1 to 1 of all pairs), a change of the rating, or a difference of rates.
         interval: 90 % interval of the effect, where one could be computed.
         p: Raw p-value; None where there is too little data to test, or nothing to flag.
         adjusted_p: p by Holm over all tests of the report.
@@ -63,7 +64,10 @@ class BiasReport:
     tests: tuple[BiasTest, ...]
 
     def __getitem__(self, bias: str) -> BiasTest:
-        return next(test for test in self.tests if test.bias == bias)
+        found = next((test for test in self.tests if test.bias == bias), None)
+        if found is None:
+            raise KeyError(f"{bias!r} was not tested; tested were: {', '.join(test.bias for test in self.tests)}")
+        return found
 
     @property
     def flagged(self) -> tuple[str, ...]:
@@ -126,17 +130,28 @@ def bias_report(
             of the lengths: the ratings' association with length beyond quality.
         clusters: The question of each row of `leniency` and `length`.
         seed: Seed of sign flips and resamples.
+
+    Raises:
+        ValueError: If a probe or a rating is not of the form above.
     """
     tests = []
     if position is not None:
         tests.append(_position(position))
+    if verbosity is not None and "verbosity" in (cues or {}):
+        raise ValueError("verbosity was tested twice: give it as verbosity=..., and no cue of that name")
+    for name, mapping in (("cues", cues), ("robustness", robustness)):
+        if mapping is not None and not isinstance(mapping, dict):
+            raise ValueError(f"{name} has its probes by name, {{'authority': [...]}}; not {mapping!r}")
     probes = {**({"verbosity": verbosity} if verbosity is not None else {}), **(cues or {})}
     tests += [_toward(name, pairs, seed) for name, pairs in probes.items()]
     tests += [_robustness(name, triples) for name, triples in (robustness or {}).items()]
     if self_preference is not None:
-        tests.append(_self_preference([Family(*ratings) for ratings in self_preference], seed))
+        rated = rows_of_numbers(self_preference, 4, "ratings for self-preference")
+        tests.append(_self_preference([Family(*ratings) for ratings in rated.tolist()], seed))
     if leniency is not None:
         tests.append(_leniency(leniency, clusters, seed))
+    if length is not None and len(length) != 4:  # noqa: PLR2004 - as the message says
+        raise ValueError(f"length is (judge, rater, second rater or None, logarithms), not {len(length)} columns")
     if length is not None:
         tests.append(_length(*length, clusters))
     return BiasReport(tests=tuple(_judged(tests)))
@@ -163,7 +178,7 @@ def _finding(test: BiasTest, adjusted: float | None) -> Finding:
 
 
 def _position(pairs: Sequence[str | Sequence[float]]) -> BiasTest:
-    sums = [sum(_PLACE[place] if isinstance(place, str) else place for place in pair) for pair in pairs]
+    sums = [_lean(pair) for pair in listed(pairs, "position")]
     first, second, n = sum(s > 0 for s in sums), sum(s < 0 for s in sums), len(sums)
     leans = np.sign(np.array(sums, float))
     return BiasTest(
@@ -183,12 +198,20 @@ def _position(pairs: Sequence[str | Sequence[float]]) -> BiasTest:
     )
 
 
-_PLACE = {"F": 1.0, "S": -1.0, "T": 0.0}
+def _lean(pair: str | Sequence[float]) -> float:
+    places = [_PLACE.get(place, place) for place in listed(pair, "a pair", text=True)]
+    if len(places) != 2 or not all(place in (1, 0, -1) for place in places):  # noqa: PLR2004 - two orders
+        raise ValueError(f"a pair has a place for each order, F, S or T, or 1, -1 or 0; not {pair!r}")
+    return float(sum(places))
+
+
+_PLACE: dict[str | float, float] = {"F": 1.0, "S": -1.0, "T": 0.0}
 
 
 def _toward(name: str, pairs: Sequence[tuple[float, float]], seed: int) -> BiasTest:
     """Test whether a cue moves ratings up; the sign test is one-sided for cues, since only toward it is a bias."""
-    changes = np.array([after - before for before, after in pairs], float)
+    rated = rows_of_numbers(pairs, 2, f"ratings before and after {name}")
+    changes = rated[:, 1] - rated[:, 0]
     up, down = int((changes > 0).sum()), int((changes < 0).sum())
     two_sided = mcnemar(up, down)
     p = two_sided if name == "verbosity" else _one_sided(up, down)
@@ -211,6 +234,9 @@ def _one_sided(up: int, down: int) -> float:
 
 
 def _robustness(name: str, triples: Sequence[tuple[Hashable, Hashable, Hashable]]) -> BiasTest:
+    for triple in map(list, triples):
+        if len(triple) != 3 or None in triple:  # noqa: PLR2004 - as the message says
+            raise ValueError(f"a probe is (verdict, verdict after, verdict again), none missing; not {triple!r}")
     unchanged = [(first == after, first == again) for first, after, again in triples]
     n = len(unchanged)
     robust, consistent = (
@@ -252,7 +278,8 @@ def _self_preference(questions: Sequence[Family], seed: int) -> BiasTest:
 
 
 def _leniency(pairs: Sequence[tuple[float, float]], clusters: Sequence[Hashable] | None, seed: int) -> BiasTest:
-    raw = np.array([judged - human for human, judged in pairs], float)
+    rated = rows_of_numbers(pairs, 2, "ratings by human and judge")
+    raw = rated[:, 1] - rated[:, 0]
     differences = np.array([raw[rows].mean() for rows in cluster_rows(len(raw), clusters)])
     enough = int((differences != 0).sum()) >= _LEAST_DISCORDANT
     return BiasTest(
@@ -274,9 +301,15 @@ def _length(
     log_lengths: Sequence[float],
     clusters: Sequence[Hashable] | None,
 ) -> BiasTest:
+    columns = [judge, rater, log_lengths, *([] if second is None else [second])]
+    same_length(
+        "length has the judge's ratings, a rater's, a second's or None, and lengths, for each row", *columns
+    )
+    for column in columns:
+        finite(column, "ratings and logarithms of lengths")
     x = np.asarray(log_lengths, float)
     n = len(x)
-    if n < _LEAST_DISCORDANT or not x.std():
+    if len(cluster_rows(n, clusters)) < _LEAST_DISCORDANT or not x.std():
         return BiasTest(bias="length", effect=None, n=n, least=_LEAST_CHANGE, figures={}, reason="too_few")
     standard = ((x - x.mean()) / x.std(ddof=1)).tolist()
     fit = instrumental(judge, rater, second if second is not None else rater, standard, clusters=clusters)
@@ -291,7 +324,7 @@ def _length(
         n=n,
         least=_LEAST_CHANGE,
         interval=(effect - half, effect + half),
-        p=None if alone else float(2 * special.ndtr(-abs(effect) / se)),
+        p=None if alone or not se else float(2 * special.ndtr(-abs(effect) / se)),
         finding="association" if alone else "not enough data",
         figures={"se": se},
         assumption="with one rater alone, whose ratings are noisy, an unbiased judge looks biased"
@@ -326,10 +359,10 @@ def instrumental(
     y = np.asarray(judge, float)
     regressors = np.column_stack([np.ones_like(y), np.asarray(rater, float), np.asarray(x, float)])
     instruments = np.column_stack([np.ones_like(y), np.asarray(second, float), np.asarray(x, float)])
-    try:
-        inverse = np.linalg.inv(instruments.T @ regressors)
-    except np.linalg.LinAlgError:
+    crossed = instruments.T @ regressors
+    if np.linalg.matrix_rank(crossed) < len(crossed):
         return None
+    inverse = np.linalg.inv(crossed)
     coefficients: Any = inverse @ (instruments.T @ y)
     residuals = y - regressors @ coefficients
     scores = instruments * residuals[:, None]

@@ -7,8 +7,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
 from scipy import special
 
+from judges.offline.statistics.checks import chosen, finite, listed, recorded_runs, share, whole
 from judges.offline.statistics.intervals import clopper_pearson, wilson
 from judges.offline.statistics.replay import Ratings, replay_run
 from judges.offline.statistics.sequential import e_value
@@ -130,8 +132,7 @@ def certify(
     Raises:
         ValueError: If a count or a level is out of range.
     """
-    if not (0 < alpha < 1 and 0 < delta < 1):
-        raise ValueError(f"alpha and delta lie between 0 and 1, not {alpha!r} and {delta!r}")
+    alpha, delta = share(alpha, "alpha"), share(delta, "delta")
     chain = _chain(counts)
     least = math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
     counted = [count for _, count in chain]
@@ -168,12 +169,19 @@ def certify(
 def _chain(
     counts: Mapping[float, tuple[int, int]] | Sequence[tuple[int, int]],
 ) -> list[tuple[float, Counts]]:
-    pairs = sorted(counts.items(), reverse=True) if isinstance(counts, Mapping) else list(enumerate(counts))
-    chain = [(policy, Counts(*count)) for policy, count in pairs]
-    for policy, count in chain:
-        if not 0 <= count.bad <= count.released:
-            raise ValueError(f"counts satisfy 0 <= bad <= released; policy {policy!r} has {tuple(count)}")
-    return chain
+    if isinstance(counts, Mapping):
+        finite(list(counts), "success ratings")
+        return [(policy, _counted(policy, counts[policy])) for policy in sorted(counts, reverse=True)]
+    return [(place, _counted(place, count)) for place, count in enumerate(listed(counts, "counts"))]
+
+
+def _counted(policy: float, count: object) -> Counts:
+    if not isinstance(count, Sequence | np.ndarray) or isinstance(count, str) or len(count) != len(Counts._fields):
+        raise ValueError(f"the counts of a policy are (released, bad); policy {policy!r} has {count!r}")
+    released, bad = (whole(number, f"a count of policy {policy!r}") for number in count)
+    if not 0 <= bad <= released:
+        raise ValueError(f"counts satisfy 0 <= bad <= released; policy {policy!r} has {(released, bad)}")
+    return Counts(released, bad)
 
 
 def _p_value(count: Counts, alpha: float) -> float:
@@ -241,7 +249,7 @@ def certify_runs(
     runs: Sequence[tuple[Ratings, Sequence[bool | None]]],
     alpha: float = ALPHA,
     delta: float = DELTA,
-    thresholds: Sequence[int] = THRESHOLDS,
+    thresholds: Sequence[float] = THRESHOLDS,
     max_attempts: int = 3,
     *,
     patience: int | None = None,
@@ -264,7 +272,13 @@ def certify_runs(
         method: See `Certificate`.
         risk: Bound the share of bad answers among those released, or among all questions (`"per_question"`), which
             counts a run without an answer as not bad.
+
+    Raises:
+        ValueError: If an argument is out of range, or a run is not a list of ratings and one of labels.
     """
+    chosen(risk, ("released", "per_question"), "risk")
+    recorded_runs(runs)
+    finite(thresholds, "thresholds")
     strictest_first = sorted(set(thresholds), reverse=True)
     counts, attempts = {}, {}
     for threshold in strictest_first:
@@ -272,11 +286,11 @@ def certify_runs(
         released = [
             (bad, result.released) for (_, bad), result in zip(runs, results, strict=True) if result.released
         ]
-        wrong = sum(number > len(bad) or bad[number - 1] is not False for bad, number in released)
+        wrong = sum(number > len(bad) or bad[number - 1] in (None, True) for bad, number in released)
         counts[float(threshold)] = (len(released) if risk == "released" else len(runs), wrong)
-        attempts[threshold] = sum(result.attempts for result in results) / len(runs) if runs else None
+        attempts[float(threshold)] = sum(result.attempts for result in results) / len(runs) if runs else None
     certificate = certify(counts, alpha, delta, method=method)
-    rows = tuple(_with_runs(row, len(runs), attempts[int(row.policy)]) for row in certificate.rows)
+    rows = tuple(_with_runs(row, len(runs), attempts[row.policy]) for row in certificate.rows)
     return Certificate(**{**vars(certificate), "rows": rows})
 
 

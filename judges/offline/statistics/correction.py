@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from judges.offline.statistics.checks import chosen, finite, row_weights, same_length, share, whole
+from judges.offline.statistics.checks import verdicts as pass_or_fail
 from judges.offline.statistics.figure import Figure
 from judges.offline.statistics.intervals import clopper_pearson, wilson
 from judges.offline.statistics.resampling import cluster_rows
@@ -64,8 +66,9 @@ def rogan_gladen(  # noqa: PLR0917 - six counts, in the order in which the formu
         The rate; undefined as `not_identified` where the judge may carry no information. A note says where the
         error rates cannot be those of these rows.
     """
+    level = share(level, "level")
     for hits, total in ((passes, n), (tn, m0), (tp, m1)):
-        if not 0 <= hits <= total or total == 0:
+        if not 0 <= whole(hits, "a count") <= whole(total, "a count") or total == 0:
             raise ValueError(f"counts satisfy 0 <= count <= total and total > 0; they are {hits!r} of {total!r}")
     z = normal_quantile(level)
     rate, specificity, sensitivity = passes / n, tn / m0, tp / m1
@@ -122,7 +125,10 @@ def ppi_rate(
     Returns:
         The rate; undefined as `too_few` below 10 labels, "indicative" below 30.
     """
-    y, f, others = (np.asarray(values, float) for values in (labels, verdicts, unlabelled))
+    names = ("labels", "verdicts", "unlabelled")
+    y, f, others = (pass_or_fail(*column) for column in zip((labels, verdicts, unlabelled), names, strict=True))
+    level = share(level, "level")
+    _check_variant(variant, weight)
     if variant == "reference" or weight is not None:
         return _reference(y, f, others, level=level, weight=weight)
     too_few = _too_few(y, f, others)
@@ -167,7 +173,13 @@ def ppi_mean(
         weights: Design weight of each labelled row; needs `"reference"`.
         clusters: The question of each labelled row; the rows of a question are averaged first.
     """
-    y, f, others = (np.asarray(values, float) for values in (labels, scores, unlabelled))
+    names = ("labels", "scores", "unlabelled")
+    y, f, others = (finite(*column) for column in zip((labels, scores, unlabelled), names, strict=True))
+    same_length("give a label and a score of each labelled row", y, f)
+    level = share(level, "level")
+    _check_variant(variant, weight)
+    if clusters is not None and weights is not None:
+        raise ValueError("give either clusters or weights: the rows of a question are averaged first")
     if clusters is not None:
         groups = cluster_rows(len(y), clusters)
         y, f = (np.array([values[rows].mean() for rows in groups]) for values in (y, f))
@@ -180,7 +192,7 @@ def ppi_mean(
             others,
             level=level,
             weight=weight,
-            weights=None if weights is None else np.asarray(weights, float),
+            weights=None if weights is None else row_weights(weights, len(y)),
         )
     too_few = _too_few(y, f, others)
     if too_few is not None:
@@ -200,6 +212,12 @@ def ppi_mean(
     half = float(special.stdtrit(n - 1, (1 + level) / 2)) * se
     interval, method = (estimate - half, estimate + half), "PPI++ with cross-fitted weight"
     return _corrected((y, f, others), estimate, interval=interval, weight=mean_weight, method=method)
+
+
+def _check_variant(variant: str, weight: float | None) -> None:
+    chosen(variant, ("default", "reference"), "variant")
+    if weight is not None and not 0 <= weight <= 1:
+        raise ValueError(f"weight, how much the judge counts, is 0 to 1, or None to tune it; not {weight!r}")
 
 
 def _tuned(y: Array, f: Array, others: Array) -> float:

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+
+from judges.offline.statistics.checks import finite, row_weights, same_length, verdicts
+from judges.offline.statistics.figure import Undefined
+
+Array = NDArray[np.float64]
 
 _BINS = 10
 
@@ -24,6 +29,7 @@ class RankMetrics:
         ece: Expected calibration error over 10 bins of equal width. It is biased upwards: see `ece_null`.
         ece_null: What 95 % of perfectly calibrated judges with these scores stay below (Broecker and Smith 2007),
             if it was asked for: call a judge miscalibrated only above it.
+        reason: Why there is no AUC. Brier score and calibration error are None where a score is no probability.
     """
 
     n: int
@@ -32,6 +38,7 @@ class RankMetrics:
     brier: float | None
     ece: float | None
     ece_null: float | None = None
+    reason: Undefined | None = None
 
 
 def rank_metrics(
@@ -50,14 +57,26 @@ def rank_metrics(
         weights: Design weight of each row.
         resamples: Resamples for `ece_null`; 0 leaves it out. 500 are usual.
         seed: Seed of the resamples.
+
+    Raises:
+        ValueError: If a label is not True or False, a score or a weight no finite number, or lengths differ.
     """
-    y, s = np.asarray(good, float), np.asarray(scores, float)
-    w = np.ones_like(s) if weights is None else np.asarray(weights, float)
-    if not len(y) == len(s) == len(w):
-        raise ValueError(f"give a label and a score per row: {len(y)} labels, {len(s)} scores, {len(w)} weights")
+    y, s = verdicts(good, "labels"), finite(scores, "scores").ravel()
+    same_length("give a label and a score of each row", y, s)
+    w = row_weights(weights, len(y))
+    if resamples < 0:
+        raise ValueError(f"resamples is 0 or more, not {resamples!r}")
     if not len(y):
-        return RankMetrics(n=0, auc=None, average_precision=None, brier=None, ece=None)
-    auc, average_precision = _areas(y, s, w)
+        return RankMetrics(n=0, auc=None, average_precision=None, brier=None, ece=None, reason="too_few")
+    return measured(y, s, w, resamples=resamples, seed=seed)
+
+
+def measured(y: Array, s: Array, w: Array, *, resamples: int = 0, seed: int = 0) -> RankMetrics:
+    """Return what `rank_metrics` does, of rows that were checked: a bootstrap calls it for each resample."""
+    counts = w > 0
+    if not counts.any():
+        return RankMetrics(n=len(y), auc=None, average_precision=None, brier=None, ece=None, reason="too_few")
+    auc, average_precision = _areas(y[counts], s[counts], w[counts])
     is_probability = bool(((s >= 0) & (s <= 1)).all())
     return RankMetrics(
         n=len(y),
@@ -66,6 +85,7 @@ def rank_metrics(
         brier=float(np.average((s - y) ** 2, weights=w)) if is_probability else None,
         ece=_ece(y, s, w) if is_probability else None,
         ece_null=_ece_null(s, w, resamples, seed) if is_probability and resamples else None,
+        reason="one_class" if auc is None else None,
     )
 
 

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from judges.offline.statistics.discrimination import rank_metrics
+from judges.offline.statistics.checks import chosen, finite, listed, row_weights, same_length, share
+from judges.offline.statistics.discrimination import measured
 from judges.offline.statistics.figure import Figure
 from judges.offline.statistics.intervals import clopper_pearson, wilson
 from judges.offline.statistics.resampling import Indices, bootstrap_rows, cluster_rows
@@ -22,6 +23,7 @@ LEVELS = tuple(range(LOWEST, HIGHEST + 1))
 
 _RARE_KAPPA, _HIGH_BASE_RATE = 0.4, 0.85
 _GOOD = 3
+_EXACT = "Clopper-Pearson"
 
 
 def cohen_kappa(
@@ -41,6 +43,7 @@ def cohen_kappa(
         weights: Design weight of each row.
         levels: All levels of the scale, those that do not occur included: kappa must not depend on which do.
     """
+    chosen(weighting, _COSTS, "weighting")
     table = _table(human, judge, weights, levels)
     total = table.sum()
     if total == 0:
@@ -56,12 +59,10 @@ def cohen_kappa(
 def _table(
     human: Sequence[float], judge: Sequence[float], weights: Sequence[float] | None, levels: Sequence[float]
 ) -> Array:
-    if len(human) != len(judge):
-        raise ValueError(f"give a human's and the judge's label of each row: {len(human)} and {len(judge)}")
+    same_length("give a human's and the judge's label of each row", human, judge)
     place = {level: i for i, level in enumerate(levels)}
     table = np.zeros((len(levels), len(levels)))
-    row_weights = [1.0] * len(human) if weights is None else weights
-    for mine, theirs, weight in zip(human, judge, row_weights, strict=True):
+    for mine, theirs, weight in zip(human, judge, row_weights(weights, len(human)), strict=True):
         if mine not in place or theirs not in place:
             raise ValueError(f"labels are levels of the scale {tuple(levels)}, not {mine!r} and {theirs!r}")
         table[place[mine], place[theirs]] += weight
@@ -114,6 +115,12 @@ class Agreement:
         return "\n".join(lines)
 
 
+_WITHOUT_SCORES = (
+    *("exact", "within_one", "mean_difference", "kappa", "kappa_linear", "kappa_quadratic"),
+    *("base_rate", "agreement", "tpr", "tnr", "precision", "npv", "bad_among_passes"),
+    *("pass_kappa", "f1", "balanced_accuracy", "ac1", "mcc"),
+)
+_OF_SCORES = ("auc", "average_precision", "brier")
 _SHORT_REPORT = (
     "base_rate",
     "agreement",
@@ -157,20 +164,26 @@ def agreement(
     Returns:
         The figures; proportions have Wilson's interval (exact, Clopper-Pearson, for error rates), all others
         the BCa bootstrap interval over questions.
+
+    Raises:
+        ValueError: If a rating, score or weight is out of range, or a column has not a value for each row.
     """
-    if len(human) != len(judge):
-        raise ValueError(f"give a human's and the judge's label of each row: {len(human)} and {len(judge)}")
+    _check_columns(human, judge, scores, weights, clusters)
+    level = share(level, "level")
+    if resamples < 1:
+        raise ValueError(f"resamples is at least 1, not {resamples!r}")
     rows = [i for i, (mine, theirs) in enumerate(zip(human, judge, strict=True)) if None not in (mine, theirs)]
     labelled = sum(label is not None for label in human)
     h, j = (np.array([_rating(labels[i]) for i in rows]) for labels in (human, judge))
-    w = np.ones(len(rows)) if weights is None else np.array([weights[i] for i in rows], float)
+    w = row_weights(None if weights is None else [weights[i] for i in rows], len(rows))
     if not rows:
-        return Agreement(n=0, labelled=labelled, figures={"exact": Figure.undefined("too_few", 0)})
+        names = (*_WITHOUT_SCORES, *(() if scores is None else _OF_SCORES))
+        return Agreement(n=0, labelled=labelled, figures={name: Figure.undefined("too_few", 0) for name in names})
     groups = cluster_rows(len(rows), None if clusters is None else [clusters[i] for i in rows])
     interval = partial(bootstrap_rows, groups=groups, resamples=resamples, level=level, seed=seed)
     figures = {
         **_rating_figures(h, j, w, interval),
-        **_pass_figures(h >= good, j >= good, w, interval, level, clustered=clusters is not None),
+        **_pass_figures(h >= good, j >= good, w, interval, level, groups=groups),
     }
     if scores is not None:
         figures |= _score_figures(h >= good, [scores[i] for i in rows], w, interval)
@@ -191,6 +204,15 @@ def agreement(
         and (base_rate or 0) > _HIGH_BASE_RATE
         and (agreeing or 0) > _HIGH_BASE_RATE,
     )
+
+
+def _check_columns(human: Sequence[object], judge: Sequence[object], *others: Sequence[object] | None) -> None:
+    listed(human, "human")
+    listed(judge, "judge")
+    same_length("give a human's and the judge's label of each row", human, judge)
+    for name, values in zip(("scores", "weights", "clusters"), others, strict=True):
+        if values is not None:
+            same_length(f"{name} has a value for each row, as the labels have", human, values)
 
 
 def _rating(label: float | bool | None) -> float:  # noqa: FBT001 - a verdict that passes or fails is a rating, too
@@ -221,8 +243,8 @@ def _rating_figures(h: Array, j: Array, w: Array, interval: partial[Figure]) -> 
     def kappa(weighting: Weighting, rows: Indices) -> float | None:
         return _kappa_of(h[rows], j[rows], w[rows], weighting)
 
-    def mean(values: Array, rows: Indices) -> float:
-        return float(np.average(values[rows], weights=w[rows]))
+    def mean(values: Array, rows: Indices) -> float | None:
+        return _ratio(float(w[rows] @ values[rows]), float(w[rows].sum()))
 
     names: dict[str, Weighting] = {"kappa": "none", "kappa_linear": "linear", "kappa_quadratic": "quadratic"}
     means = {"exact": h == j, "within_one": np.abs(h - j) <= 1, "mean_difference": j - h}
@@ -238,7 +260,10 @@ def _kappa_of(h: Array, j: Array, w: Array, weighting: Weighting) -> float | Non
     size = len(LEVELS)
     cells = ((h - LOWEST) * size + (j - LOWEST)).astype(np.intp)
     table = np.bincount(cells, weights=w, minlength=size * size).reshape(size, size)
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    total = table.sum()
+    if not total:
+        return None
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
     costs = _COSTS[weighting]
     by_chance = float((costs * expected).sum())
     return None if by_chance == 0 else 1 - float((costs * table).sum()) / by_chance
@@ -255,17 +280,21 @@ def _pass_figures(
     interval: partial[Figure],
     level: float,
     *,
-    clustered: bool,
+    groups: Sequence[Indices],
 ) -> dict[str, Figure]:
-    exact = not clustered and bool((w == 1).all())
+    unweighted = bool((w == 1).all())
+    question = np.zeros(len(h), np.intp)
+    for number, rows in enumerate(groups):
+        question[rows] = number
     cells = {(a, b): (h == a) & (j == b) for a in (True, False) for b in (True, False)}
 
     def share(wins: NDArray[np.bool_], of: NDArray[np.bool_], *, wide: bool = True) -> Figure:
         if not of.any():
             return Figure.undefined("one_class", 0)
-        if exact:
-            n, k = int(of.sum()), int((wins & of).sum())
-            return _exact_share(k, n, level) if wide else _wilson_share(k, n, level)
+        n, k, questions = int(of.sum()), int((wins & of).sum()), len(np.unique(question[of]))
+        if (unweighted and questions == n) or k in (0, n):  # resampling rows that are all alike shows no doubt
+            counts = (k, n) if unweighted and questions == n else (questions if k else 0, questions)
+            return _exact_share(*counts, level) if wide else _wilson_share(*counts, level)
         return interval(lambda rows: _ratio(float(w[rows] @ (wins & of)[rows]), float(w[rows] @ of[rows])))
 
     everything = np.ones_like(h)
@@ -276,7 +305,7 @@ def _pass_figures(
         "tnr": share(~j, ~h),
         "precision": share(h, j),
         "npv": share(~h, ~j),
-        "bad_among_passes": _with_upper_bound(share(~h, j), exact=exact, level=level),
+        "bad_among_passes": _with_upper_bound(share(~h, j), level),
     }
     combined = {"pass_kappa": _pass_kappa, "f1": _f1, "balanced_accuracy": _balanced, "ac1": _ac1, "mcc": _mcc}
     for name, formula in combined.items():
@@ -290,9 +319,9 @@ def _pass_figures(
     return figures
 
 
-def _with_upper_bound(figure: Figure, *, exact: bool, level: float) -> Figure:
+def _with_upper_bound(figure: Figure, level: float) -> Figure:
     """Return the share of bad ones with its one-sided exact upper bound, where the rows allow one."""
-    if figure.value is None or not exact:
+    if figure.value is None or figure.method != _EXACT:
         return figure
     _, upper = clopper_pearson(round(figure.value * figure.n), figure.n, level=2 * level - 1)
     return figure.between(0.0, upper, f"Clopper-Pearson upper bound, one-sided, {level:.0%}")
@@ -314,14 +343,18 @@ def _balanced(tp: float, fp: float, fn: float, tn: float) -> float | None:
 
 def _pass_kappa(tp: float, fp: float, fn: float, tn: float) -> float | None:
     n = tp + fp + fn + tn
+    if not n:
+        return None
     by_chance = ((tp + fn) * (tp + fp) + (tn + fp) * (tn + fn)) / n**2
     return None if by_chance == 1 else ((tp + tn) / n - by_chance) / (1 - by_chance)
 
 
 def _ac1(tp: float, fp: float, fn: float, tn: float) -> float | None:
     n = tp + fp + fn + tn
-    share = ((tp + fn) + (tp + fp)) / (2 * n)
-    by_chance = 2 * share * (1 - share)
+    if not n:
+        return None
+    passing = ((tp + fn) + (tp + fp)) / (2 * n)
+    by_chance = 2 * passing * (1 - passing)
     return ((tp + tn) / n - by_chance) / (1 - by_chance)
 
 
@@ -334,7 +367,7 @@ def _exact_share(wins: int, n: int, level: float) -> Figure:
     if n == 0:
         return Figure.undefined("too_few", 0)
     low, high = clopper_pearson(wins, n, level=level)
-    return Figure(value=wins / n, n=n, low=low, high=high, method="Clopper-Pearson")
+    return Figure(value=wins / n, n=n, low=low, high=high, method=_EXACT)
 
 
 def _wilson_share(wins: int, n: int, level: float) -> Figure:
@@ -349,14 +382,16 @@ def _score_figures(
     interval: partial[Figure],
 ) -> dict[str, Figure]:
     if any(score is None for score in scores):
-        return {name: Figure.undefined("too_few", len(scores)) for name in ("auc", "average_precision", "brier")}
-    values = np.array(scores, float)
+        return {name: Figure.undefined("too_few", len(scores)) for name in _OF_SCORES}
+    values = finite(scores, "scores")
+
+    truth = good.astype(float)
 
     def metric(name: str, rows: Indices) -> float | None:
-        return getattr(rank_metrics(good[rows], values[rows], weights=w[rows]), name)  # type: ignore[no-any-return]  # a field of the record
+        return getattr(measured(truth[rows], values[rows], w[rows]), name)  # type: ignore[no-any-return]  # a field of the record
 
     figures = {}
-    for name in ("auc", "average_precision", "brier"):
+    for name in _OF_SCORES:
         undefined = metric(name, np.arange(len(good))) is None
         figures[name] = Figure.undefined("one_class", len(good)) if undefined else interval(partial(metric, name))
     return figures

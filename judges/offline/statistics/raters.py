@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from judges.offline.statistics.checks import chosen, finite, listed, on_scale, same_length
 from judges.offline.statistics.judge_agreement import LEVELS, cohen_kappa
 from judges.offline.statistics.multiplicity import benjamini_yekutieli
 
@@ -31,7 +32,8 @@ def krippendorff_alpha(
         units: The ratings of each row, in any order; None is missing. Rows with a single rating do not count.
         metric: Distance of two ratings: the same for all, by how many ratings lie between, or squared.
     """
-    pairable = [[value for value in unit if value is not None] for unit in units]
+    chosen(metric, ("nominal", "ordinal", "interval"), "metric")
+    pairable = [_known(unit) for unit in listed(units, "units")]
     pairable = [values for values in pairable if len(values) >= _LEAST_RATINGS]
     levels = sorted({value for values in pairable for value in values})
     place = {value: i for i, value in enumerate(levels)}
@@ -48,13 +50,18 @@ def krippendorff_alpha(
     return None if expected == 0 else 1 - float((n - 1) * (costs * coincidences).sum()) / expected
 
 
+def _known(unit: Unit) -> list[float]:
+    """Return the ratings of a row that are not missing."""
+    known = [value for value in listed(unit, "the ratings of a unit") if value is not None]
+    finite(known, "ratings")
+    return known
+
+
 def _distances(levels: Array, counts: Array, metric: str) -> Array:
     if metric == "nominal":
         return np.not_equal.outer(levels, levels).astype(np.float64)
     if metric == "interval":
         return np.square(levels[:, None] - levels[None, :])
-    if metric != "ordinal":
-        raise ValueError(f"metric is 'nominal', 'ordinal' or 'interval', not {metric!r}")
     middles = np.cumsum(counts) - counts / 2
     return np.square(middles[:, None] - middles[None, :])
 
@@ -74,7 +81,8 @@ def gwet_ac(
         weighting: How much a near miss counts as agreement.
         levels: All levels of the scale, those that do not occur included.
     """
-    places = np.asarray(levels, float)
+    chosen(weighting, ("none", "linear", "quadratic"), "weighting")
+    places = finite(levels, "levels")
     gaps = np.abs(places[:, None] - places[None, :])
     largest = gaps.max() or 1.0
     credit = {
@@ -83,11 +91,12 @@ def gwet_ac(
         "quadratic": 1 - (gaps / largest) ** 2,
     }
     weights, place = credit[weighting], {level: i for i, level in enumerate(levels)}
-    counts = np.zeros((len(units), len(levels)))
+    counts = np.zeros((len(listed(units, "units")), len(levels)))
     for row, unit in enumerate(units):
-        for value in unit:
-            if value is not None:
-                counts[row, place[value]] += 1
+        known = _known(unit)
+        on_scale(known, levels, "ratings")
+        for value in known:
+            counts[row, place[value]] += 1
     counts = counts[counts.sum(axis=1) > 0]
     totals = counts.sum(axis=1)
     several = totals >= _LEAST_RATINGS
@@ -143,8 +152,12 @@ def alt_test(
         judge: The judge's labels of the same rows.
         epsilon: How much worse the judge may be, since it costs less, 0 to 1.
         scoring: `"accuracy"` for verdicts that pass or fail, `"rmse"` (its negative) for ratings.
-        least_rows: Fewest rows for a rater to be tested; the test advises 50 to 100.
+        least_rows: Fewest rows for a rater to be tested, at least 2; the test advises 50 to 100.
+
+    Raises:
+        ValueError: If an argument is out of range, or raters and judge do not have the same rows.
     """
+    _check_test(raters, judge, epsilon, scoring, least_rows)
     shares, p_values, rows, skipped = {}, {}, {}, []
     for number, rater in enumerate(raters):
         others = [labels for other, labels in enumerate(raters) if other != number]
@@ -179,6 +192,17 @@ def alt_test(
     )
 
 
+def _check_test(raters: Sequence[Unit], judge: Unit, epsilon: float, scoring: str, least_rows: int) -> None:
+    chosen(scoring, ("accuracy", "rmse"), "scoring")
+    if finite([epsilon], "epsilon") < 0 or epsilon >= 1:
+        raise ValueError(f"epsilon is 0 or more and below 1, for instance 0.2; not {epsilon!r}")
+    if least_rows < 2:  # noqa: PLR2004 - one row has no spread
+        raise ValueError(f"least_rows is at least 2, not {least_rows!r}")
+    same_length("give the labels of each rater and of the judge, row by row, None where missing", judge, *raters)
+    for labels in (*raters, judge):
+        _known(labels)
+
+
 def _wins(rater: Unit, others: Sequence[Unit], judge: Unit, scoring: str) -> tuple[list[bool], list[bool]]:
     """Return per row whether the judge, and whether the rater, is at least as close to the others."""
     judged, human = [], []
@@ -195,9 +219,7 @@ def _wins(rater: Unit, others: Sequence[Unit], judge: Unit, scoring: str) -> tup
 def _closeness(label: float, others: Sequence[float], scoring: str) -> float:
     if scoring == "accuracy":
         return sum(label == other for other in others) / len(others)
-    if scoring == "rmse":
-        return -float(np.sqrt(np.mean([(label - other) ** 2 for other in others])))
-    raise ValueError(f"scoring is 'accuracy' or 'rmse', not {scoring!r}")
+    return -float(np.sqrt(np.mean([(label - other) ** 2 for other in others])))
 
 
 def _p_less(differences: Array, epsilon: float) -> float:

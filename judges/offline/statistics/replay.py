@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Literal
 
 import numpy as np
 
+from judges.offline.statistics.checks import listed, same_length, whole
 from judges.offline.statistics.figure import Figure
 
-Ratings = Sequence[int | None]
+Ratings = Sequence[float | None]
 End = Literal["pass", "exhausted", "patience", "censored"]
 
 _LEAST_EFFECTIVE = 20
@@ -36,7 +38,7 @@ class Replay:
 
 def replay_run(
     ratings: Ratings,
-    threshold: int,
+    threshold: float,
     max_attempts: int,
     patience: int | None = None,
     *,
@@ -53,12 +55,16 @@ def replay_run(
         max_attempts: Most attempts.
         patience: Stop after this many attempts since the best rating last rose; None never does.
         scores: What patience compares in place of the ratings, as the loop does where a judge gives scores.
+
+    Raises:
+        ValueError: If an argument is out of range or no number, or there is not a score for each rating.
     """
-    if max_attempts < 1 or (patience is not None and patience < 1):
-        raise ValueError(f"max_attempts and patience are at least 1, not {max_attempts!r} and {patience!r}")
+    _check_policy(threshold, max_attempts, patience)
+    if scores is not None:
+        same_length("scores has a score or None for each rating", ratings, scores)
     best, since = -1.0, 0
-    marks = ratings if scores is None else scores
-    for number, (rating, mark) in enumerate(zip(ratings, marks, strict=True), 1):
+    marks = _numbers(ratings if scores is None else scores)
+    for number, (rating, mark) in enumerate(zip(_numbers(ratings), marks, strict=True), 1):
         if rating is not None and rating >= threshold:
             return Replay(end="pass", attempts=number, released=number)
         rose = mark is not None and mark > best
@@ -68,6 +74,26 @@ def replay_run(
         if patience is not None and since >= patience:
             return Replay(end="patience", attempts=number)
     return Replay(end="censored", attempts=len(ratings))
+
+
+def _check_policy(threshold: object, max_attempts: object, patience: object) -> None:
+    if not _is_number(threshold):
+        raise ValueError(f"threshold is a rating, for instance 3; not {threshold!r}")
+    for name, value in (("max_attempts", max_attempts), ("patience", 1 if patience is None else patience)):
+        if whole(value, name) < 1:
+            raise ValueError(f"{name} is at least 1, not {value!r}")
+
+
+def _numbers(ratings: Sequence[float | None]) -> Sequence[float | None]:
+    """Return ratings or scores as they are, once each is a number, or None for an unscored attempt."""
+    for rating in listed(ratings, "ratings"):
+        if rating is not None and not _is_number(rating):
+            raise ValueError(f"a rating is a number, or None where it is unscored; not {rating!r}")
+    return ratings
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and value == value  # noqa: PLR0124 - NaN alone differs from itself
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,7 +78,7 @@ def tally_thresholds(
         for run in runs:
             marks = run.marks(judge)
             compared = [mark.score if on_scores else mark.effective for mark in marks]
-            replayed = replay_run(compared, threshold, max_attempts, patience, scores=run.progress(judge))  # type: ignore[arg-type]  # scores are compared as ratings are
+            replayed = replay_run(compared, threshold, max_attempts, patience, scores=run.progress(judge))
             tally.attempts += replayed.attempts
             cut = run.ended_before(replayed.released, replayed.attempts, max_attempts)
             if replayed.end == "censored" and cut is not None:

@@ -23,14 +23,7 @@ def agreement_lines(
     if found.n == 0:
         yield "no labelled row is scored: nothing can be compared"
         return
-    yield f"people say good    {_share(figures['base_rate'])}"
-    kappa = figures["pass_kappa"]
-    paradox = "; kappa paradox, see AC1" if found.kappa_paradox else ""
-    one_class = f"; one class only, AC1 {_number(figures['ac1'])}" if kappa.value is None else ""
-    yield f"same verdict       {_share(figures['agreement'])}, kappa {_number(kappa)}{paradox}{one_class}"
-    passed, refused = _share(figures["tpr"]), _share(figures["tnr"])
-    yield f"errors             passes {passed} of the good, refuses {refused} of the bad"
-    yield f"bad among passes   {_bad_among_passes(figures['bad_among_passes'])}"
+    yield from _pass_lines(found)
     if ratings:
         difference = figures["mean_difference"].value or 0.0
         lenient = "higher" if difference > 0 else "lower"
@@ -43,9 +36,25 @@ def agreement_lines(
     ]
     broken = "" if found.monotone is not False else ", NOT rising: a higher rating is not better"
     scores = f"; AUC {_number(figures['auc'])}, Brier {_number(figures['brier'])}" if "auc" in figures else ""
-    yield f"good by rating     {', '.join(parts)}{broken}{scores}"
+    if parts:
+        yield f"good by rating     {', '.join(parts)}{broken}{scores}"
     if people is not None:
         yield f"people             {_people(people)}"
+
+
+def _pass_lines(found: Agreement) -> Iterator[str]:
+    figures = found.figures
+    if not figures["base_rate"].n:
+        yield "good or bad        undefined (too_few): of every row as many people say good as bad"
+        return
+    yield f"people say good    {_share(figures['base_rate'])}"
+    kappa = figures["pass_kappa"]
+    paradox = "; kappa paradox, see AC1" if found.kappa_paradox else ""
+    one_class = f"; one class only, AC1 {_number(figures['ac1'])}" if kappa.value is None else ""
+    yield f"same verdict       {_share(figures['agreement'])}, kappa {_number(kappa)}{paradox}{one_class}"
+    passed, refused = _share(figures["tpr"]), _share(figures["tnr"])
+    yield f"errors             passes {passed} of the good, refuses {refused} of the bad"
+    yield f"bad among passes   {_bad_among_passes(figures['bad_among_passes'])}"
 
 
 def _share(figure: Figure) -> str:
