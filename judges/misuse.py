@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
@@ -17,6 +17,7 @@ _LONGEST_MEANING = 60
 _ALIKE = 0.5
 _MUCH = 0.2
 _SIGNATURE = re.compile(r"^[\w.<>]+\(\)(?= (?:got|missing|takes) )")
+_CALLED = re.compile(r"(\S+?)\((.*)\)")
 _FIRST_SENTENCE = re.compile(r"[.;:](?:\s|$)")
 
 
@@ -31,6 +32,26 @@ def similar_names(name: str, names: Collection[str]) -> list[str]:
     near = [*exact, *(folded[one] for one in get_close_matches(text.casefold(), folded, n=5, cutoff=_ALIKE))]
     likeness = {one: SequenceMatcher(None, text.casefold(), one.casefold()).ratio() for one in near}
     return [one for one in near if likeness[one] >= max(likeness.values()) - _MUCH]
+
+
+def misspelt(name: object, known: Container[object]) -> str:
+    """Return how to write what was given as one judge's name; empty where it reads like a name.
+
+    Args:
+        name: What was given.
+        known: The names there are.
+    """
+    if isinstance(name, type):
+        return f"a class is called: {name.__name__}(...)"
+    if not isinstance(name, str):
+        return ""
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and all(part in known for part in parts):
+        return f"name each by itself: {parts} in a list, or --judge {' --judge '.join(parts)}"
+    called = _CALLED.fullmatch(name.strip())
+    if called is not None and called[1] in known:
+        return f"settings follow a colon: {called[1]}{':' * bool(called[2])}{called[2]}"
+    return ""
 
 
 def misuse(make: Callable[..., object], name: str, settings: Mapping[str, Any], error: Exception) -> str:

@@ -83,7 +83,7 @@ def find(
         entries: The entries to choose from.
         text: Words that must all be found in names, question, needs, subject, tags or source, or stand for one
             that is. A word of more than three letters may be the beginning of one.
-        fields: Fields of a sample, separated by commas, by any name that they have in a dataset: judges that can
+        fields: Fields of a sample, separated by commas or blanks, by any name of a dataset: judges that can
             be used with these, question and answer alone; those that use most of them come first.
         subject: What is judged: answer, retriever, agent or conversation.
 
@@ -92,6 +92,7 @@ def find(
     """
     matches = sorted(entries, key=lambda entry: entry.name)
     if subject is not None:
+        subject = subject.strip().casefold()
         one_of(Subject, subject, setting="subject")
         matches = [entry for entry in matches if entry.subject == subject]
     if fields is not None:
@@ -181,7 +182,7 @@ def _fields(text: str, entries: Sequence[Entry]) -> frozenset[str]:
     """
     own = {field for entry in entries for need in entry.needs for field in _alternatives(need)}
     held = set()
-    for name in filter(None, (part.strip() for part in text.split(","))):
+    for name in filter(None, re.split(r"[,;\s]+", text)):
         field = _HELD.get(name) or canonical_field(name) or (name if name in own else None)
         if field is None:
             known = (*FIELD_NAMES, *_HELD, *own)

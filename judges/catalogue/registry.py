@@ -15,7 +15,7 @@ from typing import Any
 from judges.entry import Entry
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge
-from judges.misuse import misuse, similar_names
+from judges.misuse import misspelt, misuse, similar_names
 from judges.rival_settings import translated
 from judges.runtime.validation import judge_name
 from judges.settings import settings_of
@@ -119,7 +119,7 @@ class Registry:
         for point, fault in self.faults:
             if point == name:
                 raise ConfigurationError(fault)
-        hint = self.suggestion(name if isinstance(name, str) else "")
+        hint = misspelt(name, self) or self.suggestion(name if isinstance(name, str) else "")
         unknown = f"there is no judge {shortened(name)}; {hint}"
         raise ConfigurationError("; ".join([unknown, *(fault for _, fault in self.faults)]))
 
