@@ -116,6 +116,19 @@ OF_AN_OUTCOME = _table(
     (("reason", "error", "status"), "stop_reason says why the loop stopped, detail says more"),
     (("duration", "latency", "elapsed", "time"), "it is latency_s, in seconds"),
 )
+OF_AN_EVALUATION = _table(
+    (
+        ("mean", "average", "score", "rating", "passed", "pass_rate", "aggregate", "metrics"),
+        "each judge has its own: evaluation['length'].mean",
+    ),
+    (
+        ("results", "records", "verdicts", "samples", "test_results"),
+        "they are rows: evaluation.rows[0].verdicts['length']",
+    ),
+    (("df", "dataframe", "to_df", "to_dataframe", "pandas"), "it is to_pandas()"),
+    (("print", "show", "report"), "print(evaluation) shows the means; rows and summary hold the rest"),
+    (("usage", "tokens", "total_cost"), "it is cost; evaluation['length'].usage is that of one judge"),
+)
 OF_A_REFINER = _table(
     (
         (

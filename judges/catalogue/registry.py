@@ -25,6 +25,9 @@ GROUP = "selfrefine.judges"
 
 _MOST_SIMILAR = 3
 _PUNCTUATION = re.compile(r"[\W_]+")
+_RIVAL = re.compile(r"^(?:agentevals|azure|deepeval|langsmith|openevals|phoenix|promptfoo|trulens)[./ ]")
+"""Libraries whose judges are found by their names here, as `deepeval.faithfulness`."""
+
 _OTHER_TEXT = re.compile(r":|\.toml$", re.IGNORECASE)
 """What texts have that name a judge by more than its name in the catalogue."""
 
@@ -68,7 +71,7 @@ class Registry:
 
     def _called(self, name: str) -> str:
         """Return a name as it is written here, whatever its case and punctuation; an unknown one as it is."""
-        return name if name in self._makers or ":" in name else self._plain.get(_plain(name), name)
+        return name if name in self._makers or ":" in name else self._plain.get(_plain(_RIVAL.sub("", name)), name)
 
     def load(self, name: str, model: object = None, /, **settings: Any) -> Judge:
         """Return a new judge by its name; see `judges.load`.

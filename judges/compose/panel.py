@@ -221,7 +221,7 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
         members = _naming().named(members, model=model, remedy=_MODEL_REMEDY)
     if isinstance(members, Mapping):
         judges = {judge_name(name): as_judge(member, name=name) for name, member in members.items()}
-    elif isinstance(members, Iterable):
+    elif isinstance(members, Iterable) and not hasattr(members, "invoke"):  # some runnables can be iterated over
         judges = {}
         for judge in map(as_judge, members):
             judge_name(judge.name)

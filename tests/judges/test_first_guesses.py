@@ -15,6 +15,7 @@ import judges
 import refine
 from judges import Cascade, ConfigurationError, Helpfulness, Judge, Length, Panel, Pattern, Rubric, Verdict
 from judges.catalogue.finding import find
+from judges.offline import evaluate
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -40,13 +41,14 @@ CHAT = ScriptedModel([{"rationale": "Right.", "rating": 4, "feedback": ""}], cyc
         (lambda: Pattern(regex="x"), "here it is required=..."),
         (lambda: Panel(["json"], aggregation="all"), "here it is rule=..."),
         (lambda: Cascade("json", "code"), "give the judges as one list"),
+        (lambda: Panel(CHAT), "give a list of judges, or a mapping of names to judges"),
         (lambda: SelfRefine(CHAT, judges=["json"]), "it is judge=... here, which takes a list of judges, too"),
         (lambda: SelfRefine(model=CHAT, judge="json"), "SelfRefine() has no argument 'model'; it is generator="),
     ],
 )
 def test_a_class_says_what_to_use_instead_of_a_setting(make: Callable[[], object], told: str) -> None:
     """As `judges.load` does; the error stays Python's own for wrong arguments."""
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises((TypeError, ConfigurationError)) as caught:
         make()
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -108,6 +110,8 @@ def test_judges_of_ones_own_take_what_they_take() -> None:
         (Length(at_most=3), "batch", "evaluate(rows, judge) of judges.offline"),
         (Verdict.checked(passed=True), "reason", "it is rationale"),
         (Verdict.checked(passed=True), "success", "it is passed"),
+        (evaluate([{"answer": "{}"}], "json"), "mean", "evaluation['length'].mean"),
+        (evaluate([{"answer": "{}"}], "json"), "results", "evaluation.rows[0].verdicts"),
         (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])), "run", "invoke(question) returns the answer"),
         (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])), "arun", "ainvoke(question)"),
         (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])).refine("Hello?"), "text", "outcome.answer.text"),
@@ -148,6 +152,8 @@ def test_the_name_of_the_distribution_is_a_signpost() -> None:
         ("faithfulness_metric", "ragas.faithfulness"),
         ("ragas/faithfulness", "ragas.faithfulness"),
         ("Toxicity", "harm"),
+        ("deepeval.faithfulness", "ragas.faithfulness"),
+        ("openevals/correctness", "databricks.correctness"),
     ],
 )
 def test_case_and_punctuation_of_a_name_make_no_difference(guess: str, name: str) -> None:
