@@ -25,31 +25,30 @@ CHAT = ScriptedModel([{"rationale": "Right.", "rating": 4, "feedback": ""}], cyc
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "arguments", "settings", "told"),
     [
-        (
-            lambda: Helpfulness(llm=CHAT),
-            "Helpfulness() got an unexpected keyword argument 'llm'; here it is model",
-        ),
-        (lambda: Helpfulness(CHAT, threshold=0.5), "success_rating=... is the rating from which it passes"),
-        (lambda: Helpfulness(CHAT, include_reason=True), "leave it out: every verdict has its rationale"),
-        (lambda: Rubric(CHAT, "polite"), "takes 2 positional arguments but 3 were given; its settings are named"),
-        (lambda: Length(80), "it asks no model, and its settings are named: at_least, at_most"),
-        (lambda: Length(at_mst=80), "did you mean 'at_most'? Known are at_least"),
-        (lambda: Length(max_length=80), "here it is at_most=..."),
-        (lambda: Length(at_most=80, llm=CHAT), "it asks no model; leave it out"),
-        (lambda: Pattern(regex="x"), "here it is required=..."),
-        (lambda: Panel(["json"], aggregation="all"), "here it is rule=..."),
-        (lambda: Cascade("json", "code"), "give the judges as one list"),
-        (lambda: Panel(CHAT), "give a list of judges, or a mapping of names to judges"),
-        (lambda: SelfRefine(CHAT, judges=["json"]), "it is judge=... here, which takes a list of judges, too"),
-        (lambda: SelfRefine(model=CHAT, judge="json"), "SelfRefine() has no argument 'model'; it is generator="),
+        (Helpfulness, [], {"llm": CHAT}, "got an unexpected keyword argument 'llm'; here it is model=..."),
+        (Helpfulness, [CHAT], {"threshold": 0.5}, "success_rating=... is the rating from which it passes"),
+        (Helpfulness, [CHAT], {"include_reason": True}, "leave it out: every verdict has its rationale"),
+        (Rubric, [CHAT, "polite"], {}, "takes 2 positional arguments but 3 were given; its settings are named"),
+        (Length, [80], {}, "it asks no model, and its settings are named: at_least, at_most"),
+        (Length, [], {"at_mst": 80}, "did you mean 'at_most'? Known are at_least"),
+        (Length, [], {"max_length": 80}, "here it is at_most=..."),
+        (Length, [], {"at_most": 80, "llm": CHAT}, "it asks no model; leave it out"),
+        (Pattern, [], {"regex": "x"}, "here it is required=..."),
+        (Panel, [["json"]], {"aggregation": "all"}, "here it is rule=..."),
+        (Panel, [CHAT], {}, "give a list of judges, or a mapping of names to judges"),
+        (Cascade, ["json", "code"], {}, "give the judges as one list"),
+        (SelfRefine, [CHAT], {"judges": ["json"]}, "it is judge=... here, which takes a list of judges, too"),
+        (SelfRefine, [], {"model": CHAT, "judge": "json"}, "has no argument 'model'; it is generator=... here"),
     ],
 )
-def test_a_class_says_what_to_use_instead_of_a_setting(make: Callable[[], object], told: str) -> None:
+def test_a_class_says_what_to_use_instead_of_a_setting(
+    make: Callable[..., object], arguments: list[object], settings: dict[str, object], told: str
+) -> None:
     """As `judges.load` does; the error stays Python's own for wrong arguments."""
     with pytest.raises((TypeError, ConfigurationError)) as caught:
-        make()
+        make(*arguments, **settings)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -71,8 +70,8 @@ class Loose(Judge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Pass everything."""
+        yield from ()
         return Verdict.checked(passed=True)
-        yield
 
 
 class Broken(Loose):
@@ -128,9 +127,10 @@ def test_a_guessed_name_says_what_to_use(owner: object, name: str, told: str) ->
 
 def test_other_missing_attributes_are_as_in_any_class() -> None:
     """Without a hint, and the error inside a property is told, not hidden."""
+    name = "xyzzy"
     for owner in (refine, graphs, judges, Length(at_most=3), Verdict.checked(passed=True)):
         with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'$"):
-            owner.xyzzy  # type: ignore[attr-defined] # the mistake # noqa: B018
+            getattr(owner, name)
     with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
         Broken().worth  # noqa: B018
 
