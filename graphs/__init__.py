@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import judges
 from graphs.attempt import Attempt
 from graphs.augment import all_drafts, feedback_only, last_draft, last_drafts
 from graphs.certificate import CertificateWarning
@@ -23,6 +24,7 @@ from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.policy_settings import Augmenter, Override, PolicySettings
 from graphs.refinement import Refinement
+from judges.first_guesses import of_package
 
 __all__ = [
     "Attempt",
@@ -52,3 +54,8 @@ __all__ = [
     "last_drafts",
     "self_refine",
 ]
+
+
+def __getattr__(name: str) -> object:
+    hint = "" if name.startswith("_") else of_package(__name__, name, {"judges": judges.__all__})
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint and '; '}{hint}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
@@ -14,12 +14,13 @@ from graphs.reasoning import reply_without_reasoning
 from graphs.refinement import Refinement
 from graphs.secrets import withhold
 from graphs.stopping import StopReason
+from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
 from judges.messages import Conversation, Message
 from judges.sample import Sample
 from judges.verdict import Usage
 
 
-class Outcome(BaseModel):
+class Outcome(HintsAtGuesses, BaseModel):
     """The result of a question: the answer, whether it passed, and every attempt with its draft and verdict.
 
     Args:
@@ -42,6 +43,7 @@ class Outcome(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    _guesses: ClassVar[Mapping[str, str]] = OF_AN_OUTCOME
 
     answer: AIMessage | None
     passed: bool

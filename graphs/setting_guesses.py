@@ -74,10 +74,19 @@ _GUESSES = {
     "log_texts": ("verbose", "debug"),
     "skip": ("skip_if", "condition", "when"),
 }
+GENERATORS = ("model", "llm", "chat_model", "chat", "agent", "generate", "chain", "runnable", "app", "bot")
+"""What else a generator may be called."""
+
+JUDGES = (
+    *("judges", "critic", "evaluator", "evaluators", "grader", "metric", "metrics", "scorer", "verifier"),
+    *("evaluation", "reviewer", "critics"),
+)
+"""What else a judge may be called."""
+
 _SETTING = {guess: setting for setting, guesses in _GUESSES.items() for guess in guesses}
 _ELSEWHERE = {
     **dict.fromkeys(
-        ("judges", "critic", "evaluator", "evaluators", "grader", "metric", "metrics", "scorer", "verifier"),
+        JUDGES,
         "the judge is an argument of its own, judge=..., which takes a list of judges, too",
     ),
     **dict.fromkeys(

@@ -161,7 +161,9 @@ def __getattr__(name: str) -> object:
 def _hint_for(name: str) -> str:
     if name.startswith("_"):
         return ""
-    hint = import_module(f"{__name__}.catalogue.misuse").attribute_hint(name)
+    hint = import_module(f"{__name__}.first_guesses").of_package(__name__, name)
+    if not hint and name[:1].isupper():
+        hint = import_module(f"{__name__}.catalogue.registry").hint_at_class(name)
     return f"; {hint}" if hint else ""
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
 
 from judges import drive
 from judges.entry import Entry, Explanation
+from judges.first_guesses import OF_A_JUDGE, HintsAtGuesses
+from judges.misuse import refuse_misuse
 from judges.model import JudgeModel
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -13,7 +16,7 @@ from judges.settings import settings_of
 from judges.verdict import Verdict
 
 
-class Judge(ABC):
+class Judge(HintsAtGuesses, ABC):
     """Turns a sample into a verdict.
 
     A judge implements its algorithm once, in `deliberate`, and stores nothing on itself while it works, so that
@@ -24,6 +27,19 @@ class Judge(ABC):
     """
 
     name: str
+    _guesses = OF_A_JUDGE
+
+    if not TYPE_CHECKING:  # type checkers read the class's own signature
+
+        def __new__(cls, *arguments: object, **settings: object) -> Self:
+            """Return a new judge; a setting that it does not have is refused with what to use instead.
+
+            Raises:
+                TypeError: If there is none such, or it is given by position and has to be named.
+            """
+            if arguments or settings:
+                refuse_misuse(cls, arguments, settings)
+            return super().__new__(cls)
 
     def __repr__(self) -> str:
         models = ", ".join(model.name for model in self.models)

@@ -213,6 +213,7 @@ class Sample(BaseModel):
             raise BadSample(
                 f"cannot read a {kind} as a sample; give a Sample, a mapping, or "
                 f"keywords such as user_input=... and response=..."
+                f"{'; several rows are evaluate(rows, judge) of judges.offline' * (kind == 'list')}"
             )
         row = dict(source or {})
         if fields:

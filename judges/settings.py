@@ -7,6 +7,7 @@ import json
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from textwrap import dedent
 from typing import Literal, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
@@ -45,6 +46,39 @@ def settings_of(make: Callable[..., object]) -> tuple[Setting, ...]:
     """
     settings = [_setting(make, name, *typed) for name, typed in _parameters(make).items()]
     return tuple(sorted(settings, key=_place))
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What a class takes.
+
+    Args:
+        names: By name.
+        by_position: How many by position; None where any number.
+    """
+
+    names: frozenset[str]
+    by_position: int | None
+
+
+@lru_cache(maxsize=_MOST_CLASSES)
+def accepted_by(kind: type) -> Accepted | None:
+    """Return what a class takes when it is made; None where it has no signature, or takes any setting."""
+    make = next(_makers(kind), None)
+    parameters = () if make is None else _signature(make)[1:]
+    if make is None or not parameters:
+        return None
+    names = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    for rest in (one for one in parameters if one.kind is one.VAR_KEYWORD):
+        passed_on = _unpacked(_hints(make).get(rest.name))
+        if passed_on is None:
+            return None
+        names |= passed_on
+    kinds = [one.kind for one in parameters]
+    positional = sum(
+        kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds
+    )
+    return Accepted(frozenset(names), None if inspect.Parameter.VAR_POSITIONAL in kinds else positional)
 
 
 def load_line(make: Callable[..., object]) -> str:

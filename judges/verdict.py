@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from judges.first_guesses import OF_A_VERDICT, HintsAtGuesses
 
 LOWEST, HIGHEST = 1, 4
 """The rating scale: 1 is useless, 4 is excellent."""
@@ -156,7 +158,7 @@ def _token_count(reported: object) -> int | None:
     return int(reported)  # type: ignore[call-overload,no-any-return]  # as above
 
 
-class Verdict(BaseModel):
+class Verdict(HintsAtGuesses, BaseModel):
     """The result of judging one sample.
 
     Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep
@@ -185,6 +187,7 @@ class Verdict(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    _guesses: ClassVar[Mapping[str, str]] = OF_A_VERDICT
 
     judge: str = ""
     value: Value | None = None

@@ -30,9 +30,17 @@ refuse_shadows("graphs", "judges")
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint_for(name)}")
     value = globals()[name] = getattr(import_module(home), name)
     return value
+
+
+def _hint_for(name: str) -> str:
+    if name.startswith("_"):
+        return ""
+    others = {other: import_module(other).__all__ for other in ("judges", "graphs")}
+    hint = import_module("judges.first_guesses").of_package(__name__, name, others)
+    return f"; {hint}" if hint else ""
 
 
 def __dir__() -> list[str]:

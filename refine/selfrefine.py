@@ -42,6 +42,7 @@ from judges.runtime.pickling import SharedByCopies, check_picklable
 from judges.runtime.validation import one_of
 from refine.answering import AnswersQuestions
 from refine.exploration import Explorer
+from refine.first_guesses import NamesItsParts
 from refine.question import RefineInput, read_question
 from refine.record.opening import Recorder, open_record
 from refine.record.origin import Origin
@@ -53,7 +54,7 @@ _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
-class SelfRefine(SharedByCopies, AnswersQuestions):
+class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
     """Refine a generator's answers until a judge accepts them.
 
     A LangChain runnable from a question to the accepted answer: as a chat model it takes text, messages or a

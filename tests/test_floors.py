@@ -245,9 +245,12 @@ def test_the_reader_knows_the_doors(path: str, source: str, wrong: set[str]) -> 
 
 
 INNER: tuple[tuple[str, ...], ...] = (
-    ("verdict", "media", "entry"),
+    ("first_guesses", "media", "entry"),
+    ("verdict",),
     ("messages",),
     ("errors", "model", "rows", "settings"),
+    ("rival_settings",),
+    ("misuse",),
     ("sample", "runtime", "certificate"),
     ("excerpt", "requests"),
     ("models",),

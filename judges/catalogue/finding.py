@@ -16,30 +16,35 @@ _LONGEST_WHOLE = 3
 _SYNONYMS: tuple[frozenset[str], ...] = tuple(
     frozenset(group.split(", "))
     for group in (
-        "hallucinat, grounded, grounding, faithful, made up, unsupported, fabricat, invent, confabulat",
-        "toxic, harm, hate, abus, offensive, moderation, nsfw",
-        "citation, citing, attribution, footnote, quotation",
+        "hallucinat, grounded, grounding, faithful, made up, unsupported, fabricat, invent, confabulat, honest",
+        "toxic, harm, hate, abus, offensive, moderat, nsfw, profan, swear, insult, racis, sexis, violen",
+        "citation, citing, cited, cite, attribution, footnote, quotation, link, url",
         "conversation, dialog, chat, multi turn, multiturn, session",
         "agent, function calling, tool use, tool call",
         "format, structured output",
-        "safe, guardrail",
+        "safe, unsafe, guardrail",
         "jailbreak, prompt injection, attack, red team, role violation",
         "retriev, search, ranking",
         "summar, abstract",
-        "language, locale, multilingual",
-        "tone, register, style, voice, polite",
+        "language, locale, multilingual, translat",
+        "tone, register, style, voice, polite, rude, friendl, empath",
         "similar, overlap, paraphrase, distance, same meaning",
         "privacy, private, pii, personal data, gdpr, leak, secret",
         "correct, accura, truth, factual, right",
         "refusal, refus, declin",
-        "bias, fair, stereotyp, discriminat, prejudice",
-        "length, brevity, verbos, concise, conciseness, too long, short",
-        "code, programming",
+        "bias, unbias, fair, unfair, stereotyp, discriminat, prejudice, racis, sexis",
+        "length, brevity, brief, verbos, concise, conciseness, too long, long, short, empty, blank",
+        "code, coding, programming, compil",
         "custom, own prompt, own criteria, criteria, g eval, geval, llm as a judge",
         "compar, preference, pairwise, arena",
-        "relevan, on topic, off topic",
+        "relevan, irrelevan, on topic, off topic",
         "sentiment, emotion, frustrat, satisf",
         "memory, retention, forget",
+        "fluen, coheren, gramma, readab, clarity, clear, vague",
+        "pattern, regex, regexp, regular expression",
+        "repetit, duplicat, redundan, needless",
+        "plan, planning, steps",
+        "helpful, useful, quality, good",
         "rule, guideline, instruction, policy, complian",
     )
 )
@@ -78,7 +83,7 @@ def find(
         entries: The entries to choose from.
         text: Words that must all be found in names, question, needs, subject, tags or source, or stand for one
             that is. A word of more than three letters may be the beginning of one.
-        fields: Fields of a sample, separated by commas, by any name that they have in a dataset: judges that can
+        fields: Fields of a sample, separated by commas or blanks, by any name of a dataset: judges that can
             be used with these, question and answer alone; those that use most of them come first.
         subject: What is judged: answer, retriever, agent or conversation.
 
@@ -87,6 +92,7 @@ def find(
     """
     matches = sorted(entries, key=lambda entry: entry.name)
     if subject is not None:
+        subject = subject.strip().casefold()
         one_of(Subject, subject, setting="subject")
         matches = [entry for entry in matches if entry.subject == subject]
     if fields is not None:
@@ -176,7 +182,7 @@ def _fields(text: str, entries: Sequence[Entry]) -> frozenset[str]:
     """
     own = {field for entry in entries for need in entry.needs for field in _alternatives(need)}
     held = set()
-    for name in filter(None, (part.strip() for part in text.split(","))):
+    for name in filter(None, re.split(r"[,;\s]+", text)):
         field = _HELD.get(name) or canonical_field(name) or (name if name in own else None)
         if field is None:
             known = (*FIELD_NAMES, *_HELD, *own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
@@ -46,7 +47,9 @@ def make(reference: str, settings: Mapping[str, Any]) -> Judge:
     try:
         return as_judge(target(**settings))
     except TypeError as error:
-        hint = "" if isinstance(target, type) else "; if it is a judge already, leave them out"
+        missing = re.findall(r"'(\w+)'", str(error).partition(" missing ")[2])
+        hint = f"; write {reference}:{','.join(f'{name}=...' for name in missing)}" if missing else ""
+        hint = hint if isinstance(target, type) else "; if it is a judge already, leave them out"
         raise ConfigurationError(f"{reference} cannot be made of its settings: {one_line(error)}{hint}") from error
 
 
@@ -94,9 +97,18 @@ def imported(reference: str) -> Any:
             target = getattr(target, part)
     except Exception as error:  # whatever a module of one's own raises
         kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
-        near = get_close_matches(module, default_registry().entries, n=1, cutoff=_ALIKE)
-        hint = f" (did you mean the judge {near[0]}?)" if near else ""
         raise ConfigurationError(
-            f"{reference} cannot be imported: {kind}{one_line(error)}; write module:object{hint}"
+            f"{reference} cannot be imported: {kind}{one_line(error)}; write module:object{_likely(module, path)}"
         ) from error
     return target
+
+
+def _likely(module: str, path: str) -> str:
+    """Return what was probably meant by a reference that cannot be imported; empty where nothing is like it."""
+    if module.endswith(".py"):
+        return f", a module without .py: {module.removesuffix('.py')}:{path}"
+    near = get_close_matches(path, dir(sys.modules.get(module)), n=1)
+    if module in sys.modules and near:
+        return f" (did you mean {module}:{near[0]}?)"
+    near = get_close_matches(module, default_registry().entries, n=1, cutoff=_ALIKE)
+    return f" (did you mean the judge {near[0]}?)" if near else ""

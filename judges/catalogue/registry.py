@@ -12,11 +12,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pkgutil import walk_packages
 from typing import Any
 
-from judges.catalogue.misuse import misuse, similar_names
-from judges.catalogue.rival_settings import translated
 from judges.entry import Entry
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge
+from judges.misuse import misspelt, misuse, similar_names
+from judges.rival_settings import translated
 from judges.runtime.validation import judge_name
 from judges.settings import settings_of
 
@@ -24,6 +24,10 @@ GROUP = "selfrefine.judges"
 """Entry point group through which another distribution adds judges: each is a class with an `entry`."""
 
 _MOST_SIMILAR = 3
+_PUNCTUATION = re.compile(r"[\W_]+")
+_RIVAL = re.compile(r"^(?:agentevals|azure|deepeval|langsmith|openevals|phoenix|promptfoo|trulens)[./ ]")
+"""Libraries whose judges are found by their names here, as `deepeval.faithfulness`."""
+
 _OTHER_TEXT = re.compile(r":|\.toml$", re.IGNORECASE)
 """What texts have that name a judge by more than its name in the catalogue."""
 
@@ -44,6 +48,7 @@ class Registry:
     faults: tuple[tuple[str, str], ...] = ()
     entries: Mapping[str, Entry] = field(init=False)
     _makers: Mapping[str, Callable[..., Judge]] = field(init=False, repr=False)
+    _plain: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         entries: dict[str, Entry] = {}
@@ -58,10 +63,15 @@ class Registry:
                 makers[name] = make
         object.__setattr__(self, "entries", dict(sorted(entries.items())))
         object.__setattr__(self, "_makers", makers)
+        object.__setattr__(self, "_plain", _by_plain_name(makers))
 
     def __contains__(self, name: object) -> bool:
         """Whether a judge has this name or alias."""
         return isinstance(name, str) and name in self._makers
+
+    def _called(self, name: str) -> str:
+        """Return a name as it is written here, whatever its case and punctuation; an unknown one as it is."""
+        return name if name in self._makers or ":" in name else self._plain.get(_plain(_RIVAL.sub("", name)), name)
 
     def load(self, name: str, model: object = None, /, **settings: Any) -> Judge:
         """Return a new judge by its name; see `judges.load`.
@@ -107,12 +117,12 @@ class Registry:
         Raises:
             ConfigurationError: If there is none.
         """
-        if isinstance(name, str) and name in self._makers:
-            return self._makers[name]
+        if isinstance(name, str) and (called := self._called(name)) in self._makers:
+            return self._makers[called]
         for point, fault in self.faults:
             if point == name:
                 raise ConfigurationError(fault)
-        hint = self.suggestion(name if isinstance(name, str) else "")
+        hint = misspelt(name, self) or self.suggestion(name if isinstance(name, str) else "")
         unknown = f"there is no judge {shortened(name)}; {hint}"
         raise ConfigurationError("; ".join([unknown, *(fault for _, fault in self.faults)]))
 
@@ -166,10 +176,35 @@ def qualified_name(name: str) -> str:
     return _registry_for(name).qualified(name)
 
 
+def hint_at_class(name: str) -> str:
+    """Return how to make the judge that somebody takes for a class of the package; empty where there is none."""
+    registry = _own_registry()
+    if name in registry:
+        return f"a judge of the catalogue is made by judges.load({name!r}, ...)"
+    near = similar_names(name, registry.entries)
+    return f"judges.load({near[0]!r}, ...) makes a judge by its name" if near else ""
+
+
 def _registry_for(name: object) -> Registry:
     """Return the registry to look a name up in: other distributions are loaded if the package has none such."""
     own = _own_registry()
     return own if name in own else default_registry()
+
+
+def _plain(name: str) -> str:
+    """Return a name without case, punctuation and the word metric at its end."""
+    return _PUNCTUATION.sub("", name).casefold().removesuffix("metric")
+
+
+def _by_plain_name(makers: Mapping[str, Callable[..., Judge]]) -> Mapping[str, str]:
+    """Return names by how they read without case and punctuation; what then names two judges is left out."""
+    by_plain: dict[str, str] = {}
+    shared: set[str] = set()
+    for name, make in makers.items():
+        first = by_plain.setdefault(_plain(name), name)
+        if makers[first] is not make:
+            shared.add(_plain(name))
+    return {plain: name for plain, name in by_plain.items() if plain and plain not in shared}
 
 
 @cache

@@ -221,7 +221,7 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
         members = _naming().named(members, model=model, remedy=_MODEL_REMEDY)
     if isinstance(members, Mapping):
         judges = {judge_name(name): as_judge(member, name=name) for name, member in members.items()}
-    elif isinstance(members, Iterable):
+    elif _can_be_listed(members):
         judges = {}
         for judge in map(as_judge, members):
             judge_name(judge.name)
@@ -234,6 +234,10 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
     return ByJudge(judges, qualified=names_of(getattr(judge, "entry", None) for judge in judges.values()))
+
+
+def _can_be_listed(members: object) -> bool:
+    return isinstance(members, Iterable) and not hasattr(members, "invoke")  # some runnables are iterable, too
 
 
 def _has_names(members: object) -> bool:

@@ -11,13 +11,14 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_serializer
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
 from judges.errors import BadSample, ConfigurationError, shortened
+from judges.first_guesses import OF_AN_EVALUATION, HintsAtGuesses
 from judges.offline.statistics.intervals import wilson
 from judges.runtime.by_judge import ByJudge
 from judges.sample import Sample
@@ -101,7 +102,7 @@ class Summary(BaseModel):
     latency_percentiles_s: Mapping[int, float] = {}
 
 
-class Evaluation(BaseModel):
+class Evaluation(HintsAtGuesses, BaseModel):
     """The result of judging a dataset; `evaluation["judge"]` is that judge's summary, `len` the number of rows.
 
     Args:
@@ -110,6 +111,7 @@ class Evaluation(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    _guesses: ClassVar[Mapping[str, str]] = OF_AN_EVALUATION
 
     rows: tuple[Row, ...]
     summary: Annotated[Mapping[str, Summary], _FOUND_BY_ANY_NAME]

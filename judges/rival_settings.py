@@ -13,6 +13,9 @@ _SAME: Mapping[str, tuple[str, ...]] = {
     "chat_model": ("model",),
     "judge_model": ("model",),
     "judge": ("model",),
+    "model_name": ("model",),
+    "evaluation_model": ("model",),
+    "client": ("model",),
     "provider": ("model",),
     "embedding": ("embeddings",),
     "embedder": ("embeddings",),
@@ -45,12 +48,24 @@ _SAME: Mapping[str, tuple[str, ...]] = {
     "json_schema": ("schema",),
     "rubric": ("rubrics",),
     "regex": ("required",),
+    "pattern": ("required",),
     "regexp": ("required",),
     "top_k": ("k",),
     "min_length": ("at_least",),
     "max_length": ("at_most",),
     "minimum": ("at_least",),
     "maximum": ("at_most",),
+    "min": ("at_least",),
+    "max": ("at_most",),
+    "aggregation": ("rule",),
+    "strategy": ("rule",),
+    "metrics": ("judges",),
+    "evaluators": ("judges",),
+    "times": ("n",),
+    "categories": ("classes", "kinds"),
+    "harms": ("classes",),
+    "entities": ("kinds",),
+    "pii_types": ("kinds",),
 }
 """What a setting of another library is called here; of several names the first that the judge has."""
 
@@ -69,6 +84,17 @@ _INSTEAD: Mapping[str, str] = {
         name: _ON_THE_MODEL.format(name)
         for name in ("max_retries", "timeout", "max_tokens", "base_url", "api_key", "top_p", "seed")
     },
+    **dict.fromkeys(
+        ("callbacks", "run_config"),
+        _LEAVE_OUT.format("callbacks of the model, or of the loop's config, see its calls"),
+    ),
+    "cache": "keep a model's replies by model=judges.cached(model, judges.Cache('judgements.db'))",
+    "truths_extraction_limit": _LEAVE_OUT.format("no statements are taken out of the contexts"),
+    "penalize_ambiguous_claims": _LEAVE_OUT.format(
+        "a claim that the contexts leave open does not count as supported"
+    ),
+    "position_swap": _LEAVE_OUT.format("both orders are always asked"),
+    "severity_threshold": "limits={class: severity} says from which severity it fails",
     **dict.fromkeys(("async_mode", "is_async", "run_async"), _ALWAYS_BOTH),
     **dict.fromkeys(("include_reason", "use_reasoning"), _LEAVE_OUT.format("every verdict has its rationale")),
     **dict.fromkeys(("verbose", "verbose_mode", "show_indicator"), _LEAVE_OUT.format("a judge prints nothing")),
@@ -125,9 +151,14 @@ def instead_of(name: str, known: Collection[str]) -> str:
     return _INSTEAD.get(name, "")
 
 
+def own_name(name: str, known: Collection[str]) -> str:
+    """Return what a setting of another library is called here; empty where the judge has none such."""
+    return next((candidate for candidate in _SAME.get(name, ()) if candidate in known), "")
+
+
 def _own(name: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
     if name == "strict_mode" and isinstance(value, bool) and "threshold" in known:
         return ("threshold", 1.0 if value else None)
-    own = next((candidate for candidate in _SAME.get(name, ()) if candidate in known), name)
+    own = own_name(name, known) or name
     renamed = own in ("mode", "match") and isinstance(value, str)
     return own, _WORDS.get(value, value) if renamed else value

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
-from judges.catalogue.rival_settings import instead_of
 from judges.entry import Setting
 from judges.errors import one_line, shortened
-from judges.settings import settings_of
+from judges.rival_settings import instead_of, own_name
+from judges.settings import accepted_by, settings_of
 
 _LONGEST_NAME = 80
 _LONGEST_MEANING = 60
 _ALIKE = 0.5
 _MUCH = 0.2
 _SIGNATURE = re.compile(r"^[\w.<>]+\(\)(?= (?:got|missing|takes) )")
+_CALLED = re.compile(r"(\S+?)\((.*)\)")
 _FIRST_SENTENCE = re.compile(r"[.;:](?:\s|$)")
-
-_GUESSES = {
-    **dict.fromkeys(
-        ("get", "get_judge", "make", "create", "build", "judge", "load_judge"),
-        "judges.load('helpfulness', model=...) makes a judge by its name",
-    ),
-    **dict.fromkeys(
-        ("list", "list_judges", "names", "available", "all", "registry", "find", "search", "describe"),
-        "judges.catalogue() lists all judges, as `refine judges` does",
-    ),
-    **dict.fromkeys(
-        ("evaluate", "compare", "rank"), "it is in judges.offline: from judges.offline import evaluate"
-    ),
-    **dict.fromkeys(("aevaluate",), "it is in judges.offline: from judges.offline import aevaluate"),
-    **dict.fromkeys(("ScriptedModel", "ScriptedJudge"), "it is in judges.testing"),
-}
 
 
 def similar_names(name: str, names: Collection[str]) -> list[str]:
@@ -49,19 +34,64 @@ def similar_names(name: str, names: Collection[str]) -> list[str]:
     return [one for one in near if likeness[one] >= max(likeness.values()) - _MUCH]
 
 
+def misspelt(name: object, known: Container[object]) -> str:
+    """Return how to write what was given as one judge's name; empty where it reads like a name.
+
+    Args:
+        name: What was given.
+        known: The names there are.
+    """
+    if isinstance(name, type):
+        return f"a class is called: {name.__name__}(...)"
+    if not isinstance(name, str):
+        return ""
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and all(part in known for part in parts):
+        return f"name each by itself: {parts} in a list, or --judge {' --judge '.join(parts)}"
+    called = _CALLED.fullmatch(name.strip())
+    if called is not None and called[1] in known:
+        return f"settings follow a colon: {called[1]}{':' * bool(called[2])}{called[2]}"
+    return ""
+
+
 def misuse(make: Callable[..., object], name: str, settings: Mapping[str, Any], error: Exception) -> str:
     """Describe in one line why a judge cannot be made with these settings."""
     text = one_line(error)
     if isinstance(error, TypeError) and _SIGNATURE.match(text):
+        text = one_line(str(error).partition("; ")[0])
         return f"{_SIGNATURE.sub(f'the judge {name!r}', text)}{_hint(make, settings, text)}"
     values = ", ".join(f"{setting}={shortened(value)}" for setting, value in settings.items())
     return f"the judge {name!r} cannot be made with {values or 'no settings'}: {text}"
 
 
-def attribute_hint(name: str) -> str:
-    """Return what to use instead of an attribute that the package does not have; empty where nothing is known."""
-    of_a_class = f"a judge of the catalogue is made by judges.load({name!r}, ...)" if name[:1].isupper() else ""
-    return _GUESSES.get(name, of_a_class)
+def refuse_misuse(kind: type, arguments: Sequence[object], settings: Mapping[str, object]) -> None:
+    """Check that a judge's class takes these settings, and say what to use instead of one that it does not have.
+
+    What is missing is left to Python, which names it.
+
+    Args:
+        kind: The class.
+        arguments: What it is called with by position.
+        settings: What it is called with by name.
+
+    Raises:
+        TypeError: If a setting is unknown, or is given by position where only its name is taken.
+    """
+    accepted = accepted_by(kind)
+    if accepted is None:
+        return
+    unknown = [setting for setting in settings if setting not in accepted.names]
+    if unknown:
+        text = f"{kind.__name__}() got an unexpected keyword argument {unknown[0]!r}"
+    elif accepted.by_position is not None and len(arguments) > accepted.by_position:
+        taken = accepted.by_position + 1
+        text = (
+            f"{kind.__name__}() takes {taken} positional argument{'s' * (taken > 1)} "
+            f"but {len(arguments) + 1} were given"
+        )
+    else:
+        return
+    raise TypeError(f"{text}{_hint(kind, settings, text)}")
 
 
 def _hint(make: Callable[..., object], settings: Mapping[str, Any], text: str) -> str:
@@ -70,7 +100,10 @@ def _hint(make: Callable[..., object], settings: Mapping[str, Any], text: str) -
     if unknown and known:
         return f"; {_about_unknown(unknown[0], tuple(known))}"
     if "positional argument" in text and " takes " in text:
-        return f"; it asks no model, and its settings are named: {', '.join(known)}"
+        if "judges" in known:
+            return "; give the judges as one list"
+        no_model = "" if {"model", "embeddings"} & known.keys() else "it asks no model, and "
+        return f"; {no_model}its settings are named: {', '.join(known)}"
     missing = re.findall(r"'(\w+)'", text.partition(" missing ")[2])
     return f"; give {' and '.join(_about_missing(known.get(setting), setting) for setting in missing)}" * bool(
         missing
@@ -79,7 +112,7 @@ def _hint(make: Callable[..., object], settings: Mapping[str, Any], text: str) -
 
 def _about_unknown(name: str, known: Collection[str]) -> str:
     listed = f"nown are {', '.join(known)}"
-    instead = instead_of(name, known)
+    instead = f"here it is {own}=..." if (own := own_name(name, known)) else instead_of(name, known)
     if instead:
         return f"{instead}; k{listed}"
     near = get_close_matches(name[:_LONGEST_NAME], known, n=1)

@@ -1,0 +1,197 @@
+"""What to say where somebody guesses at a name that a package or an object does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+
+def _table(*rows: tuple[Sequence[str], str]) -> Mapping[str, str]:
+    return {name: hint for names, hint in rows for name in names}
+
+
+_OFFLINE = "it is in judges.offline: from judges.offline import {}"
+_IN_REFINE = "it is in refine: from refine import {}"
+_IN_GRAPHS = "it is in graphs: from graphs import {}"
+
+_ELSEWHERE: Mapping[str, str] = {
+    **{name: _OFFLINE.format(name) for name in ("evaluate", "aevaluate", "compare", "acompare", "rank")},
+    **{name: _IN_REFINE.format(name) for name in ("SelfRefine", "Policy", "Outcome", "Attempt", "losses")},
+    **{name: _IN_GRAPHS.format(name) for name in ("self_refine", "Bounds")},
+    **dict.fromkeys(
+        ("SelfRefineMiddleware", "JudgeMiddleware"),
+        "it is in refine.middleware: from refine.middleware import SelfRefineMiddleware",
+    ),
+    **{
+        name: f"it is in judges.testing: from judges.testing import {name}"
+        for name in ("ScriptedModel", "ScriptedJudge")
+    },
+}
+"""The public names that are looked for in the wrong package, and where they are."""
+
+_OF_JUDGES = _table(
+    (
+        ("get", "get_judge", "make", "create", "build", "judge", "load_judge", "from_name", "Evaluator", "Metric"),
+        "judges.load('helpfulness', model=...) makes a judge by its name",
+    ),
+    (
+        (
+            *("list", "list_judges", "names", "available", "all", "registry", "find", "search", "describe"),
+            *("metrics", "evaluators"),
+        ),
+        "judges.catalogue() lists all judges, as `refine judges` does",
+    ),
+    (
+        ("LLMJudge", "LLMAsJudge", "create_llm_as_judge", "make_judge", "Criteria"),
+        "a criterion of your own is judges.load('rubric', criteria=..., levels={1: ..., 2: ...})",
+    ),
+    (
+        ("LLMTestCase", "SingleTurnSample", "TestCase"),
+        "a row is a judges.Sample, or a mapping: judge(question=..., answer=...)",
+    ),
+    (("score", "run", "measure", "assess"), "call a judge: judges.load('length', at_most=80)(answer=...)"),
+    (("register", "register_judge"), "any function is a judge: judges.as_judge(function)"),
+)
+
+CALL = "call the judge: judge(question=..., answer=...)"
+AWAIT = "it is acall: await judge.acall(question=..., answer=...)"
+OF_A_JUDGE = _table(
+    (
+        (
+            *(
+                "evaluate",
+                "score",
+                "measure",
+                "judge",
+                "run",
+                "invoke",
+                "predict",
+                "grade",
+                "assess",
+                "check",
+                "rate",
+            ),
+            *("single_turn_score", "multi_turn_score", "evaluate_response", "is_successful", "get_verdict"),
+        ),
+        CALL,
+    ),
+    (
+        (
+            *("aevaluate", "ascore", "a_measure", "ajudge", "arun", "ainvoke", "apredict", "agrade", "arate"),
+            *("single_turn_ascore", "multi_turn_ascore", "evaluate_async"),
+        ),
+        AWAIT,
+    ),
+    (
+        ("batch", "abatch", "map", "evaluate_dataset", "evaluate_batch", "batch_score"),
+        "several rows are evaluate(rows, judge) of judges.offline",
+    ),
+    (
+        ("settings", "config", "params", "needs", "asks", "calls", "required_columns", "description"),
+        "explain() says it",
+    ),
+    (("model", "llm"), "its models are judge.models"),
+)
+OF_A_VERDICT = _table(
+    (("reason", "reasoning", "explanation", "comment", "justification", "reasons", "critique"), "it is rationale"),
+    (("success", "is_successful", "successful", "accepted", "pass_", "ok"), "it is passed"),
+    (("result", "label", "verdict", "grade"), "it is value; rating is from 1 to 4, score from 0 to 1"),
+    (("error", "failure"), "unscored is the reason code, detail says more"),
+    (("cost", "tokens", "token_usage"), "it is in usage: usage.cost, usage.tokens"),
+    (("suggestion", "suggestions", "improvement"), "it is feedback"),
+    (("claims", "statements", "details"), "the parts are items"),
+)
+OF_AN_OUTCOME = _table(
+    (
+        ("text", "content", "response", "output", "message", "result"),
+        "the answer is outcome.answer, its text outcome.answer.text",
+    ),
+    (
+        ("rating", "score", "verdict", "feedback", "rationale"),
+        "each attempt has its own: outcome.attempts[-1], or outcome.best",
+    ),
+    (("drafts", "history", "steps", "iterations", "rounds"), "they are outcome.attempts"),
+    (("success", "accepted", "is_accepted"), "it is passed"),
+    (("cost", "tokens", "calls", "token_usage"), "it is in usage: outcome.usage.cost, outcome.usage.tokens"),
+    (("reason", "error", "status"), "stop_reason says why the loop stopped, detail says more"),
+    (("duration", "latency", "elapsed", "time"), "it is latency_s, in seconds"),
+)
+OF_AN_EVALUATION = _table(
+    (
+        ("mean", "average", "score", "rating", "passed", "pass_rate", "aggregate", "metrics"),
+        "each judge has its own: evaluation['length'].mean",
+    ),
+    (
+        ("results", "records", "verdicts", "samples", "test_results"),
+        "they are rows: evaluation.rows[0].verdicts['length']",
+    ),
+    (("df", "dataframe", "to_df", "to_dataframe", "pandas"), "it is to_pandas()"),
+    (("print", "show", "report"), "print(evaluation) shows the means; rows and summary hold the rest"),
+    (("usage", "tokens", "total_cost"), "it is cost; evaluation['length'].usage is that of one judge"),
+)
+OF_A_REFINER = _table(
+    (
+        (
+            "run",
+            "generate",
+            "predict",
+            "chat",
+            "ask",
+            "answer",
+            "call",
+            "complete",
+            "execute",
+            "query",
+            "__call__",
+        ),
+        "invoke(question) returns the answer, refine(question) the whole record",
+    ),
+    (
+        ("arun", "agenerate", "apredict", "achat", "aask", "aanswer", "acall", "acomplete"),
+        "ainvoke(question) returns the answer, arefine(question) the whole record",
+    ),
+    (("evaluate", "judge_dataset"), _OFFLINE.format("evaluate")),
+    (("model", "llm"), "the model is generator"),
+    (("judges",), "it is judge"),
+    (
+        ("outcome", "history", "attempts", "last_outcome"),
+        "nothing is kept on the object: refine(question) returns it",
+    ),
+    (
+        ("success_rating", "max_attempts", "on_exhausted", "on_judge_error", "patience", "deadline_s"),
+        "it is a setting of policy",
+    ),
+)
+
+
+def of_package(package: str, name: str, others: Mapping[str, Collection[str]] | None = None) -> str:
+    """Return what to use instead of a name that one of the packages does not have; empty where nothing is known.
+
+    Args:
+        package: The package that was asked.
+        name: The name.
+        others: The public names of other packages, by package.
+    """
+    for other, names in (others or {}).items():
+        if name in names:
+            return f"it is in {other}: from {other} import {name}"
+    own = _OF_JUDGES if package == "judges" else {}
+    return own.get(name) or _ELSEWHERE.get(name, "")
+
+
+class HintsAtGuesses:
+    """An object whose missing attributes say what to use instead."""
+
+    _guesses: ClassVar[Mapping[str, str]] = {}
+    """What to use instead, by the name that one may guess."""
+
+    if not TYPE_CHECKING:  # for type checkers an attribute that is missing stays an error
+
+        def __getattr__(self, name: str) -> Any:
+            hint = self._guesses.get(name)
+            if hint is not None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}; {hint}")
+            inherited = getattr(super(), "__getattr__", None)
+            if inherited is not None:
+                return inherited(name)
+            return object.__getattribute__(self, name)  # raises again, so that a property's own error is told

@@ -1,0 +1,219 @@
+"""What somebody new types first works, or says in one line what to use instead."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import graphs
+import judges
+import refine
+from judges import Cascade, ConfigurationError, Helpfulness, Judge, Length, Panel, Pattern, Rubric, Verdict
+from judges.catalogue.finding import find
+from judges.offline import evaluate
+from judges.requests import Deliberation
+from judges.sample import Sample
+from judges.testing import ScriptedJudge, ScriptedModel
+from refine import SelfRefine
+
+CHAT = ScriptedModel([{"rationale": "Right.", "rating": 4, "feedback": ""}], cycle=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "settings", "told"),
+    [
+        (Helpfulness, [], {"llm": CHAT}, "got an unexpected keyword argument 'llm'; here it is model=..."),
+        (Helpfulness, [CHAT], {"threshold": 0.5}, "success_rating=... is the rating from which it passes"),
+        (Helpfulness, [CHAT], {"include_reason": True}, "leave it out: every verdict has its rationale"),
+        (Rubric, [CHAT, "polite"], {}, "takes 2 positional arguments but 3 were given; its settings are named"),
+        (Length, [80], {}, "it asks no model, and its settings are named: at_least, at_most"),
+        (Length, [], {"at_mst": 80}, "did you mean 'at_most'? Known are at_least"),
+        (Length, [], {"max_length": 80}, "here it is at_most=..."),
+        (Length, [], {"at_most": 80, "llm": CHAT}, "it asks no model; leave it out"),
+        (Pattern, [], {"regex": "x"}, "here it is required=..."),
+        (Panel, [["json"]], {"aggregation": "all"}, "here it is rule=..."),
+        (Panel, [CHAT], {}, "give a list of judges, or a mapping of names to judges"),
+        (Cascade, ["json", "code"], {}, "give the judges as one list"),
+        (SelfRefine, [CHAT], {"judges": ["json"]}, "it is judge=... here, which takes a list of judges, too"),
+        (SelfRefine, [], {"model": CHAT, "judge": "json"}, "has no argument 'model'; it is generator=... here"),
+    ],
+)
+def test_a_class_says_what_to_use_instead_of_a_setting(
+    make: Callable[..., object], arguments: list[object], settings: dict[str, object], told: str
+) -> None:
+    """As `judges.load` does; the error stays Python's own for wrong arguments."""
+    with pytest.raises((TypeError, ConfigurationError)) as caught:
+        make(*arguments, **settings)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_signatures_stay_those_of_the_classes() -> None:
+    """Editors and `help` read them, and what the class has no word on is left to Python."""
+    assert list(inspect.signature(Length).parameters)[:2] == ["at_least", "at_most"]
+    assert list(inspect.signature(SelfRefine).parameters)[:2] == ["generator", "judge"]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'judge'"):
+        SelfRefine(CHAT)  # type: ignore[call-arg] # the mistake
+
+
+class Loose(Judge):
+    """A judge of one's own that takes any setting."""
+
+    def __init__(self, *words: str, **settings: object) -> None:
+        self.name = "loose"
+        self.words, self.settings = words, settings
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Pass everything."""
+        yield from ()
+        return Verdict.checked(passed=True)
+
+
+class Broken(Loose):
+    """One whose property fails."""
+
+    @property
+    def worth(self) -> object:
+        """Read what is not there."""
+        return self.nothing  # type: ignore[attr-defined] # the mistake
+
+
+def test_judges_of_ones_own_take_what_they_take() -> None:
+    """Any setting where the class says so; copies are made as ever."""
+    judge = Loose("a", "b", llm=1)
+    assert (judge.words, judge.settings) == (("a", "b"), {"llm": 1})
+    assert copy.deepcopy(judge).settings == {"llm": 1}
+    assert copy.copy(Length(at_most=3))(answer="abcd").passed is False
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "told"),
+    [
+        (judges, "SelfRefine", "from refine import SelfRefine"),
+        (judges, "LLMTestCase", "a row is a judges.Sample"),
+        (judges, "create_llm_as_judge", "judges.load('rubric', criteria=..."),
+        (judges, "Helpfullness", "judges.load('helpfulness', ...)"),
+        (judges, "Faithfulness", "judges.load('Faithfulness', ...)"),
+        (refine, "evaluate", "from judges.offline import evaluate"),
+        (refine, "Helpfulness", "from judges import Helpfulness"),
+        (refine, "self_refine", "from graphs import self_refine"),
+        (graphs, "SelfRefine", "from refine import SelfRefine"),
+        (graphs, "as_judge", "from judges import as_judge"),
+        (Length(at_most=3), "evaluate", "call the judge: judge(question=..., answer=...)"),
+        (Length(at_most=3), "a_measure", "await judge.acall("),
+        (Length(at_most=3), "batch", "evaluate(rows, judge) of judges.offline"),
+        (Verdict.checked(passed=True), "reason", "it is rationale"),
+        (Verdict.checked(passed=True), "success", "it is passed"),
+        (evaluate([{"answer": "{}"}], "json"), "mean", "evaluation['length'].mean"),
+        (evaluate([{"answer": "{}"}], "json"), "results", "evaluation.rows[0].verdicts"),
+        (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])), "run", "invoke(question) returns the answer"),
+        (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])), "arun", "ainvoke(question)"),
+        (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])).refine("Hello?"), "text", "outcome.answer.text"),
+        (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])).refine("Hello?"), "drafts", "outcome.attempts"),
+    ],
+)
+def test_a_guessed_name_says_what_to_use(owner: object, name: str, told: str) -> None:
+    """Of a package, a judge, a verdict, a refiner or an outcome; `hasattr` stays False."""
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; ") as caught:
+        getattr(owner, name)
+    assert told in str(caught.value)
+    assert not hasattr(owner, name)
+
+
+def test_other_missing_attributes_are_as_in_any_class() -> None:
+    """Without a hint, and the error inside a property is told, not hidden."""
+    name = "xyzzy"
+    for owner in (refine, graphs, judges, Length(at_most=3), Verdict.checked(passed=True)):
+        with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'$"):
+            getattr(owner, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        Broken().worth  # noqa: B018
+
+
+def test_the_name_of_the_distribution_is_a_signpost() -> None:
+    """`import selfrefine` names the packages; there is no second way to import them."""
+    with pytest.raises(ImportError, match="from refine import SelfRefine"):
+        importlib.import_module("selfrefine")
+    assert "selfrefine" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("guess", "name"),
+    [
+        ("Helpfulness", "helpfulness"),
+        ("HELPFULNESS", "helpfulness"),
+        ("answer relevancy", "ragas.answer_relevancy"),
+        ("answer-relevancy", "ragas.answer_relevancy"),
+        ("faithfulness_metric", "ragas.faithfulness"),
+        ("ragas/faithfulness", "ragas.faithfulness"),
+        ("Toxicity", "harm"),
+        ("deepeval.faithfulness", "ragas.faithfulness"),
+        ("openevals/correctness", "databricks.correctness"),
+    ],
+)
+def test_case_and_punctuation_of_a_name_make_no_difference(guess: str, name: str) -> None:
+    """A judge is loaded by its name however it is spelt."""
+    assert judges.load(guess, llm=CHAT).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("length,json", "name each by itself: ['length', 'json'] in a list, or --judge length --judge json"),
+        ("length(at_most=80)", "settings follow a colon: length:at_most=80"),
+        ("tool:use", "tool:use cannot be imported"),
+        ("rules_of_ours.py:Strict", "a module without .py: rules_of_ours:Strict"),
+        ("judges.testing:ScriptedJudg", "did you mean judges.testing:ScriptedJudge?"),
+        ("judges.testing:ScriptedJudge", "write judges.testing:ScriptedJudge:script=..."),
+        (Helpfulness, "a class is called: Helpfulness(...)"),
+    ],
+)
+def test_what_is_no_name_says_how_to_write_it(name: str, told: str) -> None:
+    """Several names in one, settings in brackets, a file for a module, a class."""
+    with pytest.raises(ConfigurationError) as caught:
+        judges.load(name)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("cited", "citations"),
+        ("unsafe", "harm"),
+        ("irrelevant", "databricks.relevance_to_query"),
+        ("unbiased", "bias"),
+        ("profanity", "harm"),
+        ("racism", "bias"),
+        ("rude", "tone"),
+        ("brief", "length"),
+        ("empty", "length"),
+        ("coding", "code"),
+        ("coherent", "fluency"),
+        ("regexp", "pattern"),
+        ("repetitive", "tool_use"),
+        ("honest", "hallucination"),
+        ("translated", "reply_language"),
+    ],
+)
+def test_words_of_everyday_find_their_judges(word: str, name: str) -> None:
+    """In the grammatical form in which somebody types them."""
+    assert name in [entry.name for entry in find(judges.catalogue(), text=word)]
+
+
+def test_fields_and_subjects_may_be_written_freely() -> None:
+    """With blanks or commas, and in any case."""
+    assert find(judges.catalogue(), fields="context ground_truth") == find(
+        judges.catalogue(), fields="context, ground_truth"
+    )
+    assert find(judges.catalogue(), subject="Agent") == find(judges.catalogue(), subject="agent")
+
+
+def test_rows_given_to_a_judge_are_sent_to_evaluate() -> None:
+    """A list is no sample."""
+    with pytest.raises(judges.BadSample, match=r"several rows are evaluate\(rows, judge\) of judges.offline"):
+        Length(at_most=3)([{"answer": "abc"}])
