@@ -197,7 +197,7 @@ def test_what_is_no_name_says_how_to_write_it(name: str, told: str) -> None:
         ("regexp", "pattern"),
         ("repetitive", "tool_use"),
         ("honest", "hallucination"),
-        ("translated", "reply_language"),
+        ("translated", "ragas.bleu_score"),
     ],
 )
 def test_words_of_everyday_find_their_judges(word: str, name: str) -> None:
