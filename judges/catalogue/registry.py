@@ -71,7 +71,10 @@ class Registry:
 
     def _called(self, name: str) -> str:
         """Return a name as it is written here, whatever its case and punctuation; an unknown one as it is."""
-        return name if name in self._makers or ":" in name else self._plain.get(_plain(_RIVAL.sub("", name)), name)
+        if name in self._makers or ":" in name:
+            return name
+        plain = _plain(_RIVAL.sub("", name))
+        return self._plain.get(plain) or self._plain.get(plain.removesuffix("metric"), name)
 
     def load(self, name: str, model: object = None, /, **settings: Any) -> Judge:
         """Return a new judge by its name; see `judges.load`.
@@ -192,8 +195,8 @@ def _registry_for(name: object) -> Registry:
 
 
 def _plain(name: str) -> str:
-    """Return a name without case, punctuation and the word metric at its end."""
-    return _PUNCTUATION.sub("", name).casefold().removesuffix("metric")
+    """Return a name without case and punctuation."""
+    return _PUNCTUATION.sub("", name).casefold()
 
 
 def _by_plain_name(makers: Mapping[str, Callable[..., Judge]]) -> Mapping[str, str]:
