@@ -11,7 +11,7 @@ from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import clopper_pearson, e_cusum, mcnemar
 from judges.offline.trust.beside import labels_for
 from judges.offline.trust.calibration import with_labels
-from judges.offline.trust.labels import TUNED, is_bad
+from judges.offline.trust.labels import is_bad, is_tuned
 from judges.offline.trust.rows import JudgedRow, Source, read_judged
 from judges.sample import Sample
 
@@ -109,7 +109,7 @@ def _read(row: JudgedRow, success_rating: int) -> _CanaryRow | None:
     if row.sample is None or len(row.marks) != 1:
         return None
     (mark,) = row.marks.values()
-    bad = is_bad([one for one in row.opinions if (one.split or "").lower() not in TUNED], _GOOD)
+    bad = is_bad([one for one in row.opinions if not is_tuned(one.split)], _GOOD)
     if mark.effective is None or bad is None:
         return None
     return _CanaryRow(row.sample, not bad, mark.effective >= success_rating)

@@ -133,6 +133,11 @@ def loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> fl
     return float(bool(is_bad(opinions, good))) if harm is None else harm[int(median) - LOWEST]
 
 
+def is_tuned(split: str | None) -> bool:
+    """Return whether labels of a split tuned the judge, however its name is spelled."""
+    return (split or "").strip().casefold().replace(" ", "_") in TUNED
+
+
 def usable(opinions: Sequence[Opinion], split: str | None) -> tuple[Opinion, ...]:
     """Return the labels of a split; without one, all.
 
@@ -140,10 +145,17 @@ def usable(opinions: Sequence[Opinion], split: str | None) -> tuple[Opinion, ...
         ConfigurationError: If labels that the judge was tuned on are among them.
     """
     if split is not None:
-        if split.lower() in TUNED:
+        if is_tuned(split):
             raise ConfigurationError(f"tuned_on: {_TUNED_ON.format(names=split)}")
-        return tuple(opinion for opinion in opinions if opinion.split == split)
-    tuned = sorted({opinion.split for opinion in opinions if opinion.split and opinion.split.lower() in TUNED})
+        chosen = tuple(opinion for opinion in opinions if opinion.split == split)
+        twice = {opinion.by for opinion in opinions if is_tuned(opinion.split)} & {one.by for one in chosen}
+        if twice:
+            raise ConfigurationError(
+                f"tuned_on: {min(twice)!r} labelled the same answer for tuning and for {split!r}; leave out the "
+                f"answers that the judge was tuned on, or label fresh rows"
+            )
+        return chosen
+    tuned = sorted({opinion.split for opinion in opinions if opinion.split and is_tuned(opinion.split)})
     if tuned:
         raise ConfigurationError(f"tuned_on: {_TUNED_ON.format(names=', '.join(tuned))}")
     return tuple(opinions)

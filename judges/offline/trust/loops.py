@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from judges.certificate import Subject
-from judges.offline.trust.labels import TUNED, Opinion, is_bad
+from judges.offline.trust.labels import Opinion, is_bad, is_tuned
 from judges.sample import Sample
 from judges.verdict import LOWEST
 
@@ -147,7 +147,7 @@ class Loops:
 
 
 def _tuned(opinion: Opinion) -> bool:
-    return (opinion.split or "").lower() in TUNED
+    return is_tuned(opinion.split)
 
 
 def best_of(attempts: Iterable[LoopAttempt]) -> LoopAttempt | None:
