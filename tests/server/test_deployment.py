@@ -113,7 +113,7 @@ def test_the_image() -> None:
     assert set(extras) - project["project"]["optional-dependencies"].keys() == set()
     copied = [word for name, rest in instructions() if name == "COPY" for word in rest.split()[:-1]]
     sources = [word for word in copied if not word.startswith(("--", "/"))]
-    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) < set(sources)
+    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]) < set(sources)
     assert [path for path in sources if not (ROOT / path).exists() or not is_copied(path)] == []
     assert [path for path in (".git", ".env", "tests") if is_copied(path)] == []
     assert int(last("USER")) > 0
