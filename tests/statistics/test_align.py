@@ -312,3 +312,6 @@ def test_the_same_label_is_not_for_tuning_and_for_certifying() -> None:
     rows = [{"user_input": f"q{i}", "response": "a", "rating": 4, "labels": labels} for i in range(12)]
     with pytest.raises(ConfigurationError, match="tuned_on: 'ann' labelled the same answer for tuning"):
         align(rows, split="certify")
+    apart = [{**row, "labels": [label]} for row in rows for label in labels]
+    with pytest.raises(ConfigurationError, match="tuned_on: 'ann' labelled the same answer for tuning"):
+        align(apart, split="certify")

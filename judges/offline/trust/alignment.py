@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -21,7 +21,7 @@ from judges.offline.trust.calibration import with_labels
 from judges.offline.trust.certifying import GOOD, certify
 from judges.offline.trust.choosing import NextLabel, to_estimate, write_queue
 from judges.offline.trust.correcting import Item, PassRate, Sampling, pass_rate
-from judges.offline.trust.labels import lower_median, majority, usable
+from judges.offline.trust.labels import lower_median, majority, refuse_reused, usable
 from judges.offline.trust.plain import plain
 from judges.offline.trust.raters import People, people_of
 from judges.offline.trust.report_text import agreement_lines, bias_lines, full_lines, pass_rate_lines
@@ -162,6 +162,7 @@ def align(
     labels, from_where = labels_for(rows, labels)
     with naming(from_where):
         read, strangers = with_labels(read_judged(rows), labels)
+    refuse_reused([(_answer_of(row), opinion) for row in read for opinion in row.opinions], split)
     everything = [replace(row, opinions=usable(row.opinions, split)) for row in read]
     if sampling == "active":
         everything, share_notes = actively_drawn(everything)
@@ -216,6 +217,10 @@ def align(
         notes=tuple(notes),
         seed=seed,
     )
+
+
+def _answer_of(row: JudgedRow) -> Hashable:
+    return row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
 
 
 def _next_labels(

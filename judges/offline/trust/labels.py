@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from judges.errors import ConfigurationError, shortened
@@ -147,18 +147,31 @@ def usable(opinions: Sequence[Opinion], split: str | None) -> tuple[Opinion, ...
     if split is not None:
         if is_tuned(split):
             raise ConfigurationError(f"tuned_on: {_TUNED_ON.format(names=split)}")
-        chosen = tuple(opinion for opinion in opinions if opinion.split == split)
-        twice = {opinion.by for opinion in opinions if is_tuned(opinion.split)} & {one.by for one in chosen}
-        if twice:
-            raise ConfigurationError(
-                f"tuned_on: {min(twice)!r} labelled the same answer for tuning and for {split!r}; leave out the "
-                f"answers that the judge was tuned on, or label fresh rows"
-            )
-        return chosen
+        refuse_reused([("", opinion) for opinion in opinions], split)
+        return tuple(opinion for opinion in opinions if opinion.split == split)
     tuned = sorted({opinion.split for opinion in opinions if opinion.split and is_tuned(opinion.split)})
     if tuned:
         raise ConfigurationError(f"tuned_on: {_TUNED_ON.format(names=', '.join(tuned))}")
     return tuple(opinions)
+
+
+def refuse_reused(labels: Sequence[tuple[Hashable, Opinion]], split: str | None) -> None:
+    """Refuse a person's label of an answer that the judge was tuned on, under another split.
+
+    Args:
+        labels: Every label with what identifies its answer.
+        split: The split that is asked for.
+
+    Raises:
+        ConfigurationError: If one of that split was used for tuning, too.
+    """
+    tuned = {(answer, opinion.by) for answer, opinion in labels if is_tuned(opinion.split)}
+    twice = [one.by for answer, one in labels if one.split == split and (answer, one.by) in tuned]
+    if split is not None and twice:
+        raise ConfigurationError(
+            f"tuned_on: {min(twice)!r} labelled the same answer for tuning and for {split!r}; leave out the "
+            f"answers that the judge was tuned on, or label fresh rows"
+        )
 
 
 _TUNED_ON = (
