@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from judges.errors import ConfigurationError, shortened
 from judges.media import WITHOUT_MEDIA
+from judges.offline.dataset.label_columns import DRAW_NAMES
 from judges.offline.trust.rows import JudgedRow
 from judges.sample import Sample
 
@@ -22,9 +23,6 @@ DOUBLE = 0.1
 """Share of the answers that two people label."""
 
 _PEOPLE = 2
-_DESIGN = ("weight", "probability", "drawn")
-"""How a row was drawn, which an estimate from its label must know."""
-
 Label = Mapping[str, Any]
 """A label: `by`, `at`, `rating` or `up`, and where there are such `note` and `split`."""
 
@@ -56,7 +54,7 @@ class LabelItem:
         place = {"outcome_id": self.outcome_id, "attempt": self.attempt}
         known = {name: value for name, value in place.items() if value is not None}
         design = {
-            name: self.sample.metadata[name] for name in _DESIGN if self.sample.metadata.get(name) is not None
+            name: self.sample.metadata[name] for name in DRAW_NAMES if self.sample.metadata.get(name) is not None
         }
         return {**label, **known, **design, **texts}
 

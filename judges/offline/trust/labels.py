@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from judges.errors import ConfigurationError, shortened
 from judges.verdict import HIGHEST, LOWEST
 
-LABEL_NAMES = ("labels", "label", "human", "human_label", "human_labels", "human_rating", "gold")
-"""Names under which a row may hold what people say; the first is the documented one."""
-
 _RATING_NAMES = ("rating", "label", "good", "up", "passed")
 _WORDS = {
     **dict.fromkeys(("good", "pass", "passed", "yes", "true", "up", "accept", "correct"), True),

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
+from judges.offline.dataset.label_columns import LABEL_NAMES
 from judges.offline.dataset.reading import read_rows
 from judges.offline.run.loading import load_run
 from judges.offline.run.source import read_sample
-from judges.offline.trust.labels import LABEL_NAMES, Opinion, opinions_in
+from judges.offline.trust.labels import Opinion, opinions_in
 from judges.offline.trust.loops import LeftOut, LoopAttempt, LoopPolicy, Loops, RecordedLoop
 from judges.offline.trust.rows import Source, read_judged, read_labels
 from judges.sample import Sample

@@ -12,10 +12,11 @@ from typing import Any
 
 from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
+from judges.offline.dataset.label_columns import LABEL_NAMES
 from judges.offline.dataset.reading import read_mappings
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.loading import load_run
-from judges.offline.trust.labels import LABEL_NAMES, Opinion, opinions_in
+from judges.offline.trust.labels import Opinion, opinions_in
 from judges.offline.trust.marks import Mark, mark_of, marks_in, number_in
 from judges.sample import Sample, canonical_field
 
