@@ -451,13 +451,16 @@ def forgotten() -> Iterator[None]:
 
 @pytest.mark.usefixtures("forgotten")
 def test_columns_that_are_not_read_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    """One line names them with all columns, whatever the number of rows; metadata on purpose and labels are not."""
+    """One line names them with all columns, however many rows; metadata on purpose and labels are not."""
     rows = [{"answer": "a", "origin": "web", "labels": [{"rating": 4}], "metadata": {"own": 1}}] * 3
     with caplog.at_level(logging.WARNING, "judges"):
         evaluate(rows, answered)
         evaluate(rows, answered)
     (record,) = caplog.records
-    assert "kept as metadata: 'origin' (columns: 'answer', 'origin', 'labels', 'metadata')" in record.getMessage()
+    assert (
+        "judges that read them: 'origin' (columns: 'answer', 'origin', 'labels', 'metadata')"
+        in record.getMessage()
+    )
 
 
 def serialised(kind: str, **fields: Any) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def test_columns_and_encoding_are_named(tmp_path: Path, caplog: pytest.LogCaptur
     options = ("--map", "question=q", "--map", "answer=out", "--encoding", "latin-1")
     done = refine("evaluate", path, "--judge", "length:at_most=99", "--out", run, *options)
     assert done.exit_code == 0, done.output
-    assert "kept as metadata: 'lang'" in caplog.text
+    assert "judges that read them: 'lang'" in caplog.text
     assert [
         json.loads(line)["sample"]["response"] for line in (run / "results.jsonl").read_text().splitlines()
     ] == ["là", "moi"]
