@@ -26,8 +26,8 @@ def name_unread(sample: Sample, row: object) -> None:
     if new:
         _named.update(new)
         _log.warning(
-            "no fields of a sample, but kept as metadata, for slices and for judges that read them: %s (columns: %s); "
-            "map={'answer': 'COLUMN'}, or --map answer=COLUMN, says which column is which",
+            "no fields of a sample, but kept as metadata, for slices and for judges that read them: %s "
+            "(columns: %s); map={'answer': 'COLUMN'}, or --map answer=COLUMN, says which column is which",
             shortened(new)[1:-1],
             shortened(list(map(str, row)), longest=200)[1:-1],
         )
