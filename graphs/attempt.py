@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
+from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 
 from graphs.answer_kind import AnswerKind, kind_of_answer, text_of_answer
+from judges.frozen import Frozen
 from judges.verdict import Usage, Verdict
 
 
-class Attempt(BaseModel):
+class Attempt(Frozen):
     """One generated answer and its verdict.
 
     Args:

@@ -15,7 +15,7 @@ def consumed(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     They do so for calls that an agent made before it stopped for a human. If no call was counted and none
     reported, how many there were is unknown.
     """
-    reported = sum((with_cost(usage, model, policy.prices) for model, usage in draft.calls), Usage())
+    reported = Usage.total([with_cost(usage, model, policy.prices) for model, usage in draft.calls])
     if effect.allowance is None:
         return reported if reported.calls else Usage()
     counted = effect.spent

@@ -97,9 +97,12 @@ def _gap(count: int) -> AnyMessage:
 
 
 def _length(message: AnyMessage) -> int:
-    text = message.content if isinstance(message.content, str) else str(message.text)
-    calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    return _FRAME + len(text) + sum(_FRAME + len(call["name"]) + len(str(call["args"])) for call in calls)
+    content = message.content
+    length = _FRAME + len(content if isinstance(content, str) else str(message.text))
+    if isinstance(message, AIMessage):
+        for call in message.tool_calls:
+            length += _FRAME + len(call["name"]) + len(str(call["args"]))
+    return length
 
 
 def _cut(message: AnyMessage, longest: int) -> AnyMessage:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from langchain_core.messages import AIMessage, AnyMessage
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
+from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 
 from graphs.attempt import Attempt
 from graphs.certified import certificate_of
@@ -15,12 +15,13 @@ from graphs.refinement import Refinement
 from graphs.secrets import withhold
 from graphs.stopping import StopReason
 from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
+from judges.frozen import Frozen
 from judges.messages import Conversation, Message
 from judges.sample import Sample
 from judges.verdict import Usage
 
 
-class Outcome(HintsAtGuesses, BaseModel):
+class Outcome(HintsAtGuesses, Frozen):
     """The result of a question: the answer, whether it passed, and every attempt with its draft and verdict.
 
     Args:
@@ -70,7 +71,7 @@ class Outcome(HintsAtGuesses, BaseModel):
         now: float,
     ) -> Outcome:
         """Return the outcome of a finished refinement."""
-        return cls(
+        return cls.of_checked(
             answer=answer,
             passed=refinement.passed,
             stop_reason=refinement.stop_reason or "interrupted",

@@ -102,7 +102,7 @@ class Message(BaseModel):
                 "content": content,
                 "parts_not_shown": fields.get("parts_not_shown") or (),
                 "media": fields.get("media") or (),
-                "tool_calls": fields.get("tool_calls") or _calls_in(fields),
+                "tool_calls": fields.get("tool_calls") or _legacy_calls(fields),
                 "tool_call_id": fields.get("tool_call_id"),
                 "name": fields.get("name"),
             }
@@ -156,11 +156,13 @@ def _absent_in(kind: type[BaseModel]) -> tuple[str, ...]:
 
 def _calls_in(fields: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return tool calls in OpenAI's legacy `function_call`, or in parts of Anthropic, LangChain and Azure."""
-    legacy_call = fields.get("function_call")
-    if isinstance(legacy_call, Mapping):
-        return (legacy_call,)
     parts = (part for part in _parts(fields.get("content")) if part.get("type") in ("tool_use", "tool_call"))
-    return tuple(_call_in(part) for part in parts)
+    return _legacy_calls(fields) or tuple(_call_in(part) for part in parts)
+
+
+def _legacy_calls(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+    call = fields.get("function_call")
+    return (call,) if call is not None and isinstance(call, Mapping) else ()
 
 
 def _call_in(part: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import (
     AliasChoices,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -19,6 +18,7 @@ from pydantic import (
 )
 
 from judges.errors import BadSample, one_line, shortened
+from judges.frozen import Frozen
 from judges.messages import Conversation, Message, ToolCall
 from judges.rows.columns import NESTED, columns_of
 from judges.rows.objects import row_of
@@ -69,7 +69,7 @@ def _field(*names: str) -> Any:
     return Field(default=None, validation_alias=AliasChoices(*names))
 
 
-class Sample(BaseModel):
+class Sample(Frozen):
     """What was asked, what was answered, and any evidence.
 
     Field names are those of ragas; those of LangChain (`question`, `answer`), Databricks and mlflow (`request`,
@@ -260,8 +260,10 @@ def _check_keywords(names: Iterable[str]) -> None:
 
 
 def _after_last_question(messages: Conversation) -> int:
-    questions = [index for index, message in enumerate(messages) if message.role == "user"]
-    return questions[-1] + 1 if questions else 0
+    for end in range(len(messages), 0, -1):
+        if messages[end - 1].role == "user":
+            return end
+    return 0
 
 
 def _first_filled(row: Mapping[str, Any], names: Sequence[str]) -> str:

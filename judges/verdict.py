@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from judges.first_guesses import OF_A_VERDICT, HintsAtGuesses
+from judges.frozen import Frozen
 
 LOWEST, HIGHEST = 1, 4
 """The rating scale: 1 is useless, 4 is excellent."""
@@ -65,7 +66,7 @@ Rating = Annotated[Literal[1, 2, 3, 4], BeforeValidator(strict_integer)]
 """A rating: the integer 1, 2, 3 or 4; lookalikes such as `True`, `4.0` and `"4"` are rejected."""
 
 
-class Usage(BaseModel):
+class Usage(Frozen):
     """What model calls consumed. Usages add up with `+`.
 
     Args:
@@ -96,10 +97,18 @@ class Usage(BaseModel):
     def of_call(cls, input_tokens: object, output_tokens: object, cached_input_tokens: object = None) -> Self:
         """Return the usage of one call as a provider reported it; numbers that cannot be are not taken."""
         sent, received = _token_count(input_tokens), _token_count(output_tokens)
-        if sent is None or received is None:
-            return cls(calls=1, input_tokens=sent or 0, output_tokens=received or 0, cost=None, tokens_known=False)
-        cached = 0 if cached_input_tokens is None else min(_token_count(cached_input_tokens) or 0, sent)
-        return cls(calls=1, input_tokens=sent, output_tokens=received, cached_input_tokens=cached, cost=None)
+        known = sent is not None and received is not None
+        read = 0 if cached_input_tokens is None or not known else _token_count(cached_input_tokens) or 0
+        return cls.of_checked(
+            calls=1,
+            input_tokens=sent or 0,
+            output_tokens=received or 0,
+            cached_input_tokens=min(read, sent or 0),
+            cost=None,
+            cached=0,
+            calls_known=True,
+            tokens_known=known,
+        )
 
     @property
     def tokens(self) -> int:
@@ -135,7 +144,7 @@ class Usage(BaseModel):
             cost = None if cost is None or part.cost is None else cost + part.cost
             calls_known = calls_known and part.calls_known
             tokens_known = tokens_known and part.tokens_known
-        return cls(
+        return cls.of_checked(
             calls=calls,
             input_tokens=sent,
             output_tokens=received,
@@ -158,7 +167,7 @@ def _token_count(reported: object) -> int | None:
     return int(reported)  # type: ignore[call-overload,no-any-return]  # as above
 
 
-class Verdict(HintsAtGuesses, BaseModel):
+class Verdict(HintsAtGuesses, Frozen):
     """The result of judging one sample.
 
     Build one with `Verdict.rated`, `Verdict.scored`, `Verdict.checked` or `Verdict.without_score`; they keep

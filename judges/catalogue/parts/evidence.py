@@ -35,5 +35,8 @@ def transcript(messages: Iterable[Message]) -> list[JsonValue]:
 
 
 def _shown(message: Message) -> JsonValue:
+    beside_text = message.parts_not_shown or message.media or message.tool_calls
+    if message.content and message.name is None and not beside_text:  # as most are
+        return {"role": message.role, "content": message.content}
     fields = message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_call_id", "media"})
     return ShownMessage(fields, message.media) if message.media else fields

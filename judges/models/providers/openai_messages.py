@@ -221,7 +221,9 @@ def _text(content: object) -> Any:
 
 
 def _others(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    known = ("role", "content", "name", *names)
+    known = {"role", "content", "name", *names}
+    if fields.keys() <= known:  # as most are
+        return {}
     return {name: value for name, value in fields.items() if name not in known and value is not None}
 
 
