@@ -38,7 +38,7 @@ class Attempt(Frozen):
     number: int = Field(ge=1)
     answer: AIMessage
     steps: tuple[AnyMessage, ...] = ()
-    evidence: dict[str, JsonValue] = {}
+    evidence: dict[str, JsonValue] = Field(default_factory=dict)
     raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
     verdict: Verdict | None = None
     fault: str = ""

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage
 from graphs import langgraph_private
 from graphs.alarms import Ration, release_alarms
 from graphs.attempt import Attempt
+from graphs.choosing import Ending
 from graphs.errors import JudgeFailed, NotAccepted, Unanswered
 from graphs.events import finished_events
 from graphs.outcome import Outcome
@@ -21,19 +22,19 @@ from graphs.step import Messages, Transition
 
 
 def answer_of(
-    refinement: Refinement, messages: Messages, policy: Policy, now: float
+    refinement: Refinement, ending: Ending, messages: Messages, policy: Policy, now: float
 ) -> tuple[AIMessage, Refinement]:
-    """Return what to release, and the record that says so.
+    """Return what to release in an ending, and the record that says so.
 
     Raises:
         Unanswered: If nothing may be released.
     """
-    match refinement.ending:
+    match ending:
         case "fallback":
             return AIMessage(policy.fallback or ""), refinement
         case "answer" if (chosen := refinement.chosen) is not None:
             return released(chosen, policy), refinement.answered(chosen.number)
-        case ending:
+        case _:
             raise _unanswered(refinement, messages, policy, now, raised=ending == "raise")
 
 

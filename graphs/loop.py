@@ -361,8 +361,8 @@ class Loop:
         self, refinement: Refinement, messages: Messages, config: RunnableConfig
     ) -> Generator[Effect, Decided, Transition]:
         """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
-        now = time.time()
-        if refinement.ending == "interrupt" and (chosen := refinement.chosen) is not None:
+        now, ending = time.time(), refinement.ending
+        if ending == "interrupt" and (chosen := refinement.chosen) is not None:
             call = review_of(refinement, chosen, config)
             review = yield Effect(run=call.run, arun=call.arun, config=config)
             refinement = reviewed(refinement, chosen, review)
@@ -375,7 +375,7 @@ class Loop:
             answer = released(chosen, self.policy) if written is None else AIMessage(written)
             return answered(refinement, messages, answer, now, ration=self._ration)
         try:
-            answer, refinement = answer_of(refinement, messages, self.policy, now)
+            answer, refinement = answer_of(refinement, ending, messages, self.policy, now)
         except Unanswered as error:
             return Transition(refinement=refinement, events=partial(finished_events, refinement), error=error)
         return answered(refinement, messages, answer, now, ration=self._ration)

@@ -56,7 +56,7 @@ class Outcome(HintsAtGuesses, Frozen):
     usage: Usage = Usage()
     latency_s: float = Field(default=0.0, ge=0)
     conversation: tuple[AnyMessage, ...] = ()
-    evidence: dict[str, JsonValue] = {}
+    evidence: dict[str, JsonValue] = Field(default_factory=dict)
     id: str = ""
     raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
     certificate: str | None = None

@@ -18,19 +18,21 @@ class Frozen(BaseModel):
         if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
         changes = update or {}
-        return _assembled(type(self), {**vars(self), **changes}, {*self.__pydantic_fields_set__, *changes})
+        return self._assembled({**vars(self), **changes}, {*self.__pydantic_fields_set__, *changes})
 
     @classmethod
     def of_checked(cls, **fields: Any) -> Self:
         """Return a record of values that are known to fit; all fields are given."""
-        return _assembled(cls, fields, set(fields))
+        return cls._assembled(fields, set(fields))
+
+    @classmethod
+    def _assembled(cls, fields: dict[str, Any], names: set[str]) -> Self:
+        record = object.__new__(cls)
+        _assign(record, "__dict__", fields)
+        _assign(record, "__pydantic_fields_set__", names)
+        _assign(record, "__pydantic_extra__", None)
+        _assign(record, "__pydantic_private__", None)
+        return record
 
 
-def _assembled(cls: type[Frozen], fields: dict[str, Any], names: set[str]) -> Any:
-    record = object.__new__(cls)
-    assign = object.__setattr__
-    assign(record, "__dict__", fields)
-    assign(record, "__pydantic_fields_set__", names)
-    assign(record, "__pydantic_extra__", None)
-    assign(record, "__pydantic_private__", None)
-    return record
+_assign = object.__setattr__

@@ -42,9 +42,9 @@ class ModelRequest:
     beginning: int = 0
     attached: tuple[str | Media, ...] = ()
 
-    def contents(self) -> Iterator[tuple[PromptRole, Content]]:
-        """Yield role and content of each message: a text, or the parts of the one that has attachments."""
-        for index, (role, text) in enumerate(self.messages):
+    def contents(self, first: int = 0) -> Iterator[tuple[PromptRole, Content]]:
+        """Yield role and content of each message from one on: a text, or the parts of one with attachments."""
+        for index, (role, text) in enumerate(self.messages[first:], first):
             yield role, (text, *self.attached) if self.attached and index == self.beginning else text
 
 

@@ -117,8 +117,9 @@ class Usage(Frozen):
 
     def __bool__(self) -> bool:
         """Whether anything was consumed."""
-        known = self.cost is not None and self.calls_known and self.tokens_known
-        return not known or bool(self.calls or self.tokens or self.cost or self.cached)
+        if self.calls or self.cost is None or not (self.calls_known and self.tokens_known):
+            return True
+        return bool(self.tokens or self.cost or self.cached)
 
     def __add__(self, other: Usage) -> Usage:
         """Sum two usages; an unknown cost makes the sum unknown, unless nothing was consumed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
@@ -153,16 +152,14 @@ def refine_object(outcome: Outcome, summary: Json, guard: Guard) -> Json:
 
 def refine_headers(figures: Json) -> RawHeaders:
     """Return what a client is told of the loop, as headers."""
-    values: dict[str, Any] = {
-        "passed": str(figures["passed"]).lower(),
-        "rating": figures["rating"],
-        "attempts": len(figures["attempts"]),
-        "stop-reason": figures["stop_reason"],
-        "id": figures["id"],
-        "guard": figures["guard"],
-    }
+    rating = figures["rating"]
     return [
-        (f"x-refine-{name}".encode(), str(value).encode()) for name, value in values.items() if value is not None
+        (b"x-refine-passed", b"true" if figures["passed"] else b"false"),
+        *(() if rating is None else ((b"x-refine-rating", b"%d" % rating),)),
+        (b"x-refine-attempts", b"%d" % len(figures["attempts"])),
+        (b"x-refine-stop-reason", figures["stop_reason"].encode()),
+        (b"x-refine-id", figures["id"].encode()),
+        (b"x-refine-guard", figures["guard"].encode()),
     ]
 
 

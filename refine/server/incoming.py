@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from starlette.types import Scope
 
@@ -15,7 +14,7 @@ _BEARER = "authorization"
 _AUTHENTICATING = (_BEARER, "x-api-key", "api-key")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Incoming:
     """A request, without its body.
 
@@ -33,7 +32,7 @@ class Incoming:
         headers = request_headers(scope["headers"])
         return cls(headers, request_id(headers))
 
-    @cached_property
+    @property
     def credentials(self) -> dict[str, str]:
         """The headers that authenticate, wherever a client of any API puts its key."""
         return {name: self.headers[name] for name in _AUTHENTICATING if self.headers.get(name)}

@@ -60,7 +60,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def _has_long_number(body: bytes) -> bool:
-    """Whether there is one; its digits take every place, so they are looked for around the digits of some places."""
+    """Whether there is one; it covers one of every 19 places, so only what is around a digit there is read."""
     around = (digit.start() * _LONG for digit in _DIGIT.finditer(body[::_LONG]))
     return any(_LONG_NUMBER.search(body, max(0, place - _LONG), place + _LONG) for place in around)
 

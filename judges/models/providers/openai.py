@@ -8,7 +8,6 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import islice
 from types import EllipsisType
 from typing import Any, Self
 
@@ -339,7 +338,7 @@ class OpenAICompatible(Connected):
             head = self._heads[key] = self._head(request.schema, plan)
         beginning = request.messages[: request.beginning]
         messages = [_encoded_once(beginning)] if beginning else []
-        messages += [_encoded(message) for message in islice(request.contents(), request.beginning, None)]
+        messages += [_encoded(message) for message in request.contents(request.beginning)]
         return b"%b[%b]}" % (head, b", ".join(messages))
 
     def _head(self, schema: type[BaseModel], plan: Plan) -> bytes:
