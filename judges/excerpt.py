@@ -48,11 +48,12 @@ def excerpt_of(sample: Sample) -> Sample:
 
 def is_long(sample: Sample, limit: int) -> bool:
     """Check whether any text of a sample, besides the conversation, is longer than a model is shown."""
+    contexts, ideal = sample.retrieved_contexts, sample.reference_contexts
     return (
         len(sample.response or "") > limit
         or len(sample.reference or "") > limit
-        or sum(map(len, sample.retrieved_contexts or ())) > limit
-        or sum(map(len, sample.reference_contexts or ())) > limit
+        or (contexts is not None and sum(map(len, contexts)) > limit)
+        or (ideal is not None and sum(map(len, ideal)) > limit)
     )
 
 

@@ -245,7 +245,7 @@ def test_the_reader_knows_the_doors(path: str, source: str, wrong: set[str]) -> 
 
 
 INNER: tuple[tuple[str, ...], ...] = (
-    ("first_guesses", "media", "entry"),
+    ("first_guesses", "frozen", "media", "entry"),
     ("verdict",),
     ("messages",),
     ("errors", "model", "rows", "settings"),
