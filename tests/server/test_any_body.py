@@ -155,6 +155,8 @@ def test_numbers_of_any_length_go_on_as_they_came() -> None:
             response = guard.chat(vendor=[number, "half \ud800"])
             assert repr(json.loads(upstream.requests[-1]["raw"])["vendor"][0]) == repr(number)
             assert repr(response.json()["vendor"]) == repr([number, "half \ud800"])
+        anywhere = [["x" * shift, 2**64 + shift] for shift in range(20)]
+        assert guard.chat(vendor=anywhere).json()["vendor"] == anywhere
         for broken in ("1e400", "NaN", "-Infinity", "[" * 2_000 + "]" * 2_000 + "}"):
             response = guard.client.post(f"{guard.url}/chat/completions", content='{"vendor": ' + broken + "}")
             assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
