@@ -250,10 +250,10 @@ def serve(
         bool, typer.Option("--check", help="Check the settings, say what they mean, and end.")
     ] = False,
 ) -> None:
-    """Guard a chatbot: an OpenAI-compatible server whose answers are judged before anyone sees them.
+    """Guard a chatbot: serve answers that are judged beforehand.
 
-    Point the base URL of any client at it. A flag wins over the environment (REFINE_UPSTREAM, ...), and that over
-    the file.
+    It stands in front of any OpenAI-compatible server and speaks as that does. Point the base URL of any
+    client at it. A flag wins over the environment (REFINE_UPSTREAM, ...), and that over the file.
 
     \b
     refine serve --upstream https://api.openai.com/v1 --judge helpfulness --judge-model openai:gpt-5-mini
@@ -285,7 +285,10 @@ def serve(
 def key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is called in limits and logs.")],
 ) -> None:
-    """Make a key for `refine serve`: it is shown once, and the file gets its hash."""
+    """Make a key for `refine serve`.
+
+    It is shown once, and the file gets its hash.
+    """
     with one_line_errors():
         _require_server()
         from refine.server.keys import described_key  # noqa: PLC0415 - as above

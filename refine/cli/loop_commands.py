@@ -62,7 +62,9 @@ def replay(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what recorded loops say: passes by attempt, gain per attempt, and what other policies would do.
+    """Tell what other policies would have made of recorded loops.
+
+    Passes by attempt, gain per attempt, and thresholds, attempts and patience that were not in force.
 
     \b
     refine replay attempts.jsonl
@@ -182,10 +184,10 @@ def label(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Label answers in the terminal: blind to the verdict, in random order, one in ten by two people.
+    """Label answers in the terminal, blind to the verdict.
 
-    Keys: 1-4 rating, g good, b bad, n note, s skip, z undo, q quit. Every label is saved at once; the same command
-    goes on where you stopped.
+    They come in random order, one in ten for two people. Keys: 1-4 rating, g good, b bad, n note, s skip, z
+    undo, q quit. Every label is saved at once; the same command goes on where you stopped.
 
     \b
     refine label attempts.jsonl --by ann

@@ -88,9 +88,9 @@ def rescore(
     prices: options.Prices = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Add judges to a run, or replace those of the same name; the other verdicts stay.
+    """Add judges to a run, or replace those of the same name.
 
-    Model, server and language are those of the run unless others are given.
+    The other verdicts stay. Model, server and language are those of the run unless others are given.
 
     \b
     refine rescore runs/1 --judge length:at_most=80,unit=words
@@ -128,7 +128,9 @@ def merge(
     rows: options.DatasetMoved = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Merge the shards of a run into one, as if one process had judged the dataset.
+    """Merge the shards of a run into one.
+
+    The files are those of one process that judged the whole dataset.
 
     \b
     refine evaluate rows.jsonl --judge json --shard 1/2 --out runs/1
@@ -160,7 +162,9 @@ def estimate(
         bool, typer.Option("--json", help="Print the estimate as JSON instead of a table.")
     ] = False,
 ) -> None:
-    """Say what judging a dataset will take: calls, tokens and a range of cost. No model is asked.
+    """Say what judging a dataset will take and cost.
+
+    Calls, tokens and a range of cost; no model is asked.
 
     \b
     refine estimate rows.jsonl --judge faithfulness --model openai:gpt-5-mini
@@ -196,9 +200,10 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
     seed: options.Seed = 0,
 ) -> None:
-    """Say how run B compares with run A over the same questions, and whether that may be chance.
+    """Say whether run B is better than run A by more than chance.
 
-    By the scores that both runs have; or, with --judge, by showing a judge both answers to each question.
+    Over the same questions. By the scores that both runs have; or, with --judge, by showing a judge both
+    answers to each question.
 
     \b
     refine compare runs/1 runs/2
@@ -269,7 +274,9 @@ def report(
     ] = None,
     seed: options.Seed = 0,
 ) -> None:
-    """Write a report of a finished run, or of two side by side: one file that opens without a network.
+    """Write a report of a finished run, or of two side by side.
+
+    It is one file that opens without a network.
 
     \b
     refine report runs/1

@@ -69,7 +69,7 @@ def align(
     as_json: AsJson = False,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of resamples and draws.")] = 0,
 ) -> None:
-    """Say how far a judge's verdicts can be believed, by labels of people.
+    """Say how far a judge's verdicts agree with labels of people.
 
     A row holds what the judge said, {"rating": 3} or {"score": 0.8}, and what people say,
     {"labels": [{"by": "ann", "rating": 4}, {"by": "bob", "rating": 3}], "split": "certify"}.
@@ -176,10 +176,11 @@ def certify(
     ledger: LedgerFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Certify the success rating of a loop: at most --alpha bad answers among those that pass.
+    """Certify the success rating of a loop.
 
-    Record the loop with success_rating=4 and the number of attempts that is deployed, and have people label what
-    would be released, blind to the rating. SelfRefine(..., certificate="certificate.json") then sets the success
+    Of the answers that pass, at most a share of --alpha is bad, with confidence 1 - --delta. Record the loop
+    with success_rating=4 and the number of attempts that is deployed, and have people label what would be
+    released, blind to the rating. SelfRefine(..., certificate="certificate.json") then sets the success
     rating, and refuses a certificate of another loop. That nothing is certified is an answer, too.
 
     \b
