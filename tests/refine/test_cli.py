@@ -336,6 +336,14 @@ def test_help_shows_how_to_give_settings() -> None:
     assert "refine evaluate rows.jsonl --judge length:at_most=80,unit=words --judge json --out runs/2\n" in told
 
 
+def test_each_command_is_told_in_one_line() -> None:
+    """The list of commands cuts no sentence short in eighty columns."""
+    told = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout.partition("Commands:")[2].splitlines()
+
+    assert len(told) > len(app.registered_commands)
+    assert [line for line in told if line.endswith("...") or len(line) > 80] == []
+
+
 def test_version() -> None:
     """The version is told and nothing else."""
     result = shell("-m", "refine.cli", "--version")
