@@ -24,6 +24,20 @@ _HELP_INSTEAD = "NoArgsIsHelpError"
 """What typer raises, in place of an error, to show the help of a command without arguments."""
 
 
+_GUESSES = {
+    **dict.fromkeys(("find", "list", "ls", "metrics", "search"), "judges"),
+    **dict.fromkeys(("run", "score", "test"), "evaluate"),
+    **dict.fromkeys(("guard", "proxy", "start", "up"), "serve"),
+    **dict.fromkeys(("agreement", "calibrate"), "align"),
+    **dict.fromkeys(("continue", "retry"), "resume"),
+    **dict.fromkeys(("cost", "price"), "estimate"),
+    **dict.fromkeys(("annotate", "rate"), "label"),
+    "diff": "compare",
+    "watch": "monitor",
+}
+"""Commands by words that others have for them."""
+
+
 class OneLineErrors(TyperGroup):
     """A group of commands that reports wrong usage like all other wrong input: in one line, with exit code 2."""
 
@@ -40,6 +54,15 @@ class OneLineErrors(TyperGroup):
             if code is None:
                 raise
         return sys.exit(code or 0)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is called; of a word that others have for it, the error names ours."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            if args[0] in _GUESSES and hasattr(error, "message"):
+                error.message = f"No such command {args[0]!r}. Did you mean {_GUESSES[args[0]]!r}?"
+            raise
 
 
 def error_exit(message: str, *, code: int = 2) -> typer.Exit:

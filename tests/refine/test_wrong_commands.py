@@ -134,6 +134,8 @@ def test_a_wrong_evaluation_is_one_line(folder: Path, command: str, line: str) -
     ("command", "line"),
     [
         ("evalute ok.jsonl", "No such command 'evalute'. Did you mean 'evaluate'?"),
+        ("list", "No such command 'list'. Did you mean 'judges'? (see refine --help)"),
+        ("guard --port 8080", "No such command 'guard'. Did you mean 'serve'?"),
         ("bogus", "No such command 'bogus' (see refine --help)"),
         ("--verison", "--version"),
         ("judges xyzzy", "there is no judge 'xyzzy'; `refine judges` lists the"),
