@@ -15,7 +15,7 @@ import judges
 import refine
 from judges import Cascade, ConfigurationError, Helpfulness, Judge, Length, Panel, Pattern, Rubric, Verdict
 from judges.catalogue.finding import find
-from judges.offline import evaluate
+from judges.offline import aevaluate, evaluate
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -217,3 +217,25 @@ def test_rows_given_to_a_judge_are_sent_to_evaluate() -> None:
     """A list is no sample."""
     with pytest.raises(judges.BadSample, match=r"several rows are evaluate\(rows, judge\) of judges.offline"):
         Length(at_most=3)([{"answer": "abc"}])
+
+
+async def test_arguments_of_other_evaluations_say_what_they_are_here() -> None:
+    """In threads and in tasks; the function itself is as before, and any other name is Python's to refuse."""
+    guesses = {
+        "dataset": "samples",
+        "metrics": "judges",
+        "llm": "model",
+        "concurrency": "max_concurrency",
+        "callback": "on_result",
+    }
+    for guess, name in guesses.items():
+        with pytest.raises(
+            TypeError, match=rf"^evaluate\(\) has no argument '{guess}'; here it is {name}=\.\.\.$"
+        ):
+            evaluate([], Length(at_most=3), **{guess: None})  # type: ignore[arg-type]  # what is tried
+        with pytest.raises(TypeError, match=rf"^aevaluate\(\) has no argument '{guess}'; here it is {name}="):
+            await aevaluate([], Length(at_most=3), **{guess: None})  # type: ignore[arg-type]  # what is tried
+    with pytest.raises(TypeError, match="unexpected keyword argument 'bogus'"):
+        evaluate([], Length(at_most=3), bogus=1)  # type: ignore[call-arg]  # what is tried
+    assert inspect.iscoroutinefunction(aevaluate)
+    assert list(inspect.signature(evaluate).parameters)[:2] == ["samples", "judges"]

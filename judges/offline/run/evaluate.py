@@ -19,6 +19,7 @@ from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.offline.dataset.renaming import checked_columns, rename_rows
 from judges.offline.dataset.tables import rows_in
+from judges.offline.first_guesses import naming_arguments
 from judges.offline.results import Evaluation, Row
 from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.journaled import run_samples
@@ -36,6 +37,7 @@ from judges.verdict import Verdict
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 
 
+@naming_arguments
 def evaluate(
     samples: Iterable[RowInput],
     judges: object,
@@ -122,6 +124,7 @@ def evaluate(
         return writer.evaluation()
 
 
+@naming_arguments
 async def aevaluate(
     samples: Iterable[RowInput] | AsyncIterable[RowInput],
     judges: object,
