@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, Unpack
@@ -19,8 +18,7 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 
 from graphs import carried, langgraph_private
 from graphs.admission import OnNewQuestion
-from graphs.best_of import BestOfLoop
-from graphs.certificate import CertificateWarning, check_certificate
+from graphs.building import build_loop
 from graphs.compiled import Graph, LoopCheckpointer, LoopGraph
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop
@@ -31,11 +29,7 @@ from graphs.policy_settings import PolicySettings
 from graphs.refinement import Refinement, Status
 from graphs.step import Node, Transition
 from graphs.turns import ConcurrentTurns, acheck_current, check_current
-from judges.catalogue.naming import one_judge
 from judges.errors import ConfigurationError, shortened
-from judges.judge import Judge
-from judges.models.providers.langchain import looks_like_chat_model
-from judges.models.providers.openai import OpenAICompatible
 
 Evidence = dict[str, Any]
 
@@ -50,10 +44,6 @@ _EDGES_OF_CANDIDATES: dict[Node, dict[str, str]] = {
     "generate": {"judge": "one draft", "generate": "augment", "finish": ""}
 }
 """With several candidates the step `generate` judges too; where a single draft is made, the next step does."""
-
-
-class SelfJudgingWarning(UserWarning):
-    """The generating model is also the judging model; models tend to favour their own answers."""
 
 
 class NodeInput(TypedDict):
@@ -297,57 +287,6 @@ def self_refine(
         concurrent_turns=concurrent_turns,
         on_new_question=on_new_question,
     )
-
-
-def build_loop(
-    generator: object, judge: object, policy: Policy, *, name: str, bounds: Bounds | None = None
-) -> Loop:
-    """Return the loop around a generator and a judge, and warn if a model is to judge itself.
-
-    Raises:
-        ConfigurationError: If generator or judge is unusable, or the policy's certificate is about another loop.
-    """
-    _check_name(name)
-    _check_bounds(bounds)
-    coerced = judge_for(generator, judge)
-    if any(model.is_model(generator) for model in coerced.models):
-        warnings.warn(
-            f"{coerced.name!r} asks the very model that generates; judges favour their own answers",
-            SelfJudgingWarning,
-            stacklevel=3,
-        )
-    for doubt in check_certificate(coerced, policy, generator):
-        warnings.warn(doubt, CertificateWarning, stacklevel=3)
-    kind = Loop if policy.candidates == 1 else BestOfLoop
-    return kind(generator, coerced, policy, name=name, bounds=bounds)
-
-
-def judge_for(generator: object, judge: object) -> Judge:
-    """Return the judge of a generator's answers; one given by its name asks the generator, where it has no model.
-
-    Raises:
-        ConfigurationError: If it is no judge, or it needs a model and the generator is none.
-    """
-    return one_judge(judge, default=generator if _is_model(generator) else None)
-
-
-def _is_model(generator: object) -> bool:
-    """Check whether a judge can ask the generator; a `SelfRefine` has a chat model's methods, and is a loop."""
-    if isinstance(generator, str | OpenAICompatible):
-        return True
-    return looks_like_chat_model(generator) and not hasattr(generator, "arefine")
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"name is a text, not {shortened(name)}")
-
-
-def _check_bounds(bounds: object) -> None:
-    if not isinstance(bounds, Bounds | None):
-        raise ConfigurationError(
-            f"bounds is a graphs.Bounds, for instance Bounds(max_attempts=5), not {shortened(bounds)}"
-        )
 
 
 def compile_loop(

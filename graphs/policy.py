@@ -123,8 +123,8 @@ class Policy(FrozenSettings):
 
     def __init__(self, **settings: Unpack[PolicySettings]) -> None:
         """Validate the settings; see the class. Mappings are converted to prices and overrides."""
-        given: Mapping[str, Any] = settings
-        super().__init__(**(_certified(given) if given.get("certificate") is not None else given))
+        values: Mapping[str, Any] = settings
+        super().__init__(**(_certified(values) if values.get("certificate") is not None else values))
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Policy:

@@ -27,10 +27,11 @@ from graphs import (
     langgraph_private,
 )
 from graphs.admission import OnNewQuestion
+from graphs.building import build_loop, judge_for
 from graphs.certificate import subject_of
 from graphs.compiled import Checkpointer, LoopCheckpointer
 from graphs.drivers import arun, run
-from graphs.graph import build_loop, compile_loop, judge_for, written_as
+from graphs.graph import compile_loop, written_as
 from graphs.policy import policy_of
 from graphs.policy_settings import PolicySettings
 from graphs.review import rejection

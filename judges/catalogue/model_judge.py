@@ -142,8 +142,8 @@ class ModelJudge(Metric):
         template = self._templates[question.prompt, self.language_for(sample)]
         if not self._multimodal:
             return template.about(data, check)
-        shown, media = attach(data, partial(takes_media, template.model))
-        return template.about(shown, check, media)
+        attached, media = attach(data, partial(takes_media, template.model))
+        return template.about(attached, check, media)
 
     def ask(
         self,

@@ -122,12 +122,12 @@ class JudgeSpec:
             ConfigurationError: If a name or a setting is wrong, or it needs a model and there is none.
         """
         use = self._model_use
-        asked = default if model is None and use == "required" else model
-        if use == "none" or (asked is None and use == "optional"):
+        chosen = default if model is None and use == "required" else model
+        if use == "none" or (chosen is None and use == "optional"):
             return self._make()
-        if asked is None and use == "required":
+        if chosen is None and use == "required":
             raise ConfigurationError(f"the judge {self.name!r} asks a model; {remedy or self._model_remedy()}")
-        shared = {"model": asked}
+        shared = {"model": chosen}
         if language is not None and (not is_reference(self.name) or takes(self.name, "language", self.settings)):
             shared["language"] = language
         return self._make(**{**shared, **self.settings})

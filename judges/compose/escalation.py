@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from judges.compose.composite import CompositeJudge
 from judges.compose.panel import judges_by_name
 from judges.compose.votes import checked_success
 from judges.entry import Explanation
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
-from judges.model import JudgeModel
-from judges.requests import Consult, Deliberation
+from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import LOWEST, Verdict
 
 
-class Escalation(Judge):
+class Escalation(CompositeJudge):
     """Ask judges one after another, cheapest first, and stop at the first that is sure.
 
     A judge is sure if its rating reaches `sure`, or is at most `sure_bad`; the last one decides in any case. The
@@ -55,16 +55,6 @@ class Escalation(Judge):
             )
         self._sure_bad = sure_bad
 
-    @property
-    def models(self) -> tuple[JudgeModel, ...]:
-        """Every model its judges ask."""
-        return tuple(model for judge in self.judges.values() for model in judge.models)
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """Keys of a sample's metadata that any judge reads."""
-        return tuple(dict.fromkeys(key for judge in self.judges.values() for key in judge.metadata_keys))
-
     def explain(self) -> Explanation:
         """Describe what each of its judges needs, asks and costs."""
         parts = [judge.explain() for judge in self.judges.values()]
@@ -74,16 +64,7 @@ class Escalation(Judge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult judge after judge until one is sure."""
-        verdicts: tuple[Verdict, ...] = ()
-        for name, judge in self.judges.items():
-            verdict: Verdict = yield Consult(judge, sample)
-            verdicts = (*verdicts, verdict.model_copy(update={"judge": name}))
-            if self._is_sure(verdict):
-                break
-        last = verdicts[-1]
-        decision = f"judge {len(verdicts)} of {len(self.judges)} decided: {last.judge}"
-        detail = f"{decision}; {last.detail}" if last.detail else decision
-        return last.model_copy(update={"judge": self.name, "items": verdicts, "detail": detail})
+        return (yield from self.first_to_decide(sample, self._is_sure, called="judge"))
 
     def _is_sure(self, verdict: Verdict) -> bool:
         is_bad = self._sure_bad is not None and verdict.rating is not None and verdict.rating <= self._sure_bad

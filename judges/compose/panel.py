@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from judges.compose.coerce import judge_of
+from judges.compose.composite import CompositeJudge
 from judges.compose.votes import called_to_vote, checked_quorum, checked_success, skipped_notes, too_few_votes
 from judges.entry import Explanation
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
-from judges.model import JudgeModel
 from judges.requests import Deliberation, consult
 from judges.runtime.by_judge import ByJudge, names_of
 from judges.runtime.validation import judge_name
@@ -89,7 +89,7 @@ def one_judge(candidate: object, *, name: str | None = None, model: object = Non
     return judge
 
 
-class Panel(Judge):
+class Panel(CompositeJudge):
     """Ask several judges about one answer, at once, and combine their verdicts.
 
     The rules, over the ratings of the members that rated:
@@ -143,16 +143,6 @@ class Panel(Judge):
         self._veto = _checked_veto(tuple(members.key(member) for member in veto), tuple(members), self._rule)
         self._quorum = None if quorum is None else checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
-
-    @property
-    def models(self) -> tuple[JudgeModel, ...]:
-        """Every model its members ask."""
-        return tuple(model for judge in self.judges.values() for model in judge.models)
-
-    @property
-    def metadata_keys(self) -> tuple[str, ...]:
-        """Keys of a sample's metadata that any member reads."""
-        return tuple(dict.fromkeys(key for judge in self.judges.values() for key in judge.metadata_keys))
 
     def explain(self) -> Explanation:
         """Describe what each of its judges needs, asks and costs."""

@@ -25,8 +25,8 @@ def naming_arguments(evaluating: Callable[P, R]) -> Callable[P, R]:
     """Return the same function, whose error about an argument that others have says what it is called here."""
     known = inspect.signature(evaluating).parameters.keys()
 
-    def check(given: Iterable[str]) -> None:
-        for name in given:
+    def check(arguments: Iterable[str]) -> None:
+        for name in arguments:
             own = _OTHER_NAMES.get(name)
             if own in known and name not in known:
                 raise TypeError(f"{evaluating.__name__}() has no argument {name!r}; here it is {own}=...")

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from langchain_core.language_models import BaseChatModel
 
 from graphs import Bounds, Policy
+from graphs.building import build_loop
 from graphs.generators import PerRequest
-from graphs.graph import build_loop
 from graphs.loop import Loop
 from graphs.policy import policy_of as checked_policy
 from graphs.policy_settings import Override

@@ -25,7 +25,7 @@ from langgraph.types import Command, interrupt
 
 from graphs import Attempt, GeneratorFailed, JudgeFailed, Outcome, Policy, Refinement, self_refine
 from graphs.best_of import Standing, best_of, standing_of
-from graphs.graph import build_loop
+from graphs.building import build_loop
 from judges import ConfigurationError, Helpfulness, Sample, Verdict
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel

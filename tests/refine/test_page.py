@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from starlette.applications import Starlette
 
 from graphs import Outcome, Policy
-from graphs.graph import build_loop
+from graphs.building import build_loop
 from judges import ConfigurationError, Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine

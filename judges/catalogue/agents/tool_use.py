@@ -113,21 +113,21 @@ class ToolUse(ModelJudge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find loops by rule, and ask about the other calls."""
         messages = exchange_in(sample)
-        made = calls_made_in(messages)
+        calls = calls_made_in(messages)
         tools = tools_in(sample) if self._tools is None else self._tools
-        if not made and tools is None:
+        if not calls and tools is None:
             raise CannotJudge("undefined", "no tool was called; say in tools= which ones there were")
-        open_calls = [call for call in made if not call.loops]
+        open_calls = [call for call in calls if not call.loops]
         data: dict[str, JsonValue] = {} if tools is None else {"tools": tools}
-        data |= {"conversation": transcript(messages), "calls": _numbered(open_calls, made)}
+        data |= {"conversation": transcript(messages), "calls": _numbered(open_calls, calls)}
         reply = yield from self.ask(TOOL_USE, sample, data, check=one_each(len(open_calls)))
         uses = iter(in_order(reply.items))
-        items = [self._loop(sample, call) if call.loops else _use(call, next(uses)) for call in made]
+        items = [self._loop(sample, call) if call.loops else _use(call, next(uses)) for call in calls]
         return self._conclude(sample, items, reply)
 
-    def _loop(self, sample: Sample, made: MadeCall) -> Verdict:
-        reason = self.say("loop_reason", sample, count=made.times)
-        return Verdict.checked(False, value="loop", subject=render_call(made.call), rationale=reason)  # noqa: FBT003
+    def _loop(self, sample: Sample, call: MadeCall) -> Verdict:
+        reason = self.say("loop_reason", sample, count=call.times)
+        return Verdict.checked(False, value="loop", subject=render_call(call.call), rationale=reason)  # noqa: FBT003
 
     def _conclude(self, sample: Sample, items: Sequence[Verdict], reply: ToolUseReply) -> Verdict:
         right, count = sum(item.passed is True for item in items), len(items) + (not reply.complete)
@@ -147,25 +147,25 @@ class ToolUse(ModelJudge):
         return self.say(fault, sample, calls=bullets(calls, longest=600)) if calls else ""
 
 
-def _use(made: MadeCall, use: CallUse) -> Verdict:
+def _use(call: MadeCall, use: CallUse) -> Verdict:
     return Verdict.checked(
-        use.verdict == "right", value=use.verdict, subject=render_call(made.call), rationale=use.reason
+        use.verdict == "right", value=use.verdict, subject=render_call(call.call), rationale=use.reason
     )
 
 
-def _numbered(calls: Iterable[MadeCall], made: Sequence[MadeCall]) -> list[JsonValue]:
+def _numbered(open_calls: Iterable[MadeCall], all_calls: Sequence[MadeCall]) -> list[JsonValue]:
     """Return calls as shown to a model; one that repeats another tells the number of that one."""
-    listed = list(calls)
+    listed = list(open_calls)
     numbers = {id(call): number for number, call in enumerate(listed, 1)}
-    return [_shown(call, number, numbers, made) for number, call in enumerate(listed, 1)]
+    return [_shown(call, number, numbers, all_calls) for number, call in enumerate(listed, 1)]
 
 
 def _shown(
-    made: MadeCall, number: int, numbers: dict[int, int], all_calls: Sequence[MadeCall]
+    call: MadeCall, number: int, numbers: dict[int, int], all_calls: Sequence[MadeCall]
 ) -> dict[str, JsonValue]:
-    shown: dict[str, JsonValue] = {"number": number, "tool": made.call.name, "arguments": dict(made.call.args)}
-    if made.result is not None:
-        shown["result"] = made.result
-    if made.first is not None:
-        shown["repeats"] = numbers[id(all_calls[made.first])]
-    return shown
+    data: dict[str, JsonValue] = {"number": number, "tool": call.call.name, "arguments": dict(call.call.args)}
+    if call.result is not None:
+        data["result"] = call.result
+    if call.first is not None:
+        data["repeats"] = numbers[id(all_calls[call.first])]
+    return data

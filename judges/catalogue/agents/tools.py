@@ -35,10 +35,10 @@ def checked_tools(tools: object) -> list[JsonValue] | None:
 
 def tools_in(sample: Sample) -> list[JsonValue] | None:
     """Return the tools that the sample's metadata lists, or None where it lists none."""
-    found = next((sample.metadata[key] for key in TOOL_KEYS if sample.metadata.get(key)), None)
-    if found is None:
+    tools = next((sample.metadata[key] for key in TOOL_KEYS if sample.metadata.get(key)), None)
+    if tools is None:
         return None
-    return found if isinstance(found, list) else [found]
+    return tools if isinstance(tools, list) else [tools]
 
 
 def _shown(tool: object) -> JsonValue:

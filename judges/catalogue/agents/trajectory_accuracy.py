@@ -73,5 +73,5 @@ class TrajectoryAccuracy(OneQuestion):
         """Return the whole exchange, and the reference trajectory where there is one."""
         conversation = transcript(exchange_in(sample))
         reference = reference_shown(sample)
-        shown: dict[str, JsonValue] = {} if reference is None else {"reference_trajectory": reference}
-        return {**shown, "conversation": conversation}
+        data: dict[str, JsonValue] = {} if reference is None else {"reference_trajectory": reference}
+        return {**data, "conversation": conversation}

@@ -120,7 +120,7 @@ class InstructionFollowing(ModelJudge):
         return non_blank(reply.instructions)
 
     def _conclude(self, sample: Sample, checked: Sequence[tuple[str, Kept]]) -> Verdict:
-        items = tuple(_item(text, kept) for text, kept in checked)
+        items = tuple(_item(text, finding) for text, finding in checked)
         relevant = [item for item in items if item.value != "not_applicable"]
         if not relevant:
             detail = "no instruction applies to this answer"
@@ -141,7 +141,9 @@ def _checked(instructions: Any) -> tuple[str, ...]:
     return listed
 
 
-def _item(text: str, kept: Kept) -> Verdict:
-    is_broken = kept.verdict == "broken"
-    change = (kept.change.strip() or kept.reason) if is_broken else ""
-    return Verdict.checked(not is_broken, value=kept.verdict, subject=text, rationale=kept.reason, feedback=change)
+def _item(text: str, finding: Kept) -> Verdict:
+    is_broken = finding.verdict == "broken"
+    change = (finding.change.strip() or finding.reason) if is_broken else ""
+    return Verdict.checked(
+        not is_broken, value=finding.verdict, subject=text, rationale=finding.reason, feedback=change
+    )

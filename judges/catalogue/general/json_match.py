@@ -168,8 +168,8 @@ class JsonMatch(Metric):
 
     def _unused(self, fields: Iterable[JsonField]) -> str:
         """Say which judges had no field to judge."""
-        found = {field.pattern for field in fields}
-        unused = [path for path in self.fields if path not in found]
+        patterns = {field.pattern for field in fields}
+        unused = [path for path in self.fields if path not in patterns]
         return f"no field to judge at {', '.join(unused)}" if unused else ""
 
 

@@ -86,20 +86,20 @@ class ReplyLanguage(ComputedMetric):
     def compute(self, sample: Sample) -> Verdict:
         """Compare the languages, line by line."""
         answer = prose(answer_in(sample))
-        wanted = self._wanted or self._language_asked_in(sample, answer)
+        language = self._wanted or self._language_asked_in(sample, answer)
         weights = {True: 0, False: 0}
         for line in _lines(answer):
-            match = None if wanted is None else is_in(line, wanted, judge=self.entry.name)
+            match = None if language is None else is_in(line, language, judge=self.entry.name)
             if match is not None:
                 weights[match] += _letters(line)
         judged = sum(weights.values())
-        if wanted is not None and not judged:
+        if language is not None and not judged:
             raise CannotJudge("undefined", "the answer is too short to tell its language")
         score = weights[True] / judged if judged else 0.0
-        feedback = "" if score == 1 else self.say("wrong", sample, language=wanted or "")
-        rationale = f"{weights[True]} of {judged} letters are in lines of the language {wanted!r}"
+        feedback = "" if score == 1 else self.say("wrong", sample, language=language or "")
+        rationale = f"{weights[True]} of {judged} letters are in lines of the language {language!r}"
         return self.verdict(
-            score, rationale=rationale if wanted else "The scripts differ.", feedback=feedback.strip()
+            score, rationale=rationale if language else "The scripts differ.", feedback=feedback.strip()
         )
 
     def _language_asked_in(self, sample: Sample, answer: str) -> str | None:

@@ -171,10 +171,10 @@ def _unordered_key(value: JsonValue) -> Hashable:
     return key_of(value)
 
 
-def _agrees(found: JsonField) -> bool:
-    if found.state == "to_judge":
-        return key_of(found.expected) == key_of(found.actual)
-    return found.state == "same"
+def _agrees(field: JsonField) -> bool:
+    if field.state == "to_judge":
+        return key_of(field.expected) == key_of(field.actual)
+    return field.state == "same"
 
 
 def _joined(path: str, name: str) -> str:

@@ -40,14 +40,14 @@ def calls_made_in(messages: Conversation) -> list[MadeCall]:
     A call that is made again for another result (a second try after an error, a look at a state that has changed),
     or after another message of the user, repeats nothing.
     """
-    made: list[MadeCall] = []
+    calls: list[MadeCall] = []
     seen: dict[Hashable, list[int]] = {}
     for turn, call, result in _with_results(messages):
         key = (turn, call.name, key_of(call.args), result)
         places = seen.setdefault(key, [])
-        made.append(MadeCall(call, result, places[0] if places else None, len(places) + 1))
-        places.append(len(made) - 1)
-    return made
+        calls.append(MadeCall(call, result, places[0] if places else None, len(places) + 1))
+        places.append(len(calls) - 1)
+    return calls
 
 
 def _with_results(messages: Conversation) -> Iterator[tuple[int, ToolCall, str | None]]:

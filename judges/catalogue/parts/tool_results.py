@@ -51,17 +51,17 @@ def premises_in(sample: Sample, *, tool_results: bool, blank: bool = False) -> l
 
 def _results(messages: Sequence[Message], *, but: Iterable[str]) -> list[JsonValue]:
     """Return each tool result once, with the call it answers, as shown to a model."""
-    shown: list[JsonValue] = []
+    results: list[JsonValue] = []
     unanswered: list[ToolCall] = []
     for message in messages:
         if message.role != "tool":
             unanswered = list(message.tool_calls)
             continue
         result = _shown(message, _answered(unanswered, message))
-        is_new = isinstance(result, ShownMessage) or result not in shown  # two pictures are not told by their text
+        is_new = isinstance(result, ShownMessage) or result not in results  # pictures differ beside their text
         if message.content.strip() and message.content.strip() not in but and is_new:
-            shown.append(result)
-    return shown
+            results.append(result)
+    return results
 
 
 def _answered(unanswered: list[ToolCall], result: Message) -> ToolCall | None:

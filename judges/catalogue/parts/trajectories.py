@@ -196,8 +196,8 @@ def _by_paths(
     """Compare the values at some paths, such as `"city"` or `"order.id"`; one that neither has is equal."""
     scores: dict[str, float] = {}
     for path in paths:
-        (wanted, is_wanted), (made, is_made) = value_at(expected, path), value_at(actual, path)
-        equal = is_wanted == is_made and (not is_wanted or same_value(wanted, made))
+        (expected_value, is_expected), (actual_value, is_there) = value_at(expected, path), value_at(actual, path)
+        equal = is_expected == is_there and (not is_expected or same_value(expected_value, actual_value))
         name = path if path in expected or path in actual else path.partition(".")[0]
         scores[name] = min(scores.get(name, 1.0), float(equal))
     return scores

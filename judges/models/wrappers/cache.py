@@ -135,8 +135,8 @@ def key_of(identity: str, request: ModelRequest) -> bytes:
         "repetition": repetition.get(),
     }
     if request.attached:
-        shown = [part if isinstance(part, str) else part.model_dump() for part in request.attached]
-        parts["attached"] = shown
+        attached = [part if isinstance(part, str) else part.model_dump() for part in request.attached]
+        parts["attached"] = attached
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
 
 

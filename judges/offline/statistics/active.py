@@ -38,11 +38,11 @@ def active_probabilities(uncertainty: Sequence[float], budget: float, *, uniform
     if budget >= n:
         return [1.0] * n
     even = np.full(n, budget / n)
-    wanted = even if not values.sum() else uniform * even + (1 - uniform) * budget * values / values.sum()
-    while (wanted > 1).any():  # what a row cannot use goes to the others
-        free = wanted < 1
-        wanted = np.where(free, wanted * ((budget - (~free).sum()) / wanted[free].sum()), 1.0)
-    return [float(one) for one in wanted]
+    probabilities = even if not values.sum() else uniform * even + (1 - uniform) * budget * values / values.sum()
+    while (probabilities > 1).any():  # what a row cannot use goes to the others
+        free = probabilities < 1
+        probabilities = np.where(free, probabilities * ((budget - (~free).sum()) / probabilities[free].sum()), 1.0)
+    return [float(probability) for probability in probabilities]
 
 
 def active_mean(

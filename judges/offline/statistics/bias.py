@@ -64,10 +64,10 @@ class BiasReport:
     tests: tuple[BiasTest, ...]
 
     def __getitem__(self, bias: str) -> BiasTest:
-        found = next((test for test in self.tests if test.bias == bias), None)
-        if found is None:
+        test_of_bias = next((test for test in self.tests if test.bias == bias), None)
+        if test_of_bias is None:
             raise KeyError(f"{bias!r} was not tested; tested were: {', '.join(test.bias for test in self.tests)}")
-        return found
+        return test_of_bias
 
     @property
     def flagged(self) -> tuple[str, ...]:

@@ -241,8 +241,8 @@ def _lines(labels: Sequence[NextLabel]) -> Iterator[str]:
         sample = label.row.sample
         unread = {"metadata": True, **WITHOUT_MEDIA}
         texts = {} if sample is None else sample.model_dump(mode="json", exclude_defaults=True, exclude=unread)
-        shown = {name: label.row.metadata[name] for name in _SHOWN if label.row.metadata.get(name) is not None}
+        verdicts = {name: label.row.metadata[name] for name in _SHOWN if label.row.metadata.get(name) is not None}
         weight = {"weight": label.weight} if label.weight != 1 else {}
         active = {} if label.probability is None else {"probability": label.probability, "drawn": len(labels)}
-        row = {**texts, **shown, **weight, **active, "raters": label.raters, "labels": []}
+        row = {**texts, **verdicts, **weight, **active, "raters": label.raters, "labels": []}
         yield f"{json.dumps(row, ensure_ascii=False)}\n"

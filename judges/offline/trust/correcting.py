@@ -112,8 +112,8 @@ def _corrected(
         apart = [item for item in rest if item.question_id not in questions]
         if not apart:
             return _human(labelled)
-        asked = [item.question_id for item in labelled]
-        return _within(ppi_mean(good, passes, _means(apart, _passes), clusters=asked))
+        labelled_questions = [item.question_id for item in labelled]
+        return _within(ppi_mean(good, passes, _means(apart, _passes), clusters=labelled_questions))
     return ppi_rate([bool(one) for one in good], [bool(one) for one in passes], [bool(one) for one in others])
 
 

@@ -42,14 +42,14 @@ def agreement_lines(
         yield f"people             {_people(people)}"
 
 
-def _pass_lines(found: Agreement) -> Iterator[str]:
-    figures = found.figures
+def _pass_lines(agreement: Agreement) -> Iterator[str]:
+    figures = agreement.figures
     if not figures["base_rate"].n:
         yield "good or bad        undefined (too_few): of every row as many people say good as bad"
         return
     yield f"people say good    {_share(figures['base_rate'])}"
     kappa = figures["pass_kappa"]
-    paradox = "; kappa paradox, see AC1" if found.kappa_paradox else ""
+    paradox = "; kappa paradox, see AC1" if agreement.kappa_paradox else ""
     one_class = f"; one class only, AC1 {_number(figures['ac1'])}" if kappa.value is None else ""
     yield f"same verdict       {_share(figures['agreement'])}, kappa {_number(kappa)}{paradox}{one_class}"
     passed, refused = _share(figures["tpr"]), _share(figures["tnr"])
