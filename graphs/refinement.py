@@ -351,6 +351,12 @@ class Refinement:
         )
 
     @property
+    def reference(self) -> str | None:
+        """The reference answer passed with the question, if any."""
+        value = self.evidence.get("reference")
+        return value if isinstance(value, str) else None
+
+    @property
     def ending(self) -> Ending:
         """How the finished refinement ends."""
         return ending_of(self.attempts, self.chosen, self.policy, stop_reason=self.stop_reason)
@@ -398,9 +404,3 @@ class Refinement:
             "sent_back": tuple(state.get("sent_back", ())),
         }
         return cls(policy=policy, **{**state, **values})
-
-    @property
-    def reference(self) -> str | None:
-        """The reference answer passed with the question, if any."""
-        value = self.evidence.get("reference")
-        return value if isinstance(value, str) else None
