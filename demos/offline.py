@@ -144,8 +144,8 @@ def _record(stage: _Stage) -> None:
 def _label(stage: _Stage) -> None:
     """Write the shipped labels where `refine label` leaves a person's."""
     from judges.offline.trust.beside import labels_file  # noqa: PLC0415 - numpy is loaded when it is needed
+    from judges.offline.trust.label import items_of  # noqa: PLC0415 - as above
     from judges.offline.trust.label_file import LabelFile  # noqa: PLC0415 - as above
-    from judges.offline.trust.labelling import items_of  # noqa: PLC0415 - as above
     from judges.offline.trust.rows import read_judged  # noqa: PLC0415 - as above
 
     _step(
@@ -320,10 +320,12 @@ def _report(stage: _Stage) -> bool:
 
 
 def _write_page(stage: _Stage) -> None:
-    from refine.report.building import build  # noqa: PLC0415 - as in the other steps
+    from refine.report.building import (  # noqa: PLC0415 - as above
+        build,
+        read_run,
+    )
     from refine.report.page import page  # noqa: PLC0415 - as above
-    from refine.report.reading import read_run  # noqa: PLC0415 - as above
-    from refine.report.trust import TrustSources  # noqa: PLC0415 - as above
+    from refine.report.view import TrustSources  # noqa: PLC0415 - as above
 
     folder = stage.folder
     sources = TrustSources(labels=folder / _LABELS, attempts=folder / _RECORD, certificate=folder / _CERTIFICATE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from demos.weather.agent import weather_agent
 from demos.weather.rule import judge
 from graphs import Bounds, Policy, self_refine
-from graphs.compiled import LoopGraph
+from graphs.graph import LoopGraph
 
 SEED = 1
 """Seeds the broken thermometer."""

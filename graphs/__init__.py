@@ -5,7 +5,6 @@ from __future__ import annotations
 import judges
 from graphs.attempt import Attempt
 from graphs.augment import all_drafts, feedback_only, last_draft, last_drafts
-from graphs.building import SelfJudgingWarning
 from graphs.certificate import CertificateWarning
 from graphs.errors import (
     ConcurrentTurn,
@@ -19,11 +18,10 @@ from graphs.errors import (
     ReviewPending,
     Unanswered,
 )
-from graphs.graph import self_refine
+from graphs.graph import SelfJudgingWarning, self_refine
 from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides
-from graphs.policy import Policy
-from graphs.policy_settings import Augmenter, Override, PolicySettings
+from graphs.policy import Augmenter, Override, Policy, PolicySettings
 from graphs.refinement import Refinement
 from judges.first_guesses import of_package
 

@@ -11,14 +11,14 @@ from functools import partial
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
-from graphs.answer_kind import draft_message
+from graphs.answers import draft_message
 from graphs.attempt import Attempt
 from graphs.isolation import copy_messages, copy_refinement
-from graphs.policy_settings import Augmenter, AugmenterName
+from graphs.policy import Augmenter, AugmenterName
+from graphs.redaction import withhold
 from graphs.refinement import Refinement
-from graphs.secrets import withhold
 from judges.errors import ConfigurationError, shortened
-from judges.models.render import encode
+from judges.models.prompt_and_reply import encode
 from judges.prompting.prompts import Language, language_of
 
 MARK = "refine"

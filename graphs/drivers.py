@@ -13,14 +13,12 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from graphs import langchain_private
-from graphs.deadline import acall_within, call_within
+from graphs.events import apublish, publish, warn
 from graphs.loop import Loop
 from graphs.outcome import Outcome
-from graphs.progress import apublish, publish, warn
 from graphs.refinement import Refinement
-from graphs.step import Effect, Messages, Step, Transition
-from graphs.watching import watched
-from judges.runtime import flow
+from graphs.step import Effect, Messages, Step, Transition, acall_within, call_within, watched
+from judges.runtime import sharing
 
 
 def perform(effect: Effect) -> Any:
@@ -54,7 +52,7 @@ def run_step(step: Step, refinement: Refinement, messages: Messages, config: Run
         publish(effect.events, config, refinement)
         return perform(effect)
 
-    transition = flow.run(step(refinement, messages, config), publish_and_perform)
+    transition = sharing.run(step(refinement, messages, config), publish_and_perform)
     publish(transition.events, config, transition.refinement)
     warn(transition.alarms, config, transition.refinement)
     if transition.error is not None:
@@ -69,7 +67,7 @@ async def arun_step(step: Step, refinement: Refinement, messages: Messages, conf
         await apublish(effect.events, config, refinement)
         return await aperform(effect)
 
-    transition = await flow.arun(step(refinement, messages, config), publish_and_perform)
+    transition = await sharing.arun(step(refinement, messages, config), publish_and_perform)
     await apublish(transition.events, config, transition.refinement)
     warn(transition.alarms, config, transition.refinement)
     if transition.error is not None:

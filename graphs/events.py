@@ -2,13 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import structlog
+from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import (
+    get_callback_manager_for_config,
+    patch_config,
+    var_child_runnable_config,
+)
+
+from graphs import langchain_private, langgraph_private
 from graphs.attempt import Attempt
-from graphs.progress import Event
-from graphs.refinement import Refinement
-from graphs.secrets import withhold
-from judges.verdict import Verdict
+from graphs.redaction import withhold
+from graphs.refinement import Refinement, answering_model, certificate_of
+from judges.entry import Explanation
+from judges.judge import Judge, Observer, observer
+from judges.runtime import context
+from judges.runtime.context import setting
+from judges.sample import Sample, canonical_field, is_long
+from judges.verdict import NOTHING_TO_JUDGE, Verdict
+
+_LOGGER = "refine"
+_STANDARD_LOGGER = logging.getLogger(_LOGGER)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of the loop.
+
+    Args:
+        name: `start`, `attempt`, `draft`, `verdict`, `failed`, `discard`, `handover` or `finish`; of a warning,
+            what happened.
+        figures: Numbers and codes, without any judged text.
+        texts: Judged text, sent only on request.
+        streamed: Whether the event goes to the client's stream.
+        logged: Whether the event goes to the log.
+        show: Whether the texts go to the stream too.
+        level: Level of the line in the log.
+    """
+
+    name: str
+    figures: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, Any] = field(default_factory=dict)
+    streamed: bool = True
+    logged: bool = True
+    show: bool = False
+    level: int = logging.INFO
+
+    def payload(self, labels: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the event as sent to the stream, with the labels of its run."""
+        texts = self.texts if self.show else {}
+        return {"type": "refine", "event": self.name, **self.figures, **texts, **labels}
+
+
+def publish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refinement: Refinement) -> None:
+    """Send events to the graph's custom stream, to callback handlers, and to the log.
+
+    Args:
+        events: Makes the events, or `tuple` for none; not called where nobody listens.
+        config: The config of the run.
+        refinement: The record they are about.
+    """
+    if events is tuple or _nobody_listens(config):
+        return
+    send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
+    if send is None and log is None and not targets:
+        return
+    labels = _labels(refinement, config)
+    for event in _visible(events(), config):
+        _write(event, labels, send, log, log_texts=refinement.policy.log_texts)
+        for target in targets if event.streamed else ():
+            dispatch_custom_event(f"refine.{event.name}", event.payload(labels), config=target)
+
+
+async def apublish(events: Callable[[], Sequence[Event]], config: RunnableConfig, refinement: Refinement) -> None:
+    """Send events without blocking; otherwise like `publish`."""
+    if events is tuple or _nobody_listens(config):
+        return
+    send, log, targets = langgraph_private.writer(config), _log(), langgraph_private.progress_configs(config)
+    if send is None and log is None and not targets:
+        return
+    labels = _labels(refinement, config)
+    for event in _visible(events(), config):
+        _write(event, labels, send, log, log_texts=refinement.policy.log_texts)
+        for target in targets if event.streamed else ():
+            await adispatch_custom_event(f"refine.{event.name}", event.payload(labels), config=target)
+
+
+def _nobody_listens(config: RunnableConfig) -> bool:
+    """Whether that is known at once, as it is of a loop without a graph or callbacks whose log is off."""
+    return not (config or structlog.is_configured() or _STANDARD_LOGGER.isEnabledFor(logging.INFO))
+
+
+def _visible(events: Sequence[Event], config: RunnableConfig) -> Sequence[Event]:
+    """Return the events as they may be sent: without texts inside of a loop that hides its drafts."""
+    return [replace(event, show=False) for event in events] if langgraph_private.silenced(config) else events
+
+
+def warn(alarms: Sequence[Event], config: RunnableConfig, refinement: Refinement) -> None:
+    """Write warnings to the log, which shows them unless it is told not to."""
+    log = _log(logging.WARNING) if alarms else None
+    for alarm in alarms:
+        _write(alarm, _labels(refinement, config), None, log, log_texts=refinement.policy.log_texts)
+
+
+def _labels(refinement: Refinement, config: RunnableConfig) -> dict[str, Any]:
+    """Return what tells the lines of one run from those of others."""
+    thread = (config.get("configurable") or {}).get("thread_id")
+    return {"outcome_id": refinement.id, "refiner": refinement.refiner, "thread_id": thread}
+
+
+def _write(
+    event: Event, labels: dict[str, Any], send: Callable[[Any], None] | None, log: Any, *, log_texts: bool
+) -> None:
+    if send is not None and event.streamed:
+        send(event.payload(labels))
+    if log is not None and event.logged:
+        with context.logging_safely():
+            write = log.warning if event.level >= logging.WARNING else log.info
+            write(event.name, **{**event.figures, **(event.texts if log_texts else {}), **labels})
+
+
+def _log(level: int = logging.INFO) -> Any:
+    """Return the logger: the user's structlog, otherwise the standard logger `refine`; None where it is disabled.
+
+    An unconfigured structlog would print to standard output, which a library must not do.
+    """
+    if structlog.is_configured():
+        return structlog.get_logger(_LOGGER)
+    if not _STANDARD_LOGGER.isEnabledFor(level):
+        return None
+    return structlog.wrap_logger(
+        _STANDARD_LOGGER,
+        processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
 
 
 def stopped_events(refinement: Refinement) -> tuple[Event, ...]:
@@ -125,3 +262,203 @@ def finished_events(refinement: Refinement) -> tuple[Event, ...]:
         "detail": refinement.detail,
     }
     return (Event("finish", figures),)
+
+
+UNJUDGED = "answer released although a judgement gave no verdict"
+PARTLY_JUDGED = "answer released although a part of its judge gave no verdict"
+GENERATOR_FAILED = "answer released that was not accepted, since the generator failed"
+CANDIDATE_FAILED = "candidate failed, and the attempt went on with the others"
+EXCERPT = "judge was shown a part of a very long draft, or of long evidence; max_conversation_chars bounds it"
+UNCERTIFIED = "answer released by a model that the certificate is not about: certify again"
+UNMET = "judge needs evidence that neither the question nor the generator brought"
+
+Needs = tuple[tuple[str, tuple[str, ...]], ...]
+"""Names of judges, each with fields of a sample; one may offer a choice, "expected_facts or reference"."""
+
+_LONGEST_DETAIL = 200
+_QUOTED = re.compile(r"\w{4,}|[^\x00-\x7f]+")
+"""What of a detail may quote a text: its longer words, and whatever is not ASCII."""
+
+
+class Ration:
+    """Lets the first warning of a kind through, and later ones of that kind at most once in a while.
+
+    Args:
+        every_s: Seconds between two warnings of one kind.
+        clock: Monotonic clock in seconds, for tests.
+    """
+
+    def __init__(self, every_s: float = 60.0, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._last: dict[tuple[object, ...], float] = {}
+
+    def allows(self, kind: tuple[object, ...], *, once: bool = False) -> bool:
+        """Check whether to warn now, and if so count it; `once` means never again."""
+        now = self._clock()
+        last = self._last.get(kind)
+        if last is not None and (once or 0 <= now - last < self._every_s):
+            return False
+        self._last[kind] = now
+        return True
+
+
+def release_alarms(refinement: Refinement, messages: Sequence[BaseMessage], ration: Ration) -> tuple[Event, ...]:
+    """Return the warnings about a question that is answered: that a judgement, or a part of one, failed."""
+    alarms = []
+    for name, judge, reason in _failures(refinement):
+        if ration.allows((name, refinement.stop_reason, judge, reason)):
+            figures = {
+                "stop_reason": refinement.stop_reason,
+                "released": refinement.released,
+                "attempts": len(refinement.attempts),
+                "judge": judge,
+                "unscored": reason,
+                "detail": _without_quotes(refinement.detail, refinement, messages),
+            }
+            texts = {"detail": refinement.detail}
+            alarms.append(Event(name, figures, texts, streamed=False, level=logging.WARNING))
+    return (*alarms, *_uncertified(refinement, ration))
+
+
+def _uncertified(refinement: Refinement, ration: Ration) -> Iterator[Event]:
+    """Yield the warning that another model answered than those that were calibrated."""
+    certificate = refinement.policy.certificate
+    if certificate is None or certificate_of(refinement) is not None:
+        return
+    model = answering_model(refinement)
+    if ration.allows((UNCERTIFIED, model)):
+        figures = {"certificate": certificate.id, "model": model, "calibrated": list(certificate.answer_models)}
+        yield Event(UNCERTIFIED, figures, streamed=False, level=logging.WARNING)
+
+
+def _failures(refinement: Refinement) -> Iterator[tuple[str, str, str | None]]:
+    """Yield what failed: the kind of warning, the judge, and why it gave no verdict."""
+    last = refinement.attempts[-1] if refinement.attempts else None
+    if refinement.stop_reason == "generator_failed":
+        yield GENERATOR_FAILED, "", None
+    elif refinement.stop_reason == "skipped" or last is None:
+        return
+    elif last.verdict is None or last.verdict.unscored is not None:
+        yield (
+            (UNJUDGED, "", None) if last.verdict is None else (UNJUDGED, last.verdict.judge, last.verdict.unscored)
+        )
+    else:
+        released = _is_released(refinement)
+        for part in _failed_parts(released.verdict) if released and released.verdict else ():
+            yield PARTLY_JUDGED, part.judge, part.unscored
+
+
+def _is_released(refinement: Refinement) -> Attempt | None:
+    return next((attempt for attempt in refinement.attempts if attempt.number == refinement.released), None)
+
+
+def _failed_parts(verdict: Verdict) -> Iterator[Verdict]:
+    """Yield the verdicts inside a scored one whose judges failed; to have had nothing to judge is no failure."""
+    for part in verdict.items:
+        if part.unscored is None:
+            yield from _failed_parts(part)
+        elif part.unscored not in NOTHING_TO_JUDGE:
+            yield part
+
+
+def _without_quotes(detail: str, refinement: Refinement, messages: Sequence[BaseMessage]) -> str:
+    """Return one short line without the words that a judge may have quoted from what it was shown."""
+    judged_text = "\n".join(_texts_of(refinement, messages)).lower()
+
+    def mask(match: re.Match[str]) -> str:
+        word = match.group().lower()
+        quoted = word in judged_text if word.isascii() else any(character in judged_text for character in word)
+        return "..." if quoted else match.group()
+
+    return _QUOTED.sub(mask, " ".join(detail.split()))[:_LONGEST_DETAIL]
+
+
+def _texts_of(refinement: Refinement, messages: Sequence[BaseMessage]) -> Iterator[str]:
+    yield from (str(message.text) for message in messages)
+    yield repr(list(refinement.evidence.values()))
+    for draft in (draft for attempt in refinement.attempts for draft in attempt.drafts):
+        yield from (draft.text, repr(list(draft.evidence.values())))
+        yield from (f"{tool['args']!r} {tool['result']}" for tool in draft.tools)
+        if draft.verdict is not None:
+            yield from (draft.verdict.rationale, draft.verdict.feedback, draft.verdict.raw)
+
+
+def needs_of(explanation: Explanation) -> Needs:
+    """Return the fields that a judge, and every judge inside it, needs besides question and answer."""
+    if explanation.parts:
+        return tuple(pair for part in explanation.parts for pair in needs_of(part))
+    fields = tuple(need for need in explanation.needs if canonical_field(need) not in ("user_input", "response"))
+    return ((explanation.judge, fields),) if fields else ()
+
+
+def unmet_alarms(needs: Needs, sample: Sample, ration: Ration) -> tuple[Event, ...]:
+    """Return the warnings, one for a judge, that a sample lacks what judges need."""
+    alarms = []
+    for judge, fields in needs:
+        missing = [need for need in fields if not any(_has(sample, name) for name in need.split(" or "))]
+        if missing and ration.allows((UNMET, judge, *missing), once=True):
+            remedy = f"evidence={{{missing[0].split(' or ')[0]!r}: ...}} with the question hands it over"
+            figures = {"judge": judge, "missing": missing, "remedy": remedy}
+            alarms.append(Event(UNMET, figures, streamed=False, level=logging.WARNING))
+    return tuple(alarms)
+
+
+def excerpt_alarms(judge: Judge, sample: Sample, limit: int, ration: Ration) -> tuple[Event, ...]:
+    """Return the warning that a judge's model saw only a part of what was to be judged."""
+    if not is_long(sample, limit) or not judge.models or not ration.allows((EXCERPT,)):
+        return ()
+    figures = {
+        "judge": judge.name,
+        "draft_characters": len(sample.response or ""),
+        "context_characters": sum(map(len, sample.retrieved_contexts or ())),
+        "limit": limit,
+    }
+    return (Event(EXCERPT, figures, streamed=False, level=logging.WARNING),)
+
+
+def _has(sample: Sample, name: str) -> bool:
+    field = canonical_field(name)
+    return bool(getattr(sample, field) if field else sample.metadata.get(name))
+
+
+def trace_judges(config: RunnableConfig) -> AbstractContextManager[None]:
+    """Record every judge called in a `with` block, members of a panel included, as its own run under `config`.
+
+    Without callbacks this does nothing.
+    """
+    if not langchain_private.listeners(config):
+        return nullcontext()
+    outer = observer.get()
+    if outer is None:
+        return setting(observer, lambda judge, sample: _run_of(judge, sample, config))
+    return setting(observer, lambda judge, sample: _observed_twice(outer, judge, sample, config))
+
+
+@contextmanager
+def _observed_twice(
+    outer: Observer, judge: Judge, sample: Sample, config: RunnableConfig
+) -> Iterator[Callable[[Verdict], None]]:
+    with outer(judge, sample) as to_outer, _run_of(judge, sample, config) as to_run:
+
+        def on_verdict(verdict: Verdict) -> None:
+            to_run(verdict)
+            to_outer(verdict)
+
+        yield on_verdict
+
+
+@contextmanager
+def _run_of(judge: Judge, sample: Sample, config: RunnableConfig) -> Iterator[Callable[[Verdict], None]]:
+    parent = var_child_runnable_config.get() or config
+    run = get_callback_manager_for_config(parent).on_chain_start(
+        None, sample.model_dump(mode="json", exclude_defaults=True), name=judge.name
+    )
+    verdicts: list[Verdict] = []
+    try:
+        with langchain_private.use_config(patch_config(parent, callbacks=run.get_child())):
+            yield verdicts.append
+    except BaseException as error:
+        run.on_chain_error(error)
+        raise
+    run.on_chain_end({} if not verdicts else verdicts[-1].model_dump(mode="json", exclude_defaults=True))

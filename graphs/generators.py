@@ -3,29 +3,344 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import takewhile
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    BaseMessage,
+    ToolCall,
+    ToolMessage,
+    message_chunk_to_message,
+)
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.pregel import Pregel
+from pydantic import JsonValue
+from pydantic_core import to_json
 
 from graphs import langchain_private, langgraph_private
-from graphs.direct import DirectGenerator
-from graphs.drafts import Draft, draft_of, own_copy
-from graphs.isolation import copy_messages
-from judges.drive import waited_for
-from judges.errors import ConfigurationError, shortened
-from judges.models.providers.langchain import chat_model
+from graphs.errors import DraftError
+from graphs.isolation import copy_message, copy_messages
+from graphs.refinement import Prompt
+from judges.errors import BadSample, ConfigurationError, shortened
+from judges.judge import waited_for
+from judges.models.providers.langchain import chat_model, keeping_refusals, usage_of
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_fields import parsed_name
-from judges.models.providers.openai_refusals import keeping_refusals
+from judges.models.providers.openai_messages import MessageDict, answer_of, to_dicts, to_messages
+from judges.models.providers.openai_replies import model_in, usage_in
 from judges.runtime.blocking import in_thread
-from judges.runtime.no_requests import check_allowed
+from judges.runtime.validation import check_allowed
+from judges.sample import Sample
+from judges.verdict import Usage
+
+RETURN_DIRECT = "return_direct: the result of a tool is the answer"
+"""The detail of an outcome whose answer a tool gave, which is handed on unjudged."""
+
+
+def with_answer_last(messages: Sequence[Any], structured_response: object) -> list[Any]:
+    """Return an agent's new messages so that they end with its structured answer, as JSON text without a call.
+
+    Args:
+        messages: The messages. Where they do not end with the result of a call that stands for such an answer
+            (`response_format=ToolStrategy(...)`), they are returned as they are.
+        structured_response: The answer as the agent's state has it, where it may be one of an earlier turn; None
+            where it has none.
+    """
+    index, results = _last_calls(messages)
+    if structured_response is None or index is None or not results:
+        return list(messages)
+    called = {result.tool_call_id for result in results}
+    calls = [call for call in messages[index].tool_calls if call["id"] in called]
+    if not any(_stands_for(call, structured_response) for call in calls):
+        return list(messages)
+    text = to_json(structured_response, fallback=str).decode()
+    answer = messages[index].model_copy(update={"content": text, "tool_calls": []})
+    return [*messages[:index], answer]
+
+
+def tool_result_in(messages: Sequence[Any]) -> AIMessage | None:
+    """Return what tools returned as an answer, where messages end with it; None where they do not."""
+    index, results = _last_calls(messages)
+    if index is None or not results:
+        return None
+    called = {call["id"] for call in messages[index].tool_calls}
+    if any(result.tool_call_id not in called for result in results):
+        return None
+    contents: list[Any] = [result.content for result in results]
+    if len(contents) == 1:
+        return AIMessage(contents[0])
+    if all(isinstance(content, str) for content in contents):
+        return AIMessage("\n\n".join(contents))
+    return AIMessage([part for content in contents for part in _parts(content)])
+
+
+def fault_in(messages: Sequence[Any]) -> str:
+    """Return what tools say is wrong, where messages end with their results and one failed; otherwise nothing."""
+    results = _last_calls(messages)[1]
+    return "\n".join(str(result.text) for result in results if result.status == "error")
+
+
+def _last_calls(messages: Sequence[Any]) -> tuple[int | None, list[ToolMessage]]:
+    """Return the place of the message before the results of tools that messages end with, and the results."""
+    ending = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
+    results: list[ToolMessage] = list(ending)[::-1]
+    index = len(messages) - len(results) - 1
+    return (index if index >= 0 and isinstance(messages[index], AIMessage) else None), results
+
+
+def _stands_for(call: ToolCall, answer: object) -> bool:
+    """Check whether a call has a structured answer for its arguments, as far as its name or its fields say so."""
+    names = answer if isinstance(answer, Mapping) else getattr(answer, "__dict__", {})
+    has_its_fields = bool(call["args"]) and call["args"].keys() <= names.keys()
+    return call["name"] == type(answer).__name__ or has_its_fields or call["args"] == answer
+
+
+def _parts(content: str | list[Any]) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+_ANSWER_KEYS = ("answer", "output", "response", "result", "text")
+_CONTEXT_KEYS = ("retrieved_contexts", "context", "contexts", "source_documents", "documents")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """The output of a generator.
+
+    Args:
+        answer: The answer.
+        steps: Messages before the answer: tool calls and tool results.
+        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
+        raw: The endpoint's own reply, where the generator is a direct client.
+        calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
+        fault: What makes the answer unfit to be released, as feedback to the generator: it is rejected, and no
+            judge is asked.
+        unjudged: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
+        pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
+    """
+
+    answer: AIMessage
+    steps: tuple[AnyMessage, ...] = ()
+    evidence: Mapping[str, JsonValue] = field(default_factory=dict)
+    raw: dict[str, JsonValue] | None = None
+    calls: tuple[tuple[str | None, Usage], ...] = ()
+    fault: str = ""
+    unjudged: str = ""
+    pending: bool = False
+
+
+def own_copy(draft: Draft) -> Draft:
+    """Return a draft that shares nothing with a generator which may use its messages again."""
+    return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
+
+
+def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
+    """Convert the output of a generator to a draft.
+
+    Raises:
+        DraftError: If the output is not an answer.
+        ConfigurationError: If a graph stopped for a human where nothing can resume it.
+    """
+    match output:
+        case {"__interrupt__": _}:
+            raise ConfigurationError(
+                "the generator stopped to ask a human, and nothing could resume it; give the checkpointer to the "
+                "loop, and an agent inside none of its own"
+            )
+        case AIMessageChunk():
+            return _draft([_whole_message(output)])
+        case AIMessage():
+            return _draft([output])
+        case str():
+            return Draft(answer=AIMessage(output), calls=((None, Usage(calls=1, tokens_known=False)),))
+        case {"messages": [*messages], **rest}:
+            new = with_answer_last(_new_messages(messages, prompt), rest.get("structured_response"))
+            return _draft(new, _contexts(rest))
+        case [*messages] if messages and all(isinstance(message, BaseMessage) for message in messages):
+            return _draft(_new_messages(messages, prompt))
+        case Mapping():
+            answer = next((output[key] for key in _ANSWER_KEYS if output.get(key) is not None), None)
+            if isinstance(answer, str | AIMessage):
+                draft = draft_of(answer, prompt)
+                return replace(draft, evidence=_contexts(output))
+    raise DraftError(
+        f"the generator returned {_shape_of(output)}, which is no answer; return a text, an AIMessage, a mapping "
+        f"with 'messages', or one with 'answer' and, if there are any, 'context'"
+    )
+
+
+def _shape_of(output: object) -> str:
+    """Describe an output without quoting its texts."""
+    if isinstance(output, Mapping):
+        return f"a mapping with the keys {sorted(map(str, output))}"
+    return repr(output) if output is None or isinstance(output, int | float) else f"a {type(output).__name__}"
+
+
+def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = None) -> Draft:
+    replies = [message for message in messages if isinstance(message, AIMessage)]
+    calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
+    if replies and messages[-1] is replies[-1]:
+        return Draft(answer=replies[-1], steps=tuple(messages[:-1]), evidence=evidence or {}, calls=calls)
+    result = tool_result_in(messages)
+    if result is None:
+        raise DraftError(
+            "the generator's messages do not end with an answer; the last one must be an AIMessage that follows "
+            "the question"
+        )
+    draft = Draft(answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls)
+    fault = fault_in(messages)
+    return replace(draft, fault=fault) if fault else replace(draft, unjudged=RETURN_DIRECT)
+
+
+def _whole_message(chunk: AIMessageChunk) -> AIMessage:
+    message = message_chunk_to_message(chunk)
+    if not isinstance(message, AIMessage):
+        raise DraftError(f"the generator returned a {type(message).__name__}, not an AIMessage")
+    return message
+
+
+def _new_messages(messages: list[Any], prompt: Sequence[BaseMessage]) -> list[Any]:
+    """Return the messages after the prompt, or after the last human message where the graph rewrote the prompt."""
+    length = len(prompt)
+    if len(messages) > length and all(
+        ours.type == theirs.type and ours.text == theirs.text
+        for ours, theirs in zip(prompt, messages, strict=False)
+    ):
+        return messages[length:]
+    questions = [index for index, message in enumerate(messages) if getattr(message, "type", "") == "human"]
+    return messages[questions[-1] + 1 :] if questions else messages
+
+
+def _contexts(output: Mapping[Any, Any]) -> dict[str, JsonValue]:
+    """Return the retrieved contexts of an output, in any form that a sample accepts; skip unreadable values."""
+    for value in filter(None, map(output.get, _CONTEXT_KEYS)):
+        try:
+            texts = Sample.read(retrieved_contexts=value).retrieved_contexts
+        except BadSample:
+            continue
+        if texts:
+            return {"retrieved_contexts": list(texts)}
+    return {}
+
+
+_OF_A_STREAM = ("stream", "stream_options")
+"""Fields of a request that say how its reply is sent, which is the client's matter."""
+
+
+class DirectGenerator:
+    """Asks a direct client, whose request fields are bound to it.
+
+    Args:
+        client: The client.
+    """
+
+    may_interrupt = False
+
+    def __init__(self, client: OpenAICompatible) -> None:
+        self.client = client
+
+    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        """Return a draft, blocking until it is complete."""
+        del config  # the call finds it in the context, as every call of LangChain's does
+        return self._draft(self.client.chat(_request(_dicts(prompt), temperature)))
+
+    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        """Return a draft without blocking the event loop."""
+        del config
+        return self._draft(await self.client.achat(_request(_dicts(prompt), temperature)))
+
+    def _draft(self, completion: dict[str, Any]) -> Draft:
+        return draft_of_completion(completion, self.client.name)
+
+
+class RequestGenerator:
+    """Answers one raw chat-completions request, for a door that must lose nothing of it.
+
+    The first attempt sends the request as it came, whatever fields it has; a retry sends it with the messages
+    that a retry adds, in the form of chat completions. Whether the reply is sent as a stream is the client's
+    matter: the request's `stream` and `stream_options` are left out.
+
+    Args:
+        client: The client; its own fields go after those of the request.
+        request: The request, with `messages`.
+        headers: Headers to send with it, for instance the caller's own key.
+
+    Raises:
+        ConfigurationError: If `messages` are none of chat completions; on the first use of `conversation`.
+    """
+
+    may_interrupt = False
+
+    def __init__(
+        self,
+        client: OpenAICompatible,
+        request: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._client = client
+        self._request = {name: value for name, value in request.items() if name not in _OF_A_STREAM}
+        self._headers = headers
+
+    @cached_property
+    def conversation(self) -> list[BaseMessage]:
+        """The request's messages as LangChain's: the question for the loop."""
+        return to_messages(self._request.get("messages") or ())
+
+    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        """Return a draft, blocking until it is complete."""
+        del config
+        return self._draft(self._client.chat(self._attempt(prompt, temperature), headers=self._headers))
+
+    async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        """Return a draft without blocking the event loop."""
+        del config
+        return self._draft(await self._client.achat(self._attempt(prompt, temperature), headers=self._headers))
+
+    def _attempt(self, prompt: list[BaseMessage], temperature: float | None) -> dict[str, Any]:
+        added = prompt[len(self.conversation) :]
+        messages = self._request.get("messages") or []
+        messages = [*messages, *to_dicts(added)] if added else messages
+        return {**self._request, **_request(messages, temperature)}
+
+    def _draft(self, completion: dict[str, Any]) -> Draft:
+        return draft_of_completion(completion, str(self._request.get("model") or self._client.name))
+
+
+def _dicts(prompt: list[BaseMessage]) -> list[MessageDict]:
+    """Return a prompt's messages; the conversation is converted once for all attempts."""
+    if not isinstance(prompt, Prompt):
+        return to_dicts(prompt)
+    conversation = prompt.conversation
+    converted = prompt.memo.get("chat completions", conversation, lambda: to_dicts(conversation))
+    return [*converted, *to_dicts(prompt.added)] if prompt.added else converted
+
+
+def _request(messages: list[MessageDict], temperature: float | None) -> dict[str, Any]:
+    return {"messages": messages} if temperature is None else {"messages": messages, "temperature": temperature}
+
+
+def draft_of_completion(completion: dict[str, Any], model: str) -> Draft:
+    """Return a chat completion as a draft, which holds the completion as the endpoint sent it.
+
+    Args:
+        completion: The completion.
+        model: Name of the model, where the completion gives none.
+    """
+    usage = usage_in(completion)
+    return Draft(
+        answer=answer_of(completion, model), raw=completion, calls=((model_in(completion) or model, usage),)
+    )
 
 
 @runtime_checkable

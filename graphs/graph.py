@@ -2,34 +2,328 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from functools import cache, partial
-from typing import Annotated, Any, NamedTuple, Unpack
+from typing import Annotated, Any, Literal, NamedTuple, Unpack, get_args
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.channels import EphemeralValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
-from langgraph.types import Command
+from langgraph.types import Command, Interrupt, StateSnapshot
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from graphs import carried, langgraph_private
-from graphs.admission import OnNewQuestion
-from graphs.building import build_loop
-from graphs.compiled import Graph, LoopCheckpointer, LoopGraph
+from graphs import langgraph_private
+from graphs.candidates import BestOfLoop
+from graphs.certificate import CertificateWarning, check_certificate
 from graphs.drivers import arun_attempts, arun_step, run_attempts, run_step
 from graphs.loop import Loop
 from graphs.outcome import Outcome
-from graphs.overrides import Bounds, Overrides
-from graphs.policy import Policy, policy_of
-from graphs.policy_settings import PolicySettings
+from graphs.overrides import Bounds, Overrides, overrides_in
+from graphs.policy import Policy, PolicySettings, policy_of
 from graphs.refinement import Refinement, Status
 from graphs.step import Node, Transition
-from graphs.turns import ConcurrentTurns, acheck_current, check_current
+from graphs.turns import (
+    ConcurrentTurns,
+    OnNewQuestion,
+    acheck_current,
+    admitted,
+    aturn,
+    check_current,
+    check_decision,
+    check_reached,
+    turn,
+    with_status,
+)
+from judges.catalogue.names import one_judge
 from judges.errors import ConfigurationError, shortened
+from judges.judge import Judge
+from judges.models.providers.langchain import looks_like_chat_model
+from judges.models.providers.openai import OpenAICompatible
+from judges.runtime import sharing
+from judges.runtime.validation import SharedByCopies
+
+
+class SelfJudgingWarning(UserWarning):
+    """The generating model is also the judging model; models tend to favour their own answers."""
+
+
+def build_loop(
+    generator: object, judge: object, policy: Policy, *, name: str, bounds: Bounds | None = None
+) -> Loop:
+    """Return the loop around a generator and a judge, and warn if a model is to judge itself.
+
+    Raises:
+        ConfigurationError: If generator or judge is unusable, or the policy's certificate is about another loop.
+    """
+    _check_name(name)
+    _check_bounds(bounds)
+    coerced = judge_for(generator, judge)
+    if any(model.is_model(generator) for model in coerced.models):
+        warnings.warn(
+            f"{coerced.name!r} asks the very model that generates; judges favour their own answers",
+            SelfJudgingWarning,
+            stacklevel=3,
+        )
+    for doubt in check_certificate(coerced, policy, generator):
+        warnings.warn(doubt, CertificateWarning, stacklevel=3)
+    kind = Loop if policy.candidates == 1 else BestOfLoop
+    return kind(generator, coerced, policy, name=name, bounds=bounds)
+
+
+def judge_for(generator: object, judge: object) -> Judge:
+    """Return the judge of a generator's answers; one given by its name asks the generator, where it has no model.
+
+    Raises:
+        ConfigurationError: If it is no judge, or it needs a model and the generator is none.
+    """
+    return one_judge(judge, default=generator if _is_model(generator) else None)
+
+
+def _is_model(generator: object) -> bool:
+    """Check whether a judge can ask the generator; a `SelfRefine` has a chat model's methods, and is a loop."""
+    if isinstance(generator, str | OpenAICompatible):
+        return True
+    return looks_like_chat_model(generator) and not hasattr(generator, "arefine")
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"name is a text, not {shortened(name)}")
+
+
+def _check_bounds(bounds: object) -> None:
+    if not isinstance(bounds, Bounds | None):
+        raise ConfigurationError(
+            f"bounds is a graphs.Bounds, for instance Bounds(max_attempts=5), not {shortened(bounds)}"
+        )
+
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+Checkpointer = BaseCheckpointSaver[Any] | bool | None
+"""LangGraph's type of the same name, with the parameter that it leaves open."""
+
+LoopCheckpointer = Checkpointer | Literal["inherit"]
+"""Where a loop's state is saved; `"inherit"` says that the graph around, or the server, has a checkpointer."""
+
+
+class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
+    """A compiled graph whose turns on one thread of a checkpointer never run at once in this process.
+
+    All ways to run a graph come down to `stream` and `astream`, so what holds for every turn is seen to there: its
+    place on the thread, its overrides, and that its steps are saved before the next one starts. A config's
+    `recursion_limit` bounds the steps of an agent inside, never the loop, which its policy bounds.
+
+    Invoked where no step is stored, streamed or traced, it runs all attempts in one step: that costs a third less.
+
+    Args:
+        loop: The loop that it runs.
+        concurrent_turns: What becomes of a turn while another one runs on its thread; see `graphs.self_refine`.
+        on_new_question: What becomes of a new question while the turn before waits for a human.
+        in_one_step: Returns a graph of the same loop with all attempts in one node; None where a step of its own
+            must be made of each call.
+        settings: Those of LangGraph's class.
+    """
+
+    loop: Loop
+    concurrent_turns: ConcurrentTurns
+    on_new_question: OnNewQuestion
+    in_one_step: Callable[[], Graph] | None
+
+    def __init__(
+        self,
+        *,
+        loop: Loop,
+        concurrent_turns: ConcurrentTurns = "queue",
+        on_new_question: OnNewQuestion = "refuse",
+        in_one_step: Callable[[], Graph] | None = None,
+        **settings: Any,
+    ) -> None:
+        if concurrent_turns not in get_args(ConcurrentTurns):
+            raise ConfigurationError(f"concurrent_turns is 'queue' or 'refuse', not {concurrent_turns!r}")
+        if on_new_question not in get_args(OnNewQuestion):
+            raise ConfigurationError(f"on_new_question is 'refuse' or 'supersede', not {on_new_question!r}")
+        super().__init__(**settings)
+        self.loop = loop
+        self.concurrent_turns = concurrent_turns
+        self.on_new_question = on_new_question
+        self.in_one_step = in_one_step
+
+    @classmethod
+    def of(cls, compiled: Graph, **settings: Any) -> LoopGraph:
+        """Return a compiled graph as one of this class, with its settings."""
+        graph = cls(**settings, **vars(compiled))
+        vars(graph).update(vars(compiled))  # what LangGraph set after it made the graph, and leaves out of a copy
+        return graph
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ConfigurationError("a compiled graph is not pickled; make it by self_refine in each process")
+
+    def get_context_jsonschema(self) -> dict[str, Any] | None:
+        """Return the schema of a run's context, with its settings behind a reference.
+
+        A LangGraph server drops silently what it does not find among a schema's own properties; where there are
+        none it hands everything on, and a misspelt setting is an error.
+        """
+        schema = super().get_context_jsonschema()
+        return schema and {"$ref": "#/$defs/Overrides", "$defs": {"Overrides": schema}}
+
+    def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """Return the state of a thread; its `status` tells whether the turn is running, waiting or done."""
+        return with_status(super().get_state(config, subgraphs=subgraphs))
+
+    async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """Return the state of a thread without blocking; otherwise as `get_state`."""
+        return with_status(await super().aget_state(config, subgraphs=subgraphs))
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's name
+        config: RunnableConfig | None = None,
+        **settings: Any,
+    ) -> Any:
+        """Run a turn and return the state at its end; see LangGraph."""
+        return super(LoopGraph, self._graph_for(input, config, settings)).invoke(input, config, **settings)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's name
+        config: RunnableConfig | None = None,
+        **settings: Any,
+    ) -> Any:
+        """Run a turn without blocking; otherwise as `invoke`."""
+        return await super(LoopGraph, self._graph_for(input, config, settings)).ainvoke(input, config, **settings)
+
+    def stream(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's name
+        config: RunnableConfig | None = None,
+        **settings: Any,
+    ) -> Iterator[Any]:
+        """Stream a turn, once it is alone on its thread; see LangGraph."""
+        config, settings = self._read(config, settings)
+        thread = self._thread(config)
+        seen = sharing.run(self._open_interrupts(input, config, thread), self.get_state)
+        config = langgraph_private.with_records(config) if self._is_saved(config) else config
+        with turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
+            input, config, decision = sharing.run(self._begin(input, config, thread, seen), self.get_state)  # noqa: A001
+            yield from super().stream(input, config, **settings)
+            if decision is not None:
+                check_reached(input, decision)
+
+    async def astream(
+        self,
+        input: Any,  # noqa: A002 - LangGraph's name
+        config: RunnableConfig | None = None,
+        **settings: Any,
+    ) -> AsyncIterator[Any]:
+        """Stream a turn without blocking; otherwise as `stream`."""
+        config, settings = self._read(config, settings)
+        thread = self._thread(config)
+        seen = await sharing.arun(self._open_interrupts(input, config, thread), self.aget_state)
+        config = langgraph_private.with_records(config) if self._is_saved(config) else config
+        async with aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
+            input, config, decision = await sharing.arun(self._begin(input, config, thread, seen), self.aget_state)  # noqa: A001
+            chunks: Any = super().astream(input, config, **settings)  # an async generator, typed as less
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+            if decision is not None:
+                check_reached(input, decision)
+
+    def _read(
+        self, config: RunnableConfig | None, settings: Mapping[str, Any]
+    ) -> tuple[RunnableConfig, dict[str, Any]]:
+        """Return the config and the settings of a run: with its overrides, and durable unless it is said how much.
+
+        A step limit is handed on to what runs inside.
+
+        Raises:
+            InputError: If the overrides cannot be read or go too far.
+        """
+        config, settings = config or {}, dict(settings)
+        context = settings.get("context")
+        if isinstance(context, Overrides | Mapping):
+            settings["context"] = None
+            overrides: Overrides | None = Overrides.read(context)
+        else:
+            overrides = overrides_in(context)
+        if overrides is not None:
+            self.loop.check_overrides(overrides)
+            config = langgraph_private.with_overrides(config, overrides)
+        if langgraph_private.lacks_durability(settings, self._merged(config), self.checkpointer):
+            settings["durability"] = "sync"
+        inherited = ensure_config(self._merged(config))
+        return langgraph_private.with_unlimited_loop(config, inherited), settings
+
+    def _open_interrupts(
+        self, turn_input: Any, config: RunnableConfig, thread: Hashable
+    ) -> Generator[RunnableConfig, StateSnapshot, Sequence[Interrupt]]:
+        """Return the interrupts that are open when a decision is made; yields the config of the state to read."""
+        if not isinstance(turn_input, Command) or thread is None:
+            return ()
+        return (yield config).interrupts
+
+    def _begin(
+        self, turn_input: Any, config: RunnableConfig, thread: Hashable, seen: Sequence[Interrupt]
+    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, langgraph_private.Decision | None]]:
+        """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
+        if thread is None or turn_input is None:
+            return turn_input, config, None
+        if isinstance(turn_input, Command):
+            check_decision(turn_input, (yield config).interrupts, seen)
+            decision = langgraph_private.Decision()
+            return turn_input, langgraph_private.with_decision(config, decision), decision
+        if self.loop.may_wait and not langgraph_private.names_a_checkpoint(config):
+            turn_input = admitted(turn_input, (yield config), self.on_new_question)
+        return turn_input, config, None
+
+    def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
+        return merge_configs(self.config, config) if self.config else config or {}
+
+    def _is_saved(self, config: RunnableConfig) -> bool:
+        return langgraph_private.is_saved(self._merged(config), self.checkpointer)
+
+    def _thread(self, config: RunnableConfig) -> Hashable:
+        return langgraph_private.thread_of(self._merged(config), self.checkpointer)
+
+    def _graph_for(self, value: Any, config: RunnableConfig | None, settings: Mapping[str, Any]) -> LoopGraph:
+        """Return the graph that a turn runs on: with all attempts in one step where nobody sees the steps."""
+        is_plain = isinstance(value, Mapping) and settings.keys() <= _UNSEEN_SETTINGS
+        if self.in_one_step is None or not is_plain or any(map(vars(self).get, _SEEN_ATTRIBUTES)):
+            return self
+        if langgraph_private.is_watched(self._merged(config)):
+            return self
+        graph = object.__new__(type(self))
+        one_step = vars(self.in_one_step())
+        vars(graph).update(vars(self), **{name: one_step[name] for name in _STEPS})
+        return graph
+
+
+_STEPS = ("nodes", "channels", "trigger_to_nodes")
+"""Attributes of a compiled graph that say which steps it has."""
+
+_SEEN_ATTRIBUTES = (
+    "checkpointer",
+    "debug",
+    "interrupt_after_nodes",
+    "interrupt_before_nodes",
+    "retry_policy",
+    "step_timeout",
+)
+"""Attributes of a compiled graph by which its steps are stored, shown, stopped at, repeated or timed."""
+
+_UNSEEN_SETTINGS = frozenset({"context"})
+"""Settings of a run that have nothing to do with its steps."""
+
 
 Evidence = dict[str, Any]
 
@@ -162,7 +456,7 @@ class _StepNode(Runnable[Any, Any]):
         _write(transition.refinement, config, transition.outcome)
         ended = self.name == "finish" and transition.goto is None
         _write_status("done" if ended else transition.refinement.status, config, always=self.name == "finish")
-        decision = carried.decision_of(config)
+        decision = langgraph_private.decision_of(config)
         if decision is not None:
             decision.error = transition.refusal
         if transition.goto is None:
@@ -171,7 +465,7 @@ class _StepNode(Runnable[Any, Any]):
 
 
 def _load(config: RunnableConfig, loop: Loop) -> Refinement:
-    decision = carried.decision_of(config)
+    decision = langgraph_private.decision_of(config)
     if decision is not None:
         decision.reached_a_step = True
     data = langgraph_private.read(config, langgraph_private.RECORD)
@@ -188,7 +482,7 @@ class Written(NamedTuple):
 
 def written_as(data: object, config: RunnableConfig) -> Written | None:
     """Return what a step of this run wrote as `data`; None where that comes from a checkpoint."""
-    written: Written | None = carried.records_of(config).of(data)
+    written: Written | None = langgraph_private.records_of(config).of(data)
     return written
 
 
@@ -198,7 +492,7 @@ def _write(refinement: Refinement, config: RunnableConfig, outcome: Outcome | No
         langgraph_private.write(config, langgraph_private.RECORD, refinement)
         return
     data = refinement.to_state()
-    carried.records_of(config).keep(data, Written(refinement, outcome))
+    langgraph_private.records_of(config).keep(data, Written(refinement, outcome))
     langgraph_private.write(config, langgraph_private.RECORD, data)
 
 

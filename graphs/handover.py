@@ -11,9 +11,8 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.errors import ParentCommand
 from langgraph.types import Command, Send
 
-from graphs.alarms import Ration
 from graphs.augment import MARK
-from graphs.progress import Event
+from graphs.events import Event, Ration
 from graphs.refinement import Refinement
 
 UNJUDGED_HANDOVER = "generator handed over to another node with an answer that was not judged"

@@ -22,38 +22,123 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
-from graphs import carried, langgraph_private
-from graphs.alarms import Needs, Ration, excerpt_alarms, needs_of, unmet_alarms
+from graphs import langgraph_private
+from graphs.answers import without_reasoning
+from graphs.attempt import Attempt, Ending, StopReason
 from graphs.augment import added_messages
-from graphs.consumption import consumed
-from graphs.deadline import DeadlinePassed
-from graphs.drafts import Draft
-from graphs.errors import DraftError, GeneratorFailed, InputError, Unanswered
-from graphs.events import drafted_events, finished_events, judged_events, started_events, stopped_events
-from graphs.excerpt import judged_sample
-from graphs.finishing import answer_of, answered, rejected, released
+from graphs.errors import DraftError, GeneratorFailed, InputError, JudgeFailed, NotAccepted, Unanswered
+from graphs.events import (
+    Event,
+    Needs,
+    Ration,
+    drafted_events,
+    excerpt_alarms,
+    finished_events,
+    judged_events,
+    needs_of,
+    release_alarms,
+    started_events,
+    stopped_events,
+    trace_judges,
+    unmet_alarms,
+)
+from graphs.generators import Draft, as_generator
 from graphs.generators import Generator as DraftGenerator
-from graphs.generators import as_generator
 from graphs.handover import hand_over, handover_alarms, handover_events
-from graphs.outcome import Outcome
+from graphs.outcome import Outcome, judged_sample
 from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.policy import Policy
-from graphs.progress import Event
-from graphs.refinement import Refinement
-from graphs.review import Decided, Written, review_of, reviewed
-from graphs.running_clock import RunningClock
-from graphs.step import Effect, Messages, Node, Step, Transition
-from graphs.stopping import StopReason
-from graphs.tracing import trace_judges
+from graphs.refinement import Refinement, RunningClock
+from graphs.review import Decided, Written, rejection, review_of, reviewed
+from graphs.step import DeadlinePassed, Effect, Messages, Node, Step, Transition
 from judges.errors import ConfigurationError
-from judges.excerpt import shown_within
 from judges.judge import Judge
 from judges.models.metering import metered
 from judges.models.retry import kind_of
-from judges.runtime import faults
-from judges.runtime.budget import Allowance, Refused, also_within
-from judges.sample import Sample
+from judges.runtime import context
+from judges.runtime.budget import Allowance, Refused, also_within, with_cost
+from judges.sample import Sample, shown_within
 from judges.verdict import Usage, Verdict
+
+
+def answer_of(
+    refinement: Refinement, ending: Ending, messages: Messages, policy: Policy, now: float
+) -> tuple[AIMessage, Refinement]:
+    """Return what to release in an ending, and the record that says so.
+
+    Raises:
+        Unanswered: If nothing may be released.
+    """
+    match ending:
+        case "fallback":
+            return AIMessage(policy.fallback or ""), refinement
+        case "answer" if (chosen := refinement.chosen) is not None:
+            return released(chosen, policy), refinement.answered(chosen.number)
+        case _:
+            raise _unanswered(refinement, messages, policy, now, raised=ending == "raise")
+
+
+def released(attempt: Attempt, policy: Policy) -> AIMessage:
+    """Return an attempt's answer; after a refusal without its reasoning, which may speak of the refused."""
+    with_its_reasoning = attempt.number == 1 or policy.keep_reasoning
+    return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
+
+
+def answered(
+    refinement: Refinement, messages: Messages, answer: AIMessage, now: float, *, ration: Ration
+) -> Transition:
+    """End the turn with an answer, under a message id of its own."""
+    metadata = dict(answer.response_metadata)
+    final = answer.model_copy(update={"id": secrets.token_hex(16), "response_metadata": metadata})
+    outcome = Outcome.of(refinement, messages, final, now=now)
+    metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
+    return Transition(
+        refinement=refinement,
+        update={"messages": [final], langgraph_private.SUMMARY: summary},
+        events=partial(finished_events, refinement),
+        outcome=outcome,
+        alarms=release_alarms(refinement, messages, ration),
+    )
+
+
+def rejected(refinement: Refinement, messages: Messages, now: float) -> Transition:
+    """End the turn without an answer, as a reviewer decided; the summary tells it from one that goes on."""
+    outcome = Outcome.of(refinement, messages, None, now=now)
+    return Transition(
+        refinement=refinement,
+        update={langgraph_private.SUMMARY: outcome.summary()},
+        events=partial(finished_events, refinement),
+        outcome=outcome,
+        refusal=rejection(outcome),
+    )
+
+
+def _unanswered(
+    refinement: Refinement, messages: Messages, policy: Policy, now: float, *, raised: bool
+) -> Unanswered:
+    outcome = Outcome.of(refinement, messages, None, now=now)
+    message = f"no answer may be released: {refinement.stop_reason} after {len(refinement.attempts)} attempts"
+    message = f"{message} ({refinement.detail})" if refinement.detail else message
+    if not raised:
+        return Unanswered(message, outcome)
+    unjudged = bool(refinement.attempts) and refinement.best is None and policy.on_judge_error == "raise"
+    failed = refinement.stop_reason == "judge_failed" or unjudged
+    return (JudgeFailed if failed else NotAccepted)(message, outcome)
+
+
+def consumed(effect: Effect, draft: Draft, policy: Policy) -> Usage:
+    """Return what a generator consumed: as counted call by call, unless its messages report more calls.
+
+    They do so for calls that an agent made before it stopped for a human. If no call was counted and none
+    reported, how many there were is unknown.
+    """
+    reported = Usage.total([with_cost(usage, model, policy.prices) for model, usage in draft.calls])
+    if effect.allowance is None:
+        return reported if reported.calls else Usage()
+    counted = effect.spent
+    if counted.calls:
+        return reported if reported.calls > counted.calls else counted
+    return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
 
 
 class Loop:
@@ -108,7 +193,7 @@ class Loop:
 
     def overrides_in(self, config: RunnableConfig) -> Overrides | None:
         """Return what the request of a run overrides, if anything."""
-        overrides: Overrides | None = carried.overrides_of(config)
+        overrides: Overrides | None = langgraph_private.overrides_of(config)
         return overrides_in(langgraph_private.context_of(config)) if overrides is None else overrides
 
     def check_overrides(self, overrides: Overrides) -> None:
@@ -330,8 +415,8 @@ class Loop:
         allowance = refinement.allowance(now)
         inherited = langgraph_private.judging_config(config)
         tracing = trace_judges(inherited)
-        asking = faults.letting_through(langgraph_private.unanswerable_interrupt)
-        logging = faults.logging_texts(log_texts=self.policy.log_texts, outcome_id=refinement.id)
+        asking = context.letting_through(langgraph_private.unanswerable_interrupt)
+        logging = context.logging_texts(log_texts=self.policy.log_texts, outcome_id=refinement.id)
         bounded = shown_within(self.policy.max_conversation_chars)
 
         def run() -> Verdict:

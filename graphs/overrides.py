@@ -14,8 +14,7 @@ from typing import Any, Self
 from pydantic import Field, JsonValue
 
 from graphs.errors import InputError
-from graphs.frozen_settings import FrozenSettings
-from graphs.policy import Policy
+from graphs.policy import FrozenSettings, Policy
 from judges.errors import ConfigurationError, shortened
 from judges.sample import Guidelines, Rubrics, canonical_field
 from judges.verdict import Rating

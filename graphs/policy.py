@@ -2,26 +2,293 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Unpack
 
-from langchain_core.messages import AIMessage
-from pydantic import Field, model_validator
+from langchain_core.messages import AIMessage, AnyMessage
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from graphs.frozen_settings import FrozenSettings
-from graphs.policy_settings import (
-    AttemptOverride,
-    Augmenter,
-    AugmenterName,
-    OnExhausted,
-    OnJudgeError,
-    Override,
-    PolicySettings,
-)
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
-from judges.runtime.prices import Prices
+from judges.runtime.budget import Price, Prices
+from judges.sample import canonical_field
 from judges.verdict import Rating
+
+_MEANINGS = {
+    "success_rating": "the rating from 1 to 4 at which an answer is accepted",
+    "max_attempts": "which counts all answers, the first included",
+    "max_calls": "calls of generator and judges together",
+    "max_tokens": "tokens of generator and judges together",
+    "max_cost": "US dollars, which needs prices=known_prices()",
+    "deadline_s": "seconds from the question",
+    "on_exhausted": "'best', 'last', 'raise', 'fallback' or 'interrupt', where no answer was accepted",
+    "on_judge_error": "'accept', 'reject' or 'raise', where the judge gives no verdict",
+    "fallback": "a text, with on_exhausted='fallback'",
+    "candidates": "drafts an attempt, of which the best goes on",
+    "patience": "attempts in a row that were no better",
+    "augment": "what the generator sees on a retry",
+    "overrides": "by attempt, for instance overrides={2: {'temperature': 0.8, 'model': ...}}",
+    "prices": "prices by model, or known_prices()",
+    "sample_rate": "the share of questions that are judged",
+    "shadow": "True judges and logs, and returns the first draft",
+    "show_drafts": "True sends drafts as progress events",
+    "log_texts": "True writes drafts and feedback to the log",
+    "skip": "a function of an answer, true where it is not to be judged",
+}
+_RETRIES = ("retries", "retry", "max_retry", "num_retries", "n_retries", "max_refinements", "max_reflections")
+_RATINGS = (
+    *("threshold", "pass_threshold", "success_threshold", "score_threshold", "quality_threshold", "cutoff"),
+    *(
+        "acceptance_threshold",
+        "min_rating",
+        "min_score",
+        "minimum_score",
+        "minimum_rating",
+        "pass_rating",
+        "rating",
+    ),
+    *("target_score", "target_rating", "passing_score", "success_score", "score", "rating_threshold"),
+)
+_GUESSES = {
+    "success_rating": _RATINGS,
+    "max_attempts": (
+        *("max_iterations", "max_iters", "max_iter", "iterations", "num_iterations", "n_iterations", "max_loops"),
+        *(
+            "loops",
+            "max_rounds",
+            "rounds",
+            "num_rounds",
+            "max_turns",
+            "max_steps",
+            "max_tries",
+            "tries",
+            "n_tries",
+        ),
+        *("attempts", "num_attempts", "n_attempts", "max_generations", "max_repeats", "repeats", *_RETRIES),
+    ),
+    "max_calls": ("max_requests", "max_model_calls", "call_limit", "request_limit"),
+    "max_tokens": ("token_budget", "token_limit"),
+    "max_cost": ("budget", "max_budget", "cost_limit", "max_usd", "max_spend", "cost"),
+    "deadline_s": ("timeout", "timeout_s", "time_limit", "max_time", "max_seconds", "max_duration", "deadline"),
+    "on_exhausted": ("on_fail", "on_failure", "on_reject", "on_max_attempts", "return_best", "raise_on_failure"),
+    "on_judge_error": ("on_error", "fail_open", "fail_closed", "raise_on_error", "on_judge_failure"),
+    "fallback": ("fallback_message", "fallback_answer", "fallback_text", "default", "default_answer"),
+    "candidates": ("n", "k", "best_of", "num_candidates", "n_candidates", "num_drafts", "num_samples", "samples"),
+    "patience": ("early_stopping", "early_stop"),
+    "augment": ("feedback_mode", "critique", "revise", "prompt_builder"),
+    "overrides": ("temperature", "temperatures", "model", "models", "escalation", "retry_model"),
+    "prices": ("price", "pricing"),
+    "sample_rate": ("sampling", "sampling_rate", "sample"),
+    "shadow": ("dry_run", "observe", "observe_only", "monitor_only"),
+    "show_drafts": ("stream_drafts", "stream_intermediate", "show_attempts"),
+    "log_texts": ("verbose", "debug"),
+    "skip": ("skip_if", "condition", "when"),
+}
+GENERATORS = ("model", "llm", "chat_model", "chat", "agent", "generate", "chain", "runnable", "app", "bot")
+"""What else a generator may be called."""
+
+JUDGES = (
+    *("judges", "critic", "evaluator", "evaluators", "grader", "metric", "metrics", "scorer", "verifier"),
+    *("evaluation", "reviewer", "critics"),
+)
+"""What else a judge may be called."""
+
+_SETTING = {guess: setting for setting, guesses in _GUESSES.items() for guess in guesses}
+_ELSEWHERE = {
+    **dict.fromkeys(
+        JUDGES,
+        "the judge is an argument of its own, judge=..., which takes a list of judges, too",
+    ),
+    **dict.fromkeys(
+        ("llm", "chat_model", "agent", "generate", "chain"),
+        "the generator is an argument of its own, the first one",
+    ),
+    **dict.fromkeys(
+        ("callbacks", "tags", "thread_id", "config", "metadata", "run_name"),
+        "it belongs to the call: invoke(question, config={...})",
+    ),
+    **dict.fromkeys(
+        ("language", "prompts", "criteria", "rubric"),
+        "it is a setting of the judge: judges.load('helpfulness', language='zh', ...)",
+    ),
+    **dict.fromkeys(
+        ("system_prompt", "prompt", "instructions"), "instructions to the generator stand in the conversation"
+    ),
+    "cache": "answers of a judge's model are cached there: Helpfulness(judges.cached(model))",
+}
+_LEVELS = 3
+
+
+def instead_of(name: str, value: object, known: Collection[str]) -> str:
+    """Return what to write instead of a setting that is none; empty where nothing is known.
+
+    Args:
+        name: The name that was guessed.
+        value: Its value, from which the value to write follows where it can.
+        known: The settings there are.
+    """
+    setting = _SETTING.get(name)
+    if setting is None:
+        return _ELSEWHERE.get(name, "")
+    if setting not in known:
+        return ""
+    others = "; max_retries is for requests that fail" if name in _RETRIES and "max_retries" in known else ""
+    return f"use {setting}{_value(name, value)}, {_MEANINGS[setting]}{others}"
+
+
+def _value(name: str, value: object) -> str:
+    if name in _RETRIES:
+        return f"={value + 1}" if type(value) is int else ""
+    if name not in _RATINGS or isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    if isinstance(value, int) and 1 <= value <= _LEVELS + 1:
+        return f"={value}"
+    return f"={1 + round(_LEVELS * value)}" if 0 <= value <= 1 else ""
+
+
+ALIKE, EACH = "the same for every candidate", "one for each candidate"
+"""Names of the two forms of an override, which pydantic adds to the place of a fault."""
+
+_INNER_PARTS = ("function-", "literal[", "[", ALIKE, EACH)
+"""How the parts of a fault's place begin that only pydantic knows of."""
+
+_REMEDIES = {
+    "augment": ", or a function from the refinement so far to messages",
+    "prices": ", {'model name': Price(input=..., output=...)}",
+}
+
+
+class FrozenSettings(BaseModel):
+    """Frozen settings whose errors are reported in one line."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise ConfigurationError(_one_line(error, type(self))) from None
+
+
+def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
+    kind = settings.__name__.lower()
+    fault = error.errors(include_url=False)[0]
+    name = str(fault["loc"][0]) if fault["loc"] else ""
+    if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+        hint = _hint(name, fault["input"], settings)
+        return f"there is no {kind} setting {shortened(name)} (given {shortened(fault['input'])}); {hint}"
+    message = fault["msg"].removeprefix("Value error, ")
+    if not name:
+        return message
+    location = ".".join(part for part in map(str, fault["loc"]) if not part.startswith(_INNER_PARTS))
+    remedy = _REMEDIES.get(location, "")
+    return (
+        f"{kind} setting {location}: {message[0].lower()}{message[1:]}{remedy} (given {shortened(fault['input'])})"
+    )
+
+
+def _hint(name: str, value: object, settings: type[BaseModel]) -> str:
+    """Return where a name belongs that is no setting, or what to write instead."""
+    if name == "evidence" or canonical_field(name) is not None:
+        return "evidence comes with each question: invoke(question, evidence={'reference': '...'})"
+    if instead := instead_of(name, value, settings.model_fields):
+        return instead
+    near = get_close_matches(name, settings.model_fields, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"
+
+
+Augmenter = Callable[[Any], list[AnyMessage]]
+"""Returns, for the `graphs.Refinement` so far, the messages that follow the conversation on the next attempt."""
+
+AugmenterName = Literal["last_draft", "feedback_only", "all_drafts"]
+OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
+OnJudgeError = Literal["accept", "reject", "raise"]
+
+
+class OverrideSettings(TypedDict, total=False):
+    """Settings of `graphs.Override`, which says what they mean."""
+
+    temperature: float | None
+    model: Any
+
+
+class Override(FrozenSettings):
+    """Settings that change from an attempt number on.
+
+    Args:
+        temperature: Sampling temperature for a chat model.
+        model: Another generator, for instance a stronger chat model or its `"provider:model"` name.
+
+    Raises:
+        ConfigurationError: If a setting is unknown or out of range; the message names it and the remedy.
+    """
+
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    model: Any = None
+
+    def __init__(self, **settings: Unpack[OverrideSettings]) -> None:
+        """Validate the settings; see the class."""
+        super().__init__(**settings)
+
+
+def _form_of_override(value: object) -> str:
+    return EACH if isinstance(value, list | tuple) else ALIKE
+
+
+AttemptOverride = Annotated[
+    Annotated[Override, Tag(ALIKE)] | Annotated[tuple[Override, ...], Tag(EACH)],
+    Discriminator(_form_of_override),
+]
+"""An override for every candidate of an attempt, or one for each of them in order."""
+
+
+class _Rates(TypedDict):
+    input: float
+    output: float
+
+
+class PriceSettings(_Rates, total=False):
+    """Settings of `judges.Price`, which says what they mean."""
+
+    cached_input: float | None
+
+
+AnyOverride = Override | OverrideSettings | Mapping[str, Any]
+"""An override in any form; the last one is for a variable that was not declared."""
+
+
+class PolicySettings(TypedDict, total=False):
+    """Settings of `graphs.Policy`, which says what they mean; all may be left out."""
+
+    success_rating: Rating
+    max_attempts: int
+    on_exhausted: OnExhausted
+    max_revisions: int
+    fallback: str | None
+    on_judge_error: OnJudgeError
+    max_calls: int | None
+    max_tokens: int | None
+    max_cost: float | None
+    max_retries: int | None
+    deadline_s: float | None
+    max_conversation_chars: int
+    prices: Mapping[str, Price | PriceSettings | Mapping[str, float]]
+    patience: int | None
+    augment: AugmenterName | Augmenter
+    overrides: Mapping[int, AnyOverride | Sequence[AnyOverride]]
+    candidates: int
+    first_accepted: bool
+    skip: Callable[[AIMessage], bool] | None
+    judge_refusals: bool
+    sample_rate: float
+    shadow: bool
+    show_drafts: bool
+    log_texts: bool
+    keep_reasoning: bool
+    certificate: IssuedCertificate | str | os.PathLike[str] | None
 
 
 class Policy(FrozenSettings):

@@ -2,22 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import JsonValue
 
-from graphs.answer_kind import NOTES, fault_of, reason_to_skip, rejection_for, unfit_answer
-from graphs.attempt import Attempt, usages_of
-from graphs.choosing import Ending, best_of, chosen_of, ending_of
+from graphs.answers import NOTES, fault_of, reason_to_skip, rejection_for, unfit_answer
+from graphs.attempt import (
+    Attempt,
+    Ending,
+    StopReason,
+    best_of,
+    chosen_of,
+    ending_of,
+    limit_reached,
+    reason_to_stop,
+    usages_of,
+)
 from graphs.policy import Policy
-from graphs.prompt import Memo, Prompt
-from graphs.stopping import StopReason, limit_reached, reason_to_stop
 from judges.prompting.prompts import language_of
 from judges.runtime.budget import Allowance
 from judges.verdict import Usage, Verdict
+
+T = TypeVar("T")
+
+
+class Memo:
+    """What was made of a request's conversation and attempts, for later steps; never stored."""
+
+    def __init__(self) -> None:
+        self._results: dict[str, tuple[Sequence[object], Any]] = {}
+
+    def get(self, name: str, parts: Sequence[object], make: Callable[[], T]) -> T:
+        """Return what was made of these very messages, or attempts, under a name; make it where it was not.
+
+        Args:
+            name: What is made.
+            parts: Of what; at least one.
+            make: Makes it.
+        """
+        before, result = self._results.get(name, ((), None))
+        if len(before) != len(parts) or any(old is not new for old, new in zip(before, parts, strict=True)):
+            result = make()
+            self._results[name] = tuple(parts), result
+        typed: T = result
+        return typed
+
+
+class Prompt(list[BaseMessage]):
+    """The messages for a generator: the conversation, and those that a retry adds.
+
+    Args:
+        conversation: The conversation, unchanged in all attempts.
+        added: The messages after it.
+        memo: What was made of the conversation before.
+    """
+
+    def __init__(self, conversation: Sequence[BaseMessage], added: Sequence[BaseMessage], memo: Memo) -> None:
+        super().__init__((*conversation, *added))
+        self.conversation = conversation
+        self.added = added
+        self.memo = memo
+
 
 Status = Literal["running", "waiting", "done"]
 """Where a turn stands.
@@ -404,3 +453,47 @@ class Refinement:
             "sent_back": tuple(state.get("sent_back", ())),
         }
         return cls(policy=policy, **{**state, **values})
+
+
+class RunningClock:
+    """The time from a refinement's last event on, in seconds since the epoch, by the monotonic clock.
+
+    A change of the computer's clock, a wait for a human and a rest between two processes leave it as it was.
+
+    Args:
+        refinement: The record as the step begins.
+    """
+
+    def __init__(self, refinement: Refinement) -> None:
+        self._at = refinement.started_at if refinement.updated_at is None else refinement.updated_at
+        self._since = time.monotonic()
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self._at + time.monotonic() - self._since
+
+
+_NAMES = ("model_name", "model")
+
+
+def certificate_of(refinement: Refinement) -> str | None:
+    """Return the id of the certificate in force; None without one, or where another model answered.
+
+    Providers change what stands behind a name, and a request to a guard chooses its model. Where the released
+    answer does not name its model, nothing is compared.
+    """
+    certificate = refinement.policy.certificate
+    if certificate is None:
+        return None
+    model = answering_model(refinement)
+    return certificate.id if model is None or model in (certificate.answer_models or (model,)) else None
+
+
+def answering_model(refinement: Refinement) -> str | None:
+    """Return the model that the released answer names, if it does."""
+    released = next((attempt for attempt in refinement.attempts if attempt.number == refinement.released), None)
+    if released is None:
+        return None
+    metadata = released.answer.response_metadata
+    name = next((value for key in _NAMES if (value := metadata.get(key))), None)
+    return name if isinstance(name, str) else None

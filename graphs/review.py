@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, Validat
 from graphs.attempt import Attempt
 from graphs.errors import InputError, Rejected
 from graphs.outcome import Outcome
+from graphs.redaction import withhold
 from graphs.refinement import Refinement
-from graphs.secrets import withhold
 from graphs.turns import aclaim_decision, aclaimed_decision, claim_decision, claimed_decision
 
 _FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"

@@ -13,23 +13,24 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command, Interrupt
+from langgraph.types import Command, Interrupt, StateSnapshot
 from pydantic import JsonValue
 
-from graphs import carried, langgraph_private
-from graphs.errors import ConcurrentTurn, InputError
-from judges.models.wrappers.admission import AdmissionQueue, Ticket
-from judges.runtime import flow
+from graphs import langgraph_private
+from graphs.errors import ConcurrentTurn, InputError, ReviewPending
+from judges.models.wrappers.limiter import AdmissionQueue, Ticket
+from judges.runtime import sharing
 
 ConcurrentTurns = Literal["queue", "refuse"]
 """What becomes of a turn while another one runs on its thread."""
@@ -85,7 +86,7 @@ def turn(thread: Hashable, setting: ConcurrentTurns, wait_s: float | None) -> It
     with _queued(_Turn(thread, woken.set)) as waiting:
         # Blocking an event loop would stop the very turn that is waited for, if it runs there.
         longest = 0.0 if setting == "refuse" or waiting.is_nested or _in_event_loop() else wait_s
-        flow.run(_admission(waiting, woken, longest), woken.wait)
+        sharing.run(_admission(waiting, woken, longest), woken.wait)
         yield
 
 
@@ -105,7 +106,7 @@ async def aturn(thread: Hashable, setting: ConcurrentTurns, wait_s: float | None
     wake = partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set)
     with _queued(_Turn(thread, wake)) as waiting:
         longest = 0.0 if setting == "refuse" else wait_s
-        await flow.arun(_admission(waiting, woken, _CLOSING_S if waiting.is_nested else longest), wait)
+        await sharing.arun(_admission(waiting, woken, _CLOSING_S if waiting.is_nested else longest), wait)
         yield
 
 
@@ -210,7 +211,7 @@ def claim_decision(config: RunnableConfig, content: JsonValue) -> None:
     Raises:
         InputError: If another decision was first.
     """
-    position, decision = langgraph_private.checkpoint_of(config), carried.decision_of(config)
+    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
     if position is not None and decision is not None:
         position.checkpointer.put_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(position.checkpointer.get_tuple(position.own), decision.id)
@@ -218,17 +219,17 @@ def claim_decision(config: RunnableConfig, content: JsonValue) -> None:
 
 async def aclaim_decision(config: RunnableConfig, content: JsonValue) -> None:
     """Claim the open review without blocking; otherwise as `claim_decision`."""
-    position, decision = langgraph_private.checkpoint_of(config), carried.decision_of(config)
+    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
     if position is not None and decision is not None:
         await position.checkpointer.aput_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(await position.checkpointer.aget_tuple(position.own), decision.id)
 
 
 def _unclaimed(config: RunnableConfig) -> langgraph_private.Position | None:
-    return None if carried.decision_of(config) is not None else langgraph_private.checkpoint_of(config)
+    return None if langgraph_private.decision_of(config) is not None else langgraph_private.checkpoint_of(config)
 
 
-def _claim(decision: carried.Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
+def _claim(decision: langgraph_private.Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
     return [(_CLAIM, {"id": decision.id, "decision": content})]
 
 
@@ -238,7 +239,7 @@ def _claim_in(waiting: CheckpointTuple | None) -> dict[str, JsonValue]:
     return next((value for task, _, value in writes if task == _CLAIM and isinstance(value, dict)), {})
 
 
-def check_reached(command: Command[Any], decision: carried.Decision) -> None:
+def check_reached(command: Command[Any], decision: langgraph_private.Decision) -> None:
     """Check that a decision came to a step: if none ran, somebody else decided while this one was on its way.
 
     Raises:
@@ -288,3 +289,52 @@ def _refuse_overtaken(newest: CheckpointTuple | None, position: langgraph_privat
         raise ConcurrentTurn(
             "another process has continued this thread meanwhile; this turn's answer is not part of it, ask again"
         )
+
+
+OnNewQuestion = Literal["refuse", "supersede"]
+"""What becomes of a new question while the turn before it waits for a human."""
+
+
+def admitted(question: Any, before: StateSnapshot, setting: OnNewQuestion) -> Any:
+    """Return the input of a new turn, or refuse it.
+
+    A question whose answer was rejected, or that is superseded, leaves the conversation: it would otherwise be
+    answered together with the new one, past the reviewer.
+
+    Args:
+        question: The input of the graph.
+        before: The state of the thread.
+        setting: What to do where the turn before waits.
+
+    Raises:
+        ReviewPending: If it waits, and new questions are refused.
+    """
+    if before.interrupts and setting == "refuse":
+        raise ReviewPending(
+            "a human's decision is awaited on this thread, so a new question is refused; decide with "
+            "Command(resume=...) first, or let new questions take its place by on_new_question='supersede'"
+        )
+    messages: Sequence[AnyMessage] = before.values.get("messages") or ()
+    ended_without = before.values.get(langgraph_private.SUMMARY) is not None
+    if not isinstance(question, Mapping) or not (before.interrupts or ended_without):
+        return question
+    removed = [RemoveMessage(id=message.id) for message in _unanswered(messages) if message.id]
+    if not removed:
+        return question
+    added = question.get("messages") or []
+    return {**question, "messages": [*removed, *(added if isinstance(added, list) else [added])]}
+
+
+def with_status(state: StateSnapshot) -> StateSnapshot:
+    """Return a state whose status is `waiting` where a human is to decide, also inside a generator or a judge."""
+    if not state.interrupts or not isinstance(state.values, dict):
+        return state
+    return state._replace(values={**state.values, langgraph_private.STATUS: "waiting"})
+
+
+def _unanswered(messages: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
+    """Yield the messages after the last answer, the last one first."""
+    for message in reversed(messages):
+        if message.type == "system" or (isinstance(message, AIMessage) and not message.tool_calls):
+            return
+        yield message

@@ -10,12 +10,10 @@ if TYPE_CHECKING:
     from judges.catalogue.general.makers import discrete, numeric, ranking
     from judges.catalogue.general.pairwise import Pairwise, Preference
     from judges.catalogue.general.rubric import Helpfulness, Rubric
-    from judges.catalogue.judges_file import load_file
+    from judges.catalogue.names import load_file
     from judges.catalogue.registry import catalogue, load
-    from judges.compose.cascade import Cascade
-    from judges.compose.escalation import Escalation
-    from judges.compose.panel import Panel, as_judge
-    from judges.compose.repeat import Repeat
+    from judges.compose.cascade import Cascade, Escalation
+    from judges.compose.panel import Panel, Repeat, as_judge
     from judges.entry import Entry, Explanation
     from judges.errors import (
         AskFailed,
@@ -29,17 +27,15 @@ if TYPE_CHECKING:
     from judges.messages import Message, ToolCall
     from judges.model import JudgeModel
     from judges.models.providers.embeddings import OpenAICompatibleEmbeddings
-    from judges.models.providers.hhem import HHEM
     from judges.models.providers.langchain import chat_model
-    from judges.models.providers.minilm import MiniLM
+    from judges.models.providers.local_models import HHEM, MiniLM
     from judges.models.providers.openai import OpenAICompatible
     from judges.models.wrappers.breaker import Breaker
-    from judges.models.wrappers.cache import cached
-    from judges.models.wrappers.cache_store import Cache
-    from judges.models.wrappers.dialect import speaking
+    from judges.models.wrappers.cache import Cache, cached
     from judges.models.wrappers.limiter import Limiter, limited
-    from judges.runtime.no_requests import no_model_requests
-    from judges.runtime.prices import Price, known_prices
+    from judges.models.wrappers.wrapped import speaking
+    from judges.runtime.budget import Price, known_prices
+    from judges.runtime.validation import no_model_requests
     from judges.sample import Sample
     from judges.verdict import Unscored, Usage, Verdict
 
@@ -47,14 +43,14 @@ _HOMES = {
     "AskFailed": "errors",
     "BadSample": "errors",
     "Breaker": "models.wrappers.breaker",
-    "Cache": "models.wrappers.cache_store",
+    "Cache": "models.wrappers.cache",
     "CannotJudge": "errors",
     "Cascade": "compose.cascade",
     "ConfigurationError": "errors",
     "Entry": "entry",
-    "Escalation": "compose.escalation",
+    "Escalation": "compose.cascade",
     "Explanation": "entry",
-    "HHEM": "models.providers.hhem",
+    "HHEM": "models.providers.local_models",
     "Helpfulness": "catalogue.general.rubric",
     "JsonValid": "catalogue.general.checks",
     "Judge": "judge",
@@ -63,7 +59,7 @@ _HOMES = {
     "Length": "catalogue.general.checks",
     "Limiter": "models.wrappers.limiter",
     "Message": "messages",
-    "MiniLM": "models.providers.minilm",
+    "MiniLM": "models.providers.local_models",
     "ModelRequestError": "errors",
     "NumericRange": "catalogue.general.checks",
     "OpenAICompatible": "models.providers.openai",
@@ -72,8 +68,8 @@ _HOMES = {
     "Panel": "compose.panel",
     "Pattern": "catalogue.general.checks",
     "Preference": "catalogue.general.pairwise",
-    "Price": "runtime.prices",
-    "Repeat": "compose.repeat",
+    "Price": "runtime.budget",
+    "Repeat": "compose.panel",
     "Rubric": "catalogue.general.rubric",
     "Sample": "sample",
     "ToolCall": "messages",
@@ -84,14 +80,14 @@ _HOMES = {
     "cached": "models.wrappers.cache",
     "chat_model": "models.providers.langchain",
     "discrete": "catalogue.general.makers",
-    "known_prices": "runtime.prices",
+    "known_prices": "runtime.budget",
     "limited": "models.wrappers.limiter",
     "load": "catalogue.registry",
-    "load_file": "catalogue.judges_file",
-    "no_model_requests": "runtime.no_requests",
+    "load_file": "catalogue.names",
+    "no_model_requests": "runtime.validation",
     "numeric": "catalogue.general.makers",
     "ranking": "catalogue.general.makers",
-    "speaking": "models.wrappers.dialect",
+    "speaking": "models.wrappers.wrapped",
 }
 """Where each public name lives: loaded when first used, so that a command line answers at once."""
 

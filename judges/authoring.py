@@ -5,9 +5,8 @@ returns a `Verdict`. `ModelJudge` adds what the catalogue's judges share: questi
 several languages, a pass mark, feedback, an `Entry` that names it.
 """
 
-from judges.catalogue.metric import ComputedMetric, Metric, MetricSettings
-from judges.catalogue.model_judge import ModelJudge, ModelSettings, all_of
-from judges.catalogue.parts.items import (
+from judges.catalogue.metric import ComputedMetric, Metric, MetricSettings, ModelJudge, ModelSettings, all_of
+from judges.catalogue.parts.claims import (
     YesNo,
     YesNos,
     bullets,
@@ -18,12 +17,12 @@ from judges.catalogue.parts.items import (
     share,
     yes_no_verdict,
 )
-from judges.catalogue.parts.needed import answer_in, contexts_in, question_in, question_of, reference_in
+from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, question_of, reference_in
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, CannotJudge
 from judges.judge import Judge
 from judges.models.resolve import as_embeddings, as_model
-from judges.prompting.questions import Question, ReplySchema
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Apply, Ask, Consult, Deliberation, Embed, ask, consult
 from judges.sample import Sample
 from judges.verdict import Rating, Verdict

@@ -2,18 +2,374 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from judges import drive
-from judges.entry import Entry, Explanation
+from judges.entry import Entry, Explanation, settings_of
+from judges.errors import AskFailed, CannotJudge, ConfigurationError
 from judges.first_guesses import OF_A_JUDGE, HintsAtGuesses
-from judges.misuse import refuse_misuse
-from judges.model import JudgeModel
-from judges.requests import Deliberation
-from judges.sample import Sample
-from judges.settings import settings_of
-from judges.verdict import Verdict
+from judges.hints import refuse_misuse
+from judges.model import EmbeddingResponse, JudgeModel, repetition
+from judges.models import retry, structured
+from judges.models.identity import handle_of
+from judges.models.metering import ledger, metered
+from judges.models.prompt_and_reply import render_data
+from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
+from judges.runtime import budget, context, sharing
+from judges.runtime.blocking import DaemonThreads, in_thread
+from judges.runtime.sharing import Shared, scope, shared_work
+from judges.sample import Sample, copy_sample, excerpt_of
+from judges.verdict import Usage, Verdict
+
+_MOST_THREADS = 16
+_AT_ONCE_S = 0.05
+"""A request that is settled within this time is settled before the next one begins."""
+
+
+class Observer(Protocol):
+    """Watches judges at work: enters when one starts on a sample, learns the verdict when it is done."""
+
+    def __call__(self, judge: Deliberates, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
+        """Enter as `judge` starts on `sample`."""
+        ...
+
+
+Requested = Request | tuple[Request, ...]
+"""What a deliberation yields: one request, or several that are independent."""
+
+observer: ContextVar[Observer | None] = ContextVar("judges.observer", default=None)
+"""Set by a tracer for the time of a call, to see each judge, members of a panel included, as a run of its own."""
+
+
+def run(judge: Deliberates, sample: Sample) -> Verdict:
+    """Judge a sample, blocking until the verdict is there."""
+    case = _Case(judge, sample)
+
+    def perform(requested: Requested) -> Any:
+        return case.answer(requested, _settle_all(_requests_in(requested)))
+
+    with shared_work(), _observed(judge, sample) as on_verdict:
+        verdict = sharing.run(case.judging(), perform)
+        on_verdict(verdict)
+        return verdict
+
+
+async def arun(judge: Deliberates, sample: Sample) -> Verdict:
+    """Judge a sample without blocking the event loop."""
+    case = _Case(judge, sample)
+
+    async def perform(requested: Requested) -> Any:
+        return case.answer(requested, await _asettle_all(_requests_in(requested)))
+
+    with shared_work(), _observed(judge, sample) as on_verdict:
+        verdict = await sharing.arun(case.judging(), perform)
+        on_verdict(verdict)
+        return verdict
+
+
+class _Case:
+    """One sample before one judge: the verdict, whatever happens, and what it cost."""
+
+    def __init__(self, judge: Deliberates, sample: Sample) -> None:
+        self._judge = judge
+        self._sample = sample
+        self._started = time.perf_counter()
+        self._usage: Usage | None = None
+        self._model: str | None = None
+
+    def judging(self) -> Deliberation:
+        """Deliberate, and return the verdict with what it cost; a failure becomes an unscored verdict."""
+        try:
+            verdict = yield from self._deliberation()
+        except CannotJudge as reason:
+            raw = reason.raw if isinstance(reason, AskFailed) else ""
+            verdict = Verdict.without_score(reason.reason, reason.detail, raw=raw)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost answer
+            verdict = Verdict.without_score("judge_failed", context.report(error, repr(self._judge.name)))
+        return verdict.model_copy(
+            update={
+                "judge": verdict.judge or self._judge.name,
+                "usage": verdict.usage if self._usage is None else self._usage,
+                "latency_s": time.perf_counter() - self._started,
+                "model": verdict.model or self._model,
+            }
+        )
+
+    def _deliberation(self) -> Deliberation:
+        name = self._judge.name
+        deliberation = self._judge.deliberate(_as_seen(self._judge, self._sample))
+        if not isinstance(deliberation, Generator):
+            raise ConfigurationError(
+                f"{name!r}.deliberate returned a {type(deliberation).__name__}: it must be a generator, which "
+                f"yields requests and returns a Verdict; make a judge of a plain function by as_judge"
+            )
+        verdict = yield from deliberation
+        if not isinstance(verdict, Verdict):
+            raise CannotJudge("judge_failed", f"{name!r} ended with a {type(verdict).__name__}, not a Verdict")
+        return verdict
+
+    def answer(self, requested: Requested, completions: tuple[Completion, ...]) -> Any:
+        """Count what requests cost, and return their answers; a single one that failed is raised."""
+        usages = [completion.usage for completion in completions]
+        usage = usages[0] if len(usages) == 1 else Usage.total(usages)
+        self._usage = usage if self._usage is None else self._usage + usage
+        for completion in completions:
+            self._model = self._model or completion.model or None
+        if isinstance(requested, tuple):
+            return tuple(one.value if one.failure is None else one.failure for one in completions)
+        if completions[0].failure is not None:
+            raise completions[0].failure
+        return completions[0].value
+
+
+def _as_seen(judge: Deliberates, sample: Sample) -> Sample:
+    """Return the sample as a judge gets it: as it is for one of this package, which only reads it, else a copy.
+
+    One that itself asks a model gets the excerpt that its model is shown; the members of a panel are told apart.
+    """
+    excerpt = excerpt_of(sample)
+    if excerpt is not sample and _asks_itself(judge):
+        sample = excerpt
+    return sample if type(judge).__module__.startswith("judges.") else copy_sample(sample)
+
+
+def _asks_itself(judge: Deliberates) -> bool:
+    return bool(getattr(judge, "models", ())) and not (hasattr(judge, "judges") or hasattr(judge, "judge"))
+
+
+def _requests_in(requested: object) -> tuple[Request, ...]:
+    if isinstance(requested, Request):
+        return (requested,)
+    requests = requested if isinstance(requested, tuple) else (requested,)
+    if not all(isinstance(request, Request) for request in requests):
+        raise TypeError("a deliberation yields requests, or a tuple of them")
+    return requests
+
+
+def _observed(judge: Deliberates, sample: Sample) -> AbstractContextManager[Callable[[Verdict], None]]:
+    observe = observer.get()
+    return nullcontext(_ignore) if observe is None else observe(judge, sample)
+
+
+def _ignore(verdict: Verdict) -> None:
+    del verdict
+
+
+def _settle_all(requests: tuple[Request, ...]) -> tuple[Completion, ...]:
+    """Settle requests side by side; while each is settled at once, as by a script or a cache, in their order."""
+    keys = _keys_of(requests)
+    if len(requests) < 2:  # noqa: PLR2004 - one request needs no thread
+        return tuple(map(_settle, requests, keys))
+    with DaemonThreads(min(len(requests), _MOST_THREADS)) as threads:
+        settling: list[Future[Completion]] = []
+        at_once = True
+        for request, key in zip(requests, keys, strict=True):
+            settling.append(threads.submit(_settle, request, key))
+            at_once = at_once and bool(wait(settling[-1:], timeout=_AT_ONCE_S).done)
+        return tuple(future.result() for future in settling)
+
+
+async def _asettle_all(requests: tuple[Request, ...]) -> tuple[Completion, ...]:
+    keys = _keys_of(requests)
+    if len(requests) == 1:  # needs no task
+        return (await _asettling(requests[0], keys[0]),)
+    completions = await asyncio.gather(*map(_asettling, requests, keys), return_exceptions=True)
+    for completion in completions:
+        if isinstance(completion, BaseException):
+            raise completion
+    return tuple(completion for completion in completions if isinstance(completion, Completion))
+
+
+def _keys_of(requests: tuple[Request, ...]) -> list[Hashable | None]:
+    """Return what makes each request the same as another judge's; None where it cannot be shared.
+
+    Equal requests of one tuple (two contexts of the same text) get different keys, so that a judge makes as many
+    calls as it says.
+    """
+    if len(requests) == 1:
+        key = _key_of(requests[0])
+        return [None if key is None else (key, 0)]
+    seen: Counter[Hashable] = Counter()
+    keys: list[Hashable | None] = []
+    for key in map(_key_of, requests):
+        keys.append(None if key is None else (key, seen[key]))
+        seen[key] += 1
+    return keys
+
+
+def _key_of(request: Request) -> Hashable | None:
+    match request:
+        case Ask(shared=True):
+            question = (
+                request.task,
+                render_data(request.data),
+                request.reminder,
+                request.schema,
+                request.examples,
+                request.media,
+            )
+            is_checked = request.check is not None  # an unchecked reply must not serve a judge that checks its own
+            return (handle_of(request.model), repetition.get(), is_checked, *question)
+        case Embed():
+            embeddings = getattr(request.model, "embeddings", request.model)
+            return (id(embeddings), repetition.get(), request.texts)
+        case _:
+            return None
+
+
+def _settle(request: Request, key: Hashable | None) -> Completion:
+    shared = scope()
+    if key is None or shared is None:
+        return _complete(request)
+    completion, was_there = shared.get(key, lambda: _complete(request))
+    return _paid_by_another(completion) if was_there else completion
+
+
+def _asettling(request: Request, key: Hashable | None) -> Coroutine[Any, Any, Completion]:
+    shared = scope()
+    return _acomplete(request) if key is None or shared is None else _ashare(request, key, shared)
+
+
+async def _ashare(request: Request, key: Hashable, shared: Shared) -> Completion:
+    completion, was_there = await shared.aget(key, lambda: _acomplete(request))
+    return _paid_by_another(completion) if was_there else completion
+
+
+def _paid_by_another(completion: Completion) -> Completion:
+    return replace(completion, usage=Usage(cached=1) if completion.usage.calls else Usage())
+
+
+def _complete(request: Request) -> Completion:
+    try:
+        match request:
+            case Ask():
+                return structured.complete(request)
+            case Embed(model=model, texts=texts):
+                budget.take(as_call=False)
+                return _embedded(context.embedder(model)(texts), model.name)
+            case Consult(judge=judge, sample=sample):
+                with _numbered(request):
+                    return _judged(run(judge, sample))
+            case Apply(function=function, sample=sample):
+                with _counting(request) as spent:
+                    value = waited_for(function(sample))
+                return _applied(value, spent())
+    except Exception as error:  # noqa: BLE001 - sorted in one place
+        return _failed(error, request)
+
+
+async def _acomplete(request: Request) -> Completion:
+    try:
+        match request:
+            case Ask():
+                return await structured.acomplete(request)
+            case Embed(model=model, texts=texts):
+                budget.take(as_call=False)
+                return _embedded(await context.aembedder(model)(texts), model.name)
+            case Consult(judge=judge, sample=sample):
+                with _numbered(request):
+                    return _judged(await arun(judge, sample))
+            case Apply(sample=sample):
+                with _counting(request) as spent:
+                    value = await _await_call(request.afunction or request.function, sample)
+                return _applied(value, spent())
+    except Exception as error:  # noqa: BLE001 - sorted in one place
+        return _failed(error, request)
+
+
+@contextmanager
+def _numbered(request: Consult) -> Iterator[None]:
+    """Let models asked inside know which run of a repeated judge this is."""
+    if request.repetition is None:
+        yield
+        return
+    token = repetition.set((*repetition.get(), request.repetition))
+    try:
+        yield
+    finally:
+        repetition.reset(token)
+
+
+def _embedded(embedded: EmbeddingResponse, name: str) -> Completion:
+    """Return vectors; their cost counts, but only requests to chat models are calls."""
+    return Completion(embedded.vectors, usage=budget.add(embedded.usage, embedded.model or name, as_call=False))
+
+
+def _judged(verdict: Verdict) -> Completion:
+    return Completion(verdict, usage=verdict.usage, model=verdict.model)
+
+
+@contextmanager
+def _counting(request: Apply) -> Iterator[Callable[[], Usage]]:
+    """Count what a function consumes, and make its fault an `AskFailed` with that usage."""
+    budget.check()
+    allowance = ledger()
+    try:
+        with metered(allowance):
+            yield lambda: allowance.spent
+    except ConfigurationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - sorted in one place
+        failure = _failure(error, request)
+        failure.usage = allowance.spent or failure.usage
+        raise failure from failure.__cause__
+
+
+def _applied(value: object, spent: Usage) -> Completion:
+    """Return what a function returned and consumed; a verdict of a judge elsewhere says itself what it cost."""
+    if isinstance(value, Verdict):
+        return Completion(value, usage=spent or value.usage, model=value.model)
+    return Completion(value, usage=spent)
+
+
+def _failed(error: Exception, request: Request) -> Completion:
+    if isinstance(error, ConfigurationError):
+        raise error
+    failure = _failure(error, request)
+    return Completion(failure=failure, usage=failure.usage)
+
+
+def _failure(error: Exception, request: Request) -> AskFailed:
+    if isinstance(error, AskFailed):
+        return error
+    if isinstance(request, Embed):
+        detail = f"{retry.kind_of(error)} from {request.model.name}"
+    else:
+        function = getattr(request, "function", None)
+        detail = context.report(error, getattr(function, "__name__", type(request).__name__))
+    failure = AskFailed("judge_failed", detail)
+    failure.__cause__ = error
+    return failure
+
+
+def waited_for(value: object) -> object:
+    """Finish a coroutine from sync code, in a thread of its own because a loop may be running in this one."""
+    if not inspect.isawaitable(value):
+        return value
+    with DaemonThreads(1) as threads:
+        return threads.submit(asyncio.run, _awaited(value)).result()
+
+
+async def _awaited(value: Awaitable[object]) -> object:
+    return await value
+
+
+async def _await_call(function: Callable[[Sample], object], sample: Sample) -> object:
+    if inspect.iscoroutinefunction(function):
+        return await function(sample)
+    value = await in_thread(function, sample)
+    return await value if inspect.isawaitable(value) else value
 
 
 class Judge(HintsAtGuesses, ABC):
@@ -93,11 +449,11 @@ class Judge(HintsAtGuesses, ABC):
             BadSample: If the arguments cannot be read as a sample.
             ConfigurationError: If the judge or its model is set up wrongly.
         """
-        return drive.run(self, self.read(sample, **fields))
+        return run(self, self.read(sample, **fields))
 
     async def acall(self, sample: object = None, /, **fields: object) -> Verdict:
         """Judge without blocking; otherwise the same as calling the judge."""
-        return await drive.arun(self, self.read(sample, **fields))
+        return await arun(self, self.read(sample, **fields))
 
     def read(self, source: object = None, /, **fields: object) -> Sample:
         """Return the sample that the judge is called with: keywords are its fields, or metadata the judge reads.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
-from judges.media import Content, Media
+from judges.messages import Content, Media
 from judges.verdict import Usage
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage, BaseMessage
 
 PromptRole = Literal["system", "user", "assistant"]
 
@@ -77,7 +80,7 @@ class JudgeModel(Protocol):
     """A model as judges see it.
 
     A model that was trained to judge in a format of its own also has an attribute `dialect`, a
-    `judges.models.dialects.protocol.Dialect`.
+    `judges.models.prompt_and_reply.Dialect`.
 
     Attributes:
         name: For messages and traces.
@@ -151,3 +154,25 @@ def has_method(candidate: object, name: str) -> bool:
         return hasattr(candidate, name)
     except Exception:  # noqa: BLE001 - whatever else than AttributeError comes of a method that is there
         return True
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmRun(Generic[T]):
+    """What handlers are told of one call.
+
+    Args:
+        model: Name of the model.
+        messages: Makes the messages that are sent.
+        answer: Makes the message that came back.
+        fields: The request's other fields.
+        tags: Tags of the run.
+    """
+
+    model: str
+    messages: Callable[[], Sequence[BaseMessage]]
+    answer: Callable[[T], AIMessage]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, JsonValue
 
 from judges.errors import AskFailed
-from judges.media import Media
+from judges.messages import Media
 from judges.model import EmbeddingModel, JudgeModel
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict

@@ -20,14 +20,14 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from judges.compose.marks import verdict_of
+from judges.compose.coerce import verdict_of
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.messages import ToolCall
 from judges.models.retry import pause
 from judges.requests import Deliberation
-from judges.runtime.faults import raising
-from judges.runtime.no_requests import no_model_requests
+from judges.runtime.context import raising
+from judges.runtime.validation import no_model_requests
 from judges.sample import Sample
 
 __all__ = ["ScriptedEmbeddings", "ScriptedJudge", "ScriptedModel", "no_model_requests", "no_waiting", "raising"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from refine.siblings import refuse_shadows
+from refine.process import refuse_shadows
 
 if TYPE_CHECKING:
     from graphs import Attempt, Outcome, Policy
-    from judges.runtime.losses import losses
+    from judges.runtime.context import losses
     from refine.selfrefine import SelfRefine
 
 _HOMES = {
@@ -17,7 +17,7 @@ _HOMES = {
     "Outcome": "graphs",
     "Policy": "graphs",
     "SelfRefine": "refine.selfrefine",
-    "losses": "judges.runtime.losses",
+    "losses": "judges.runtime.context",
 }
 """The module of each public name, imported on first use so that the command line starts at once."""
 

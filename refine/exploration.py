@@ -4,18 +4,83 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Self
 
 from langchain_core.runnables import RunnableConfig
 
-from graphs import Outcome
-from graphs.exploring import aexplore, explore
+from graphs.attempt import Attempt
+from graphs.augment import added_messages
+from graphs.drivers import arun_step, run_step
 from graphs.loop import Loop
+from graphs.outcome import Outcome
+from graphs.refinement import Refinement
+from graphs.step import Node, Transition
 from judges import ConfigurationError
 from judges.errors import shortened
-from judges.runtime import losses
+from judges.runtime import context, sharing
+
+GoesOn = Callable[[], bool]
+"""Decides, each time that an answer was accepted, whether to go on."""
+
+_ENDS = frozenset({"accepted", "max_attempts", "no_progress"})
+"""Stop reasons by which the policy ends a loop; by the others it breaks off."""
+
+_SILENT: RunnableConfig = {"callbacks": []}
+"""Nobody listens to shadows: they belong to no request any more."""
+
+
+def explore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: GoesOn) -> Outcome | None:
+    """Return the outcome with the shadows that `goes_on` lets be made, blocking; None if a shadow broke off.
+
+    Args:
+        loop: The loop it came from.
+        outcome: What came of a question.
+        config: Config of the run, for what its request overrides.
+        goes_on: Asked after each acceptance.
+    """
+    shadows = _shadows(loop, outcome, config, goes_on)
+    return _with(
+        outcome,
+        sharing.run(shadows, lambda step: run_step(loop.steps[step[0]], step[1], outcome.conversation, _SILENT)),
+    )
+
+
+async def aexplore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: GoesOn) -> Outcome | None:
+    """Return the outcome with its shadows, without blocking; otherwise as `explore`."""
+    shadows = _shadows(loop, outcome, config, goes_on)
+    return _with(
+        outcome,
+        await sharing.arun(
+            shadows, lambda step: arun_step(loop.steps[step[0]], step[1], outcome.conversation, _SILENT)
+        ),
+    )
+
+
+def _shadows(
+    loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: GoesOn
+) -> Generator[tuple[Node, Refinement], Transition, tuple[Attempt, ...] | None]:
+    begun = loop.begin({"messages": outcome.conversation, "evidence": outcome.evidence})
+    refinement = replace(loop.overridden(begun, config), attempts=outcome.attempts, id=outcome.id, sampled=True)
+    accepted = outcome.stop_reason == "accepted"
+    while accepted and not refinement.is_last and goes_on():
+        refinement = refinement.augmented(added_messages(refinement))
+        while not refinement.done:
+            refinement = (yield "generate", refinement).refinement
+            if not refinement.done:
+                refinement = (yield "judge", refinement).refinement
+        if refinement.stop_reason not in _ENDS:
+            return None
+        accepted = refinement.stop_reason == "accepted"
+        refinement = replace(refinement, stop_reason=None, detail="", ended_at=None)
+    return refinement.attempts
+
+
+def _with(outcome: Outcome, attempts: tuple[Attempt, ...] | None) -> Outcome | None:
+    return None if attempts is None else outcome.model_copy(update={"attempts": attempts})
+
 
 _log = logging.getLogger("refine")
 
@@ -95,5 +160,5 @@ def _logging_failure() -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - as said
         reason = "an attempt failed" if isinstance(error, _BrokeOff) else type(error).__name__
-        with losses.logging_safely():
+        with context.logging_safely():
             _log.warning("a loop could not be explored, and is recorded as it was released: %s", reason)

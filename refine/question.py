@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired
+import inspect
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextvars import copy_context
+from typing import Any, ClassVar, Generic, NotRequired, Self, TypeVar, overload
+from uuid import UUID
 
+from langchain_core.callbacks import CallbackManager
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    convert_to_messages,
+)
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import ensure_config
 from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import TypedDict  # pydantic cannot read the standard one on Python 3.11
 
-from graphs import InputError, Rejected, langgraph_private
+from graphs import (
+    InputError,
+    JudgeFailed,
+    NotAccepted,
+    Outcome,
+    Overrides,
+    Policy,
+    Rejected,
+    Unanswered,
+    langchain_private,
+    langgraph_private,
+)
+from graphs.structure import Schema, Structure, checked_first, with_schema, with_settings, with_tools
+from judges import ConfigurationError
 from judges.errors import shortened
 
 ModelQuestion = LanguageModelInput | Command[Any] | None
@@ -126,3 +152,480 @@ def _messages(value: Any) -> list[BaseMessage]:
         return convert_to_messages(value)
     except (ValueError, NotImplementedError) as error:
         raise InputError(f"cannot read the messages: {str(error).splitlines()[0]}") from error
+
+
+T = TypeVar("T")
+
+
+class Configured(Generic[T]):
+    """A function of an input and a config, whose signature is there already.
+
+    LangChain looks at the signature with each call, which takes longer than a small step of the loop.
+
+    Args:
+        function: The function.
+    """
+
+    __slots__ = ("_function",)
+    __signature__: ClassVar[inspect.Signature] = inspect.signature(lambda input, config: (input, config))  # noqa: A006
+
+    def __init__(self, function: Callable[..., T]) -> None:
+        self._function = function
+
+    def __call__(self, value: Any, /, **settings: Any) -> T:
+        """Call the function with an input and, by name, its config."""
+        return self._function(value, **settings)
+
+
+def call_as_run(
+    runnable: Runnable[Any, Any],
+    function: Callable[[Any, RunnableConfig], T],
+    value: Any,
+    config: RunnableConfig | None,
+) -> T:
+    """Call a function as a run of a runnable; where nobody sees runs, without what makes it one.
+
+    In both cases the function runs in a copy of the context.
+    """
+    if langgraph_private.is_watched(config or {}):
+        seen: T = runnable._call_with_config(Configured(function), value, config)  # noqa: SLF001 - LangChain's way
+        return seen
+    own = _unseen(config)
+
+    def run() -> T:
+        with langchain_private.use_config(own):
+            return function(value, own)
+
+    return copy_context().run(run)
+
+
+async def acall_as_run(
+    runnable: Runnable[Any, Any],
+    function: Callable[[Any, RunnableConfig], Coroutine[Any, Any, T]],
+    value: Any,
+    config: RunnableConfig | None,
+) -> T:
+    """Await a function as a run of a runnable; otherwise as `call_as_run`."""
+    if langgraph_private.is_watched(config or {}):
+        seen: T = await runnable._acall_with_config(Configured(function), value, config)  # noqa: SLF001 - as above
+        return seen
+    own = _unseen(config)
+
+    async def run() -> T:
+        with langchain_private.use_config(own):
+            return await function(value, own)
+
+    return await asyncio.create_task(run(), context=copy_context())
+
+
+_NOBODYS_RUN = UUID(int=0)
+"""The run inside which an event may be dispatched, as LangChain demands, where nobody hears of it."""
+
+
+def _unseen(config: RunnableConfig | None) -> RunnableConfig:
+    """Return the config for the inside of a run that no handler sees."""
+    own = ensure_config(config)
+    own.pop("run_name", None)
+    own.pop("run_id", None)
+    own["callbacks"] = CallbackManager([], parent_run_id=_NOBODYS_RUN)
+    return own
+
+
+_OWN = frozenset({"evidence"})
+"""Settings of `invoke` itself, which LangChain's own `bind` keeps."""
+
+
+class BindsToGenerator(Runnable[Any, Any]):
+    """A runnable around a generator, to which it binds as a chat model binds to itself."""
+
+    policy: Policy
+
+    @property
+    @abstractmethod
+    def generator(self) -> object:
+        """The generator, as it was given."""
+
+    @property
+    @abstractmethod
+    def judge(self) -> object:
+        """The judge, as it was given."""
+
+    @abstractmethod
+    def around(self, **parts: object) -> Self:
+        """Return the same with another `generator` or `judge`."""
+
+    def bind(self, **kwargs: Any) -> Runnable[Any, Any]:
+        """Return the same with settings bound to the generator, for instance `temperature=0.7`.
+
+        `evidence=...` is bound to the call.
+
+        Args:
+            kwargs: Settings of the chat model or request fields of the direct client.
+
+        Raises:
+            ConfigurationError: If the generator is neither; then bind them to the model inside it.
+        """
+        own = {name: value for name, value in kwargs.items() if name in _OWN}
+        settings = {name: value for name, value in kwargs.items() if name not in _OWN}
+        bound = self.around(generator=with_settings(self.generator, settings)) if settings else self
+        return super(BindsToGenerator, bound).bind(**own) if own else bound
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Self:
+        """Return the same whose generator may call tools; a turn that calls one is returned unjudged.
+
+        Args:
+            tools: Tools in any form that the generator's own `bind_tools` takes.
+            kwargs: Its settings, for instance `tool_choice="auto"`.
+
+        Raises:
+            ConfigurationError: If the generator is no chat model and no direct client: an agent has its tools.
+        """
+        return self.around(generator=with_tools(self.generator, tools, kwargs))
+
+    def with_structured_output(
+        self, schema: Schema, *, include_raw: bool = False, method: str = "json_schema", **kwargs: Any
+    ) -> Runnable[Any, Any]:
+        """Return a runnable to objects of a schema.
+
+        The generator writes JSON by the schema. An answer that does not fit is refused without asking the judge,
+        and asked for again; the judge judges the JSON.
+
+        Args:
+            schema: A pydantic class, a TypedDict, a dataclass, or a JSON schema.
+            include_raw: Whether to return `{"raw": answer, "parsed": object, "parsing_error": error}`.
+            method: `"json_schema"`, the only one: a call of a tool is no answer that can be judged.
+            kwargs: Settings of the generator's own `with_structured_output`, for instance `strict=True`.
+
+        Raises:
+            ConfigurationError: If the generator is no chat model and no direct client, or the schema is none.
+        """
+        if method != "json_schema":
+            raise ConfigurationError(
+                f"method={method!r} gives no answer that can be judged; leave it at 'json_schema', or give "
+                f"an agent with response_format=... as generator"
+            )
+        structure = Structure(schema)
+        judge = checked_first(structure, self.judge, success_rating=self.policy.success_rating)
+        bound = self.around(generator=with_schema(self.generator, schema, kwargs), judge=judge)
+        return bound | RunnableLambda(structure.read_with_raw if include_raw else structure.read)
+
+
+class AnswersQuestions(BindsToGenerator):
+    """A runnable from a question to its accepted answer, or to the whole record of how it came about.
+
+    Asked as a chat model it returns a message, asked as an agent or as a node of a graph an update of the state.
+    """
+
+    @abstractmethod
+    def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:
+        """Return the config of a run that carries what its request changes."""
+
+    @abstractmethod
+    def _graph_input(
+        self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None
+    ) -> Any:
+        """Return a question as the loop takes it."""
+
+    @abstractmethod
+    def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        """Run the loop and record what came of it."""
+
+    @abstractmethod
+    async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        """Run the loop without blocking and record what came of it."""
+
+    @property
+    def InputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """A question in any form."""
+        return RefineInput
+
+    @property
+    def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """The answer, as a message or as an update of a graph's state."""
+        return RefineOutput
+
+    @overload
+    def invoke(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> StateUpdate: ...
+
+    @overload
+    def invoke(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AIMessage: ...
+
+    def invoke(
+        self,
+        input: RefineInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> RefineOutput:
+        """Answer a question.
+
+        Args:
+            input: The question.
+            config: Config of the run; callbacks, tags and metadata are passed on.
+            evidence: Further evidence for the judge: fields of a `Sample`, for instance `retrieved_contexts`.
+            context: What this request changes, an `Overrides` or a mapping of its settings; with a resume, from
+                there on.
+            unknown: Any other setting, which is refused.
+
+        Raises:
+            Unanswered: If no answer may be released: `GeneratorFailed`, or as the policy says `NotAccepted`
+                or `JudgeFailed`; `outcome` holds the record.
+            InputError: If there is nothing to answer, a reviewer's decision cannot be read or is not awaited, or
+                the context cannot be read or goes beyond the bounds.
+            ConcurrentTurn: If another turn runs on the thread, see `concurrent_turns`; as `ReviewPending`, if it
+                waits for a human, see `on_new_question`.
+            ConfigurationError: If there is any other setting; bind settings of a model to the generator.
+        """
+        _refuse(unknown)
+        config = self._with_overrides(config, context)
+        graph_input = self._graph_input(input, evidence, config)
+        try:
+            answer = call_as_run(self, self._answer, graph_input, config)
+        except Rejected as rejected:
+            return reply_without_answer(rejected, input, config)
+        return reply(answer, input, config)
+
+    @overload
+    async def ainvoke(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> StateUpdate: ...
+
+    @overload
+    async def ainvoke(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AIMessage: ...
+
+    async def ainvoke(
+        self,
+        input: RefineInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> RefineOutput:
+        """Answer a question without blocking; otherwise as `invoke`."""
+        _refuse(unknown)
+        config = self._with_overrides(config, context)
+        graph_input = self._graph_input(input, evidence, config)
+        try:
+            answer = await acall_as_run(self, self._aanswer, graph_input, config)
+        except Rejected as rejected:
+            return reply_without_answer(rejected, input, config)
+        return reply(answer, input, config)
+
+    def refine(
+        self,
+        input: RefineInput,  # noqa: A002 - as in `invoke`
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Answer a question and return the whole record.
+
+        A run without an answer returns an outcome too: `answer` is then None, and `stop_reason` says why. It is an
+        error only if the policy says `"raise"`.
+
+        Raises:
+            NotAccepted: If no attempt passed and `on_exhausted="raise"`.
+            JudgeFailed: If the judge gave no verdict and `on_judge_error="raise"`.
+            InputError: If there is nothing to answer.
+        """
+        outcomes: list[Outcome] = []
+        config = self._with_overrides(config, context)
+
+        def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
+            outcomes.append(self._outcome(graph_input, config))
+            return outcomes[0].answer
+
+        try:
+            call_as_run(self, run, self._graph_input(input, evidence, config), config)
+        except (NotAccepted, JudgeFailed):
+            raise
+        except Unanswered as unanswered:
+            return unanswered.outcome
+        return outcomes[0]
+
+    async def arefine(
+        self,
+        input: RefineInput,  # noqa: A002 - as in `invoke`
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Answer a question without blocking and return the whole record; otherwise as `refine`."""
+        outcomes: list[Outcome] = []
+        config = self._with_overrides(config, context)
+
+        async def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
+            outcomes.append(await self._aoutcome(graph_input, config))
+            return outcomes[0].answer
+
+        try:
+            await acall_as_run(self, run, self._graph_input(input, evidence, config), config)
+        except (NotAccepted, JudgeFailed):
+            raise
+        except Unanswered as unanswered:
+            return unanswered.outcome
+        return outcomes[0]
+
+    @overload
+    def stream(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> Iterator[StateUpdate]: ...
+
+    @overload
+    def stream(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> Iterator[AIMessage]: ...
+
+    def stream(
+        self,
+        input: RefineInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> Iterator[RefineOutput]:
+        """Stream the answer, once it is accepted, as one chunk; progress is sent as custom events meanwhile."""
+        _refuse(unknown)
+        config = self._with_overrides(config, context)
+        inputs = iter([self._graph_input(input, evidence, config)])
+        try:
+            for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
+                yield _streamed(answer, input, config)
+        except Rejected as rejected:
+            yield reply_without_answer(rejected, input, config)
+
+    @overload
+    def astream(
+        self,
+        input: StateQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AsyncIterator[StateUpdate]: ...
+
+    @overload
+    def astream(
+        self,
+        input: ModelQuestion,
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AsyncIterator[AIMessage]: ...
+
+    async def astream(
+        self,
+        input: RefineInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        context: Overrides | Mapping[str, Any] | None = None,
+        **unknown: Any,
+    ) -> AsyncIterator[RefineOutput]:
+        """Stream the answer, once it is accepted; otherwise as `stream`."""
+        _refuse(unknown)
+        config = self._with_overrides(config, context)
+
+        async def inputs() -> AsyncIterator[Any]:
+            yield self._graph_input(input, evidence, config)
+
+        try:
+            async for answer in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
+                yield _streamed(answer, input, config)
+        except Rejected as rejected:
+            yield reply_without_answer(rejected, input, config)
+
+    def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
+        return _release(self._outcome(graph_input, config))
+
+    async def _aanswer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
+        return _release(await self._aoutcome(graph_input, config))
+
+    def _stream_answer(
+        self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig
+    ) -> Iterator[AIMessage]:
+        del run_manager
+        yield self._answer(next(inputs), config)
+
+    async def _astream_answer(
+        self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
+    ) -> AsyncIterator[AIMessage]:
+        del run_manager
+        yield await self._aanswer(await anext(inputs), config)
+
+
+def _refuse(unknown: Mapping[str, Any]) -> None:
+    if unknown:
+        raise ConfigurationError(
+            f"SelfRefine takes no {sorted(unknown)} with a question; bind settings of the model to the generator, "
+            f"SelfRefine(model.bind(...), judge)"
+        )
+
+
+def _release(outcome: Outcome) -> AIMessage:
+    if outcome.answer is None:
+        reason = f" ({outcome.detail})" if outcome.detail else ""
+        raise Unanswered(f"the answer awaits a review{reason}; resume with a Command", outcome)
+    return outcome.answer
+
+
+def _streamed(answer: AIMessage, value: RefineInput, config: RunnableConfig | None) -> RefineOutput:
+    """Return the answer in the form that matches the question; a message is streamed as one chunk."""
+    output = reply(answer, value, config)
+    return _chunk(output) if isinstance(output, AIMessage) else output
+
+
+def _chunk(answer: AIMessage) -> AIMessageChunk:
+    fields = answer.model_dump(exclude={"type"})
+    return AIMessageChunk(**fields, chunk_position="last")

@@ -9,45 +9,55 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, Durability
 
-from graphs import (
-    Bounds,
-    Outcome,
-    Overrides,
-    Policy,
-    Unanswered,
-    carried,
-    langchain_private,
-    langgraph_private,
-)
-from graphs.admission import OnNewQuestion
-from graphs.building import build_loop, judge_for
+from graphs import Bounds, Outcome, Overrides, Policy, Unanswered, langchain_private, langgraph_private
 from graphs.certificate import subject_of
-from graphs.compiled import Checkpointer, LoopCheckpointer
 from graphs.drivers import arun, run
-from graphs.graph import compile_loop, written_as
-from graphs.policy import policy_of
-from graphs.policy_settings import PolicySettings
+from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, written_as
+from graphs.policy import GENERATORS, JUDGES, PolicySettings, policy_of
 from graphs.review import rejection
-from graphs.turns import ConcurrentTurns
+from graphs.turns import ConcurrentTurns, OnNewQuestion
 from judges import ConfigurationError, as_judge
 from judges.certificate import Subject
+from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
 from judges.models.providers.openai_fields import parsed_name
-from judges.runtime.pickling import SharedByCopies, check_picklable
-from judges.runtime.validation import one_of
-from refine.answering import AnswersQuestions
+from judges.runtime.validation import SharedByCopies, check_picklable, one_of
 from refine.exploration import Explorer
-from refine.first_guesses import NamesItsParts
-from refine.question import RefineInput, read_question
-from refine.record.opening import Recorder, open_record
-from refine.record.origin import Origin
+from refine.question import AnswersQuestions, RefineInput, read_question
+from refine.record import Recorder, open_record
+from refine.record.rows import Origin
 from refine.telemetry import trace_question
+
+_PARTS = {"generator": GENERATORS, "judge": JUDGES}
+
+
+class NamesItsParts(HintsAtGuesses):
+    """An object that is made of a generator and a judge, and says so where they are given by other names."""
+
+    _guesses = OF_A_REFINER
+
+    if not TYPE_CHECKING:  # type checkers read the signature of __init__
+
+        def __new__(cls, *parts: object, **settings: object) -> Self:
+            """Return a new one.
+
+            Raises:
+                TypeError: If a part is missing and something is given by a name that one may guess for it.
+            """
+            missing = [part for part in tuple(_PARTS)[len(parts) :] if part not in settings]
+            for part in missing:
+                guess = next((name for name in settings if name in _PARTS[part]), None)
+                if guess is not None:
+                    also = ", which takes a list of judges, too" if part == "judge" else ""
+                    raise TypeError(f"{cls.__name__}() has no argument {guess!r}; it is {part}=... here{also}")
+            return super().__new__(cls)
+
 
 _log = logging.getLogger("refine")
 
@@ -213,7 +223,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
     def _run(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = carried.with_records(langgraph_private.muted_config_with_progress(config))
+                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
                 with langchain_private.use_config(graph_config):
                     state = self.graph.invoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
@@ -233,7 +243,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = carried.with_records(langgraph_private.muted_config_with_progress(config))
+                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
                 with langchain_private.use_config(graph_config):
                     state = await self.graph.ainvoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
@@ -260,7 +270,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             return config
         overrides = Overrides.read(context)
         self._loop.check_overrides(overrides)
-        return carried.with_overrides(config, overrides)
+        return langgraph_private.with_overrides(config, overrides)
 
     def _needs_graph(self, graph_input: Any, config: RunnableConfig) -> bool:
         """Check whether there is anything to checkpoint or resume; if not, the steps run without the graph."""

@@ -16,11 +16,11 @@ import structlog
 from langgraph.errors import GraphBubbleUp
 
 from graphs import Outcome, Unanswered
-from graphs.drafts import Draft
-from graphs.secrets import withhold
-from graphs.watching import Watcher, watcher
+from graphs.generators import Draft
+from graphs.redaction import withhold
+from graphs.step import Watcher, watcher
 from judges import Sample, Verdict
-from judges.drive import Observer, observer
+from judges.judge import Observer, observer
 from judges.requests import Deliberates
 from judges.runtime.context import setting
 from judges.verdict import Usage

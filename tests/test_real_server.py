@@ -13,8 +13,8 @@ from pydantic import SecretStr
 
 from judges import Helpfulness, OpenAICompatible, Rubric, Verdict
 from judges.catalogue.registry import catalogue
-from judges.models.methods import Method
 from judges.models.providers.langchain import LangChainModel
+from judges.models.structured import Method
 from refine import Outcome, SelfRefine
 from tests.catalogue.cases import asks_a_model, made, sample_for
 from tests.tiny_llama import CONTEXT, serving_llama

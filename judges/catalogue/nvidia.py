@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from judges.catalogue.parts.needed import answer_in, non_blank_contexts_in, question_in, reference_in
-from judges.catalogue.parts.retrieval import for_retriever
-from judges.catalogue.parts.two_graders import TwoGraders
+from judges.catalogue.parts.fields import answer_in, non_blank_contexts_in, question_in, reference_in
+from judges.catalogue.parts.questions import TwoGraders
+from judges.catalogue.parts.text import for_retriever
 from judges.entry import Entry
-from judges.prompting.questions import ReplySchema
+from judges.prompting.prompts import ReplySchema
 from judges.sample import Sample
 from judges.verdict import Verdict, strict_integer
 
@@ -47,7 +47,7 @@ class AnswerAccuracy(TwoGraders):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -88,7 +88,7 @@ class ContextRelevance(TwoGraders):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -146,7 +146,7 @@ class ResponseGroundedness(TwoGraders):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(

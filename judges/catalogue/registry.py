@@ -12,13 +12,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pkgutil import walk_packages
 from typing import Any
 
-from judges.entry import Entry
+from judges.entry import Entry, settings_of
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
+from judges.hints import misspelt, misuse, similar_names, translated
 from judges.judge import Judge
-from judges.misuse import misspelt, misuse, similar_names
-from judges.rival_settings import translated
 from judges.runtime.validation import judge_name
-from judges.settings import settings_of
 
 GROUP = "selfrefine.judges"
 """Entry point group through which another distribution adds judges: each is a class with an `entry`."""
@@ -145,7 +143,7 @@ def load(name: str, model: object = None, /, **settings: Any) -> Judge:
     """
     registry = _registry_for(name)
     if name not in registry and _is_other_text(name):
-        judge: Judge = import_module("judges.catalogue.naming").load_text(name, model, settings)
+        judge: Judge = import_module("judges.catalogue.names").load_text(name, model, settings)
         return judge
     return registry.load(name, model, **settings)
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
-from judges.catalogue.parts.needed import answer_in, non_blank_contexts_in, question_in
-from judges.catalogue.parts.one_question import YesOrNo
+from judges.catalogue.metric import ModelJudge, ModelSettings, all_of
+from judges.catalogue.parts.claims import SUPPORT, reasons, share, support_feedback, verify_claims
+from judges.catalogue.parts.fields import answer_in, non_blank_contexts_in, question_in, reference_in
+from judges.catalogue.parts.questions import OneQuestion, YesOrNo, yes_or_no_question
+from judges.catalogue.parts.text import sentences
 from judges.entry import Entry
+from judges.prompting.prompts import Question, ReplySchema
+from judges.requests import Deliberation
+from judges.runtime.validation import one_of
 from judges.sample import Sample
+from judges.verdict import Verdict, rating_of
 
 
 class RelevancyEvaluator(YesOrNo):
@@ -21,7 +30,7 @@ class RelevancyEvaluator(YesOrNo):
 
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -50,3 +59,235 @@ def agreement(sample: Sample) -> dict[str, JsonValue]:
     """Return the question, the contexts and the answer, by name."""
     answer = answer_in(sample)
     return {"question": question_in(sample), "contexts": non_blank_contexts_in(sample), "answer": answer}
+
+
+FactPrompt = Literal["general", "minicheck"]
+
+SUPPORTED: Question[Any] = yes_or_no_question("fact_checking")
+"""Asks whether the contexts support the answer, or one sentence of it, as a whole."""
+
+
+class FactCheckingEvaluator(ModelJudge):
+    """Judge whether every sentence of the answer is supported by the document: the retrieved contexts.
+
+    The answer is split into sentences without a model, repeated ones counting once, and one call classifies each
+    as supported, contradicted or absent. Score = supported / sentences; it passes at `threshold`, 1.0
+    unless given, so when all are supported. An answer without a letter or a digit is unscored, `no_claims`.
+
+    With `variant="compat"` the model replies yes or no, in words, on the answer as a whole, and the score is 0
+    even where it passes, as in Spring AI.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        prompt: `"general"`, or `"minicheck"` for a model that judges one claim at a time, such as
+            `judges.speaking(..., "minicheck")`: a call for each sentence, and a sentence is
+            supported or not, never contradicted.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If there is no such prompt.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="spring.fact_checking_evaluator",
+        aliases=("spring.fact_checking", "FactCheckingEvaluator"),
+        asks="Does the document support every sentence of the answer?",
+        needs=("response", "retrieved_contexts"),
+        calls="1, or s for s sentences with a MiniCheck model",
+        source="Spring AI",
+        differs="One verdict for each sentence, with reasons; the score is the share of supported ones, not "
+        "always 0; no document is unscored.",
+        tags=("rag", "hallucination", "groundedness", "faithfulness", "made up", "unsupported", "claims"),
+    )
+    pack = "fact_checking"
+    pass_mark = 1.0
+
+    def __init__(
+        self, model: object = None, *, prompt: FactPrompt = "general", **settings: Unpack[ModelSettings]
+    ) -> None:
+        one_of(FactPrompt, prompt, setting="prompt")
+        self._one_by_one = prompt == "minicheck"
+        question: Question[Any] = SUPPORT
+        if self._one_by_one:  # such a model replies in a form of its own, not in words
+            question = replace(SUPPORTED, compat=None)
+        elif settings.get("variant") == "compat":
+            question = SUPPORTED
+        super().__init__(model, questions=(question,), **settings)
+
+    @property
+    def calls(self) -> str:
+        """One, or s for s sentences that are checked one by one."""
+        return "s" if self._one_by_one and not self.compat else "1"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Check each sentence, or the answer as a whole."""
+        answer = answer_in(sample)
+        contexts = non_blank_contexts_in(sample)
+        if self.compat:
+            return _compat_verdict((yield from self.ask(SUPPORTED, sample, _data(contexts, answer))))
+        claims = sentences(answer)
+        if not claims:
+            return Verdict.without_score("no_claims", "the answer says nothing in words")
+        check = self._one_at_a_time if self._one_by_one else partial(verify_claims, self)
+        items = yield from check(sample, contexts, claims)
+        advice = support_feedback(self, sample, items, called="sentences", absent="unsupported")
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))
+
+    def _one_at_a_time(
+        self, sample: Sample, contexts: list[JsonValue], claims: Sequence[str]
+    ) -> Generator[Any, Any, list[Verdict]]:
+        """Check each sentence in a call of its own; all replies are needed, as one unsupported sentence fails."""
+        requests = [self.request(SUPPORTED, sample, _data(contexts, claim)) for claim in claims]
+        replies = all_of((yield from self.ask_all(requests)))
+        return [
+            Verdict.checked(
+                reply.verdict,
+                value="supported" if reply.verdict else "absent",
+                subject=claim,
+                rationale=reply.rationale,
+            )
+            for claim, reply in zip(claims, replies, strict=True)
+        ]
+
+
+def _data(contexts: list[JsonValue], answer: str) -> dict[str, JsonValue]:
+    return {"contexts": contexts, "answer": answer}
+
+
+def _compat_verdict(reply: Any) -> Verdict:
+    """Return a verdict that passes only on true or exactly "yes", with a score of 0 either way."""
+    yes = reply.verdict is True or str(reply.verdict).strip().lower() == "yes"
+    feedback = "" if yes else reply.feedback
+    return Verdict(value=0.0, score=0.0, rating=1, passed=yes, rationale=reply.rationale, feedback=feedback)
+
+
+class ClosedMark(ReplySchema):
+    """A mark with its reasons, closed from 0 to 1."""
+
+    rationale: str = Field(description="text: your reasons, before the score")
+    score: Annotated[float, Field(ge=0, le=1)] = Field(description="number from 0 to 1")
+    feedback: str = Field(description="text: what to change; empty if nothing")
+
+
+class OpenMark(ReplySchema):
+    """A mark with its reasons, taken as it is."""
+
+    rationale: str = Field(description="text: your reasons, before the score")
+    score: float = Field(description="number from 0 to 1")
+    feedback: str = Field(description="text: what to change; empty if nothing")
+
+
+class Marking(OneQuestion):
+    """A judge that asks for a mark from 0 to 1.
+
+    With `variant="compat"` every mark above 0 passes, and one outside 0 to 1 is unscored, `invalid_output`, with
+    the mark as its value.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        question: Question[Any] = Question(prompt=self.pack, reply=ClosedMark, compat=OpenMark)
+        super().__init__(model, question=question, **settings)
+
+    def conclude(self, reply: Any) -> Verdict:
+        """Return a verdict with the mark as its score."""
+        score = reply.score
+        if not 0 <= score <= 1:
+            return Verdict.without_score(
+                "invalid_output", f"the score is {score}, outside 0 to 1", value=score, rationale=reply.rationale
+            )
+        return Verdict(
+            value=score,
+            score=score,
+            rating=rating_of(score),
+            passed=score > 0 if self.compat else score >= self.threshold,
+            rationale=reply.rationale,
+            feedback="" if score == 1 else reply.feedback,
+        )
+
+
+class AnswerCorrectnessEvaluator(YesOrNo):
+    """Judge whether an answer agrees with its contexts; no reference answer takes part, in spite of the name.
+
+    With `variant="compat"` the model replies in words, and whatever contains "yes" passes ("not yes" too).
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="alibaba.answer_correctness_evaluator",
+        aliases=("alibaba.answer_correctness", "AnswerCorrectnessEvaluator"),
+        asks="Is the answer to the question in line with the contexts?",
+        needs=("user_input", "response", "retrieved_contexts"),
+        calls="1",
+        scale="yes or no",
+        source="Spring AI Alibaba",
+        differs="A closed yes or no with reasons and feedback; no contexts is unscored.",
+        tags=("rag", "consistency", "accuracy"),
+    )
+    pack = "spring_relevancy_evaluator"
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the question, the contexts and the answer."""
+        return agreement(sample)
+
+    def is_yes(self, word: str) -> bool:
+        """Whether the reply contains "yes"."""
+        return "YES" in word.upper()
+
+
+class AnswerFaithfulnessEvaluator(Marking):
+    """Mark from 0 to 1 how far an answer keeps to the facts of its contexts; the question is not shown.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="alibaba.answer_faithfulness_evaluator",
+        aliases=("alibaba.answer_faithfulness", "AnswerFaithfulnessEvaluator"),
+        asks="How far does the answer keep to the facts, inventing nothing?",
+        needs=("response", "retrieved_contexts"),
+        calls="1",
+        source="Spring AI Alibaba",
+        differs="The score is held to 0 to 1 and passes at the threshold, not above 0; reasons come before it.",
+        tags=("rag", "hallucination", "groundedness", "unsupported", "made up"),
+    )
+    pack = "alibaba_answer_faithfulness"
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the facts and the answer."""
+        answer = answer_in(sample)
+        return {"facts": non_blank_contexts_in(sample), "answer": answer}
+
+
+class AnswerRelevancyEvaluator(Marking):
+    """Mark from 0 to 1 how far an answer agrees with the reference answer, in spite of its name.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="alibaba.answer_relevancy_evaluator",
+        aliases=("alibaba.answer_relevancy", "AnswerRelevancyEvaluator"),
+        asks="How far does the answer agree with the reference answer?",
+        needs=("user_input", "response", "reference"),
+        calls="1",
+        source="Spring AI Alibaba",
+        differs="The score is held to 0 to 1 and passes at the threshold, not above 0; reasons come before it.",
+        tags=("correctness", "accuracy", "ground truth"),
+    )
+    pack = "alibaba_answer_relevancy"
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the question, the reference and the answer."""
+        answer, reference = answer_in(sample), reference_in(sample)
+        return {"question": question_in(sample), "reference": reference, "answer": answer}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from judges.compose.composite import CompositeJudge
-from judges.compose.panel import judges_by_name
-from judges.compose.votes import checked_success
+from judges.compose.panel import CompositeJudge, checked_success, judges_by_name
 from judges.entry import Explanation
+from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
-from judges.verdict import Verdict
+from judges.verdict import LOWEST, Verdict
 
 
 class Cascade(CompositeJudge):
@@ -57,3 +56,59 @@ class Cascade(CompositeJudge):
 
     def _stops(self, verdict: Verdict) -> bool:
         return not verdict.reaches(self._success)
+
+
+class Escalation(CompositeJudge):
+    """Ask judges one after another, cheapest first, and stop at the first that is sure.
+
+    A judge is sure if its rating reaches `sure`, or is at most `sure_bad`; the last one decides in any case. The
+    verdict is that of the judge that decides: its rating is compared as any other, so that the loop's success
+    rating, and a certificate of recorded loops, are about the escalation as a whole. What nobody releases goes to
+    people by the loop's `on_exhausted="interrupt"`. `detail` names the deciding judge, and `items` holds the
+    verdicts so far; one that is unscored is not sure.
+
+    Args:
+        judges: The judges, cheapest first, or a mapping of names to judges; functions and judges' names are
+            accepted.
+        sure: Rating from which a judge before the last accepts alone.
+        sure_bad: Rating down to which a judge before the last refuses alone; None leaves every refusal to the
+            next one.
+        name: The escalation's name.
+        model: The model of judges that are given by name and can ask one.
+
+    Raises:
+        ConfigurationError: If there are no judges, or a setting is out of its range.
+    """
+
+    def __init__(
+        self,
+        judges: Sequence[object] | Mapping[str, object],
+        *,
+        sure: int = 4,
+        sure_bad: int | None = None,
+        name: str = "escalation",
+        model: object = None,
+    ) -> None:
+        self.name = name
+        self.judges: Mapping[str, Judge] = judges_by_name(judges, model)
+        self._sure = checked_success(sure, setting="sure")
+        if sure_bad is not None and not (type(sure_bad) is int and LOWEST <= sure_bad < sure):
+            raise ConfigurationError(
+                f"sure_bad is a rating from 1, below sure={sure}, or None, not {shortened(sure_bad)}"
+            )
+        self._sure_bad = sure_bad
+
+    def explain(self) -> Explanation:
+        """Describe what each of its judges needs, asks and costs."""
+        parts = [judge.explain() for judge in self.judges.values()]
+        return Explanation.of_parts(
+            self.name, parts, asks="What says the first judge that is sure?", scale="1 to 4"
+        )
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Consult judge after judge until one is sure."""
+        return (yield from self.first_to_decide(sample, self._is_sure, called="judge"))
+
+    def _is_sure(self, verdict: Verdict) -> bool:
+        is_bad = self._sure_bad is not None and verdict.rating is not None and verdict.rating <= self._sure_bad
+        return is_bad or verdict.reaches(self._sure)

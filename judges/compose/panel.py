@@ -3,22 +3,106 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from judges.compose.coerce import judge_of
-from judges.compose.composite import CompositeJudge
-from judges.compose.votes import called_to_vote, checked_quorum, checked_success, skipped_notes, too_few_votes
 from judges.entry import Explanation
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
-from judges.requests import Deliberation, consult
-from judges.runtime.by_judge import ByJudge, names_of
+from judges.model import JudgeModel
+from judges.requests import Consult, Deliberation, consult, repeat
+from judges.runtime.context import ByJudge, names_of
 from judges.runtime.validation import judge_name
 from judges.sample import Sample
-from judges.verdict import LOWEST, Verdict
+from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, Unscored, Verdict
+
+_LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
+
+
+def called_to_vote(verdicts: Sequence[Verdict]) -> int:
+    """Return how many verdicts count towards a quorum: all but those of judges with nothing to judge."""
+    return sum(verdict.unscored not in NOTHING_TO_JUDGE for verdict in verdicts)
+
+
+def too_few_votes(verdicts: Sequence[Verdict], valid: int, quorum: int) -> Verdict:
+    """Return an unscored verdict.
+
+    A budget or deadline behind it stays the reason, so that the loop sees it; so does that there was nothing to
+    judge for anybody, so that a panel around this one sees it.
+    """
+    reasons = [verdict.unscored for verdict in verdicts]
+    reason: Unscored = next((limit for limit in _LIMITS if limit in reasons), "too_few_votes")
+    if not called_to_vote(verdicts):
+        detail = "; ".join(["there was nothing to judge for any", *skipped_notes(verdicts)])
+        return Verdict.without_score(reasons[0] or reason, detail, items=tuple(verdicts))
+    count = f"{valid} of {len(verdicts)} rated, {quorum} needed"
+    return Verdict.without_score(reason, "; ".join([count, *skipped_notes(verdicts)]), items=tuple(verdicts))
+
+
+def skipped_notes(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return one note with the verdicts without a rating and their reasons; no note if all rated."""
+    skipped = [f"{verdict.judge} ({verdict.unscored})" for verdict in verdicts if verdict.rating is None]
+    return [f"skipped {len(skipped)}: {', '.join(skipped)}"] if skipped else []
+
+
+def checked_success(success_rating: int, *, setting: str = "success_rating") -> int:
+    """Return a rating from which a judge passes after checking that it is an integer from 1 to 4."""
+    if type(success_rating) is not int or not LOWEST <= success_rating <= HIGHEST:
+        raise ConfigurationError(
+            f"{setting} is a whole number from {LOWEST} to {HIGHEST}, not {shortened(success_rating)}"
+        )
+    return success_rating
+
+
+def checked_quorum(quorum: int | None, most: int) -> int:
+    """Return how many of `most` verdicts must have a rating; None requires more than half."""
+    if quorum is None:
+        return most // 2 + 1
+    if type(quorum) is not int or not 1 <= quorum <= most:
+        raise ConfigurationError(f"quorum is a whole number from 1 to {most}, not {shortened(quorum)}")
+    return quorum
+
+
+class CompositeJudge(Judge):
+    """A judge made of several, `judges` by name: their models are its models, and it reads what they read."""
+
+    judges: Mapping[str, Judge]
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """Every model that its judges ask."""
+        return tuple(model for judge in self.judges.values() for model in judge.models)
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that any of its judges reads."""
+        return tuple(dict.fromkeys(key for judge in self.judges.values() for key in judge.metadata_keys))
+
+    def first_to_decide(
+        self, sample: Sample, decides: Callable[[Verdict], bool], *, called: str
+    ) -> Generator[Consult, Any, Verdict]:
+        """Consult judge after judge, and return the verdict of the first that decides, else of the last.
+
+        Args:
+            sample: The sample.
+            decides: Whether the judge of this verdict decides.
+            called: What a judge is called in `detail`, which names the one that decided.
+        """
+        verdicts: tuple[Verdict, ...] = ()
+        for name, judge in self.judges.items():
+            verdict: Verdict = yield Consult(judge, sample)
+            verdicts = (*verdicts, verdict.model_copy(update={"judge": name}))
+            if decides(verdict):
+                break
+        last = verdicts[-1]
+        decision = f"{called} {len(verdicts)} of {len(self.judges)} decided: {last.judge}"
+        detail = f"{decision}; {last.detail}" if last.detail else decision
+        return last.model_copy(update={"judge": self.name, "items": verdicts, "detail": detail})
+
 
 Rule = Literal["min", "mean", "weighted", "majority", "veto"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -240,7 +324,7 @@ def _has_names(members: object) -> bool:
 
 def _naming() -> Any:
     """Return the module that knows the judges by name; it stands above, where they are."""
-    return import_module("judges.catalogue.naming")
+    return import_module("judges.catalogue.names")
 
 
 def _lower_median(ballots: list[int]) -> tuple[int, str]:
@@ -310,3 +394,72 @@ def _checked_veto(veto: Sequence[str], names: Sequence[str], rule: Rule) -> tupl
             f"{shortened(list(veto))} for rule={rule!r}"
         )
     return tuple(veto or names) if rule == "veto" else ()
+
+
+class Repeat(Judge):
+    """Ask one judge several times and take the most frequent verdict (self-consistency, arXiv 2203.11171).
+
+    A tie goes to the stricter side, and `detail` reports it. `detail` also reports the agreement: the share of the
+    rated runs with this verdict. Use a judge with a temperature above 0; at 0 the runs are identical.
+
+    Args:
+        judge: The judge; a function and a judge's name are accepted.
+        n: How often to ask, at least 1.
+        quorum: How many runs must rate; None requires more than half. With fewer the verdict is unscored,
+            `"too_few_votes"`.
+        name: The name; None takes the judge's name.
+        model: The model of a judge that is given by name and can ask one.
+
+    Raises:
+        ConfigurationError: If `n` or `quorum` is out of its range.
+    """
+
+    def __init__(
+        self,
+        judge: object,
+        n: int = 3,
+        *,
+        quorum: int | None = None,
+        name: str | None = None,
+        model: object = None,
+    ) -> None:
+        if type(n) is not int or n < 1:
+            raise ConfigurationError(
+                f"n is how often the judge is asked, a whole number from 1, not {shortened(n)}"
+            )
+        self.judge = one_judge(judge, model=model)
+        self.name = name or self.judge.name
+        self._n = n
+        self._quorum = checked_quorum(quorum, n)
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """The models of the repeated judge."""
+        return self.judge.models
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that the repeated judge reads."""
+        return self.judge.metadata_keys
+
+    def explain(self) -> Explanation:
+        """Describe what the judge needs, asks and costs."""
+        part = self.judge.explain()
+        asks = f"What does {part.judge} say most often, asked {self._n} times?"
+        calls = "0" if part.calls == "0" else f"{self._n} x ({part.calls})"
+        return Explanation.of_parts(self.name, [part], asks=asks, calls=calls, scale=part.scale)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Consult the judge n times at once and return the most frequent verdict."""
+        verdicts = yield from repeat(self.judge, sample, self._n)
+        valid = [verdict for verdict in verdicts if verdict.rating is not None]
+        if len(valid) < self._quorum:
+            return too_few_votes(verdicts, len(valid), self._quorum)
+        counts = Counter((verdict.passed, verdict.rating) for verdict in valid)
+        most = max(counts.values())
+        tied = [verdict for verdict in valid if counts[verdict.passed, verdict.rating] == most]
+        strictest = min(tied, key=lambda verdict: (verdict.passed, verdict.rating))
+        notes = [f"agreement {most / len(valid):.2f}", *skipped_notes(verdicts)]
+        if most < len(tied):
+            notes.insert(1, "tied: the stricter side counts")
+        return strictest.model_copy(update={"judge": self.name, "items": verdicts, "detail": "; ".join(notes)})

@@ -3,18 +3,79 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from collections.abc import Hashable, Iterator, Mapping
+import re
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from enum import Enum
+from pathlib import PurePath
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from judges.model import JudgeModel
-from judges.models.own_settings import constructor_settings
 from judges.models.providers.langchain import LangChainModel, NamedModel
 
-_WITHOUT_EFFECT = {"callbacks", "max_retries", "metadata", "profile", "tags", "verbose"}
+_SECRET = re.compile(r"(^|_)(key|secret|password|token|authorization|credentials?)$")
+_SETTINGS_WITHOUT_EFFECT = {"identity", "max_retries", "name", "retries", "timeout", "timeout_s"}
 _DEEPEST = 6
+_MISSING = object()
+
+
+def constructor_settings(model: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the settings of a model that can be read, as JSON values, and the names of those that cannot.
+
+    A parameter of the constructor is read from the attribute of its name, with or without an underscore before it.
+    Keys, and settings that change no reply, are neither. What a model gathers while it works is no setting.
+    """
+    read: dict[str, Any] = {}
+    unread: list[str] = []
+    for name in _parameters_of(type(model)):
+        if name in _SETTINGS_WITHOUT_EFFECT or _SECRET.search(name):
+            continue
+        value = getattr(model, name, getattr(model, f"_{name}", _MISSING))
+        if isinstance(value, Collection) and not value:
+            continue
+        try:
+            read[name] = _setting_as_json(value, _DEEPEST)
+        except TypeError:
+            unread.append(name)
+    return read, tuple(unread)
+
+
+def _parameters_of(kind: type) -> list[str]:
+    try:
+        return list(inspect.signature(kind).parameters)
+    except (TypeError, ValueError):  # written in C
+        return []
+
+
+def _setting_as_json(value: object, depth: int) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if depth == 0 or value is _MISSING:
+        raise TypeError
+    match value:
+        case SecretStr():
+            return None
+        case Enum() | PurePath():
+            return str(value)
+        case Mapping():
+            return {
+                str(name): None if _SECRET.search(str(name).lower()) else _setting_as_json(part, depth - 1)
+                for name, part in value.items()
+            }
+        case list() | tuple():
+            return [_setting_as_json(part, depth - 1) for part in value]
+        case set() | frozenset():
+            return sorted((_setting_as_json(part, depth - 1) for part in value), key=repr)
+        case type():
+            return f"{value.__module__}.{value.__qualname__}"
+        case _:
+            raise TypeError
+
+
+_WITHOUT_EFFECT = {"callbacks", "max_retries", "metadata", "profile", "tags", "verbose"}
 
 
 def identity_of(model: JudgeModel) -> str:

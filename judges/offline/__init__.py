@@ -8,34 +8,32 @@ from judges.offline.dataset.pairing import paired
 from judges.offline.dataset.reading import read_rows
 from judges.offline.rank import RankedSystem, Ranking, rank
 from judges.offline.results import Evaluation, Row, Summary
-from judges.offline.run.batch.settings import BatchSettings
 from judges.offline.run.evaluate import aevaluate, evaluate
-from judges.offline.run.loading import load_run
+from judges.offline.run.journaled import load_run
 from judges.offline.run.meter import RunStopped
-from judges.offline.run.progress import Progress
-from judges.offline.run.settings import RunSettings
+from judges.offline.run.settings import BatchSettings, Progress, RunSettings
 
 if TYPE_CHECKING:
+    from judges.offline.compare import Change, RunComparison, compare_runs
     from judges.offline.run.ray import RayEvaluation, evaluate_ray
-    from judges.offline.run_comparison import Change, RunComparison, compare_runs
-    from judges.offline.trust.alignment import Alignment, align
-    from judges.offline.trust.certifying import certify
-    from judges.offline.trust.loop_replay import LoopReplay, replay
-    from judges.offline.trust.monitoring import MonitorReport, monitor
+    from judges.offline.trust.align import Alignment, align
+    from judges.offline.trust.certify import certify
+    from judges.offline.trust.monitor import MonitorReport, monitor
+    from judges.offline.trust.replay import LoopReplay, replay
 
 _HOMES = {
-    "Alignment": "trust.alignment",
-    "Change": "run_comparison",
-    "LoopReplay": "trust.loop_replay",
-    "MonitorReport": "trust.monitoring",
+    "Alignment": "trust.align",
+    "Change": "compare",
+    "LoopReplay": "trust.replay",
+    "MonitorReport": "trust.monitor",
     "RayEvaluation": "run.ray",
-    "RunComparison": "run_comparison",
-    "align": "trust.alignment",
-    "certify": "trust.certifying",
-    "compare_runs": "run_comparison",
+    "RunComparison": "compare",
+    "align": "trust.align",
+    "certify": "trust.certify",
+    "compare_runs": "compare",
     "evaluate_ray": "run.ray",
-    "monitor": "trust.monitoring",
-    "replay": "trust.loop_replay",
+    "monitor": "trust.monitor",
+    "replay": "trust.replay",
 }
 """What needs numpy and scipy, or Ray, and is loaded when it is used."""
 

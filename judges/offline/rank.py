@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from judges.catalogue.general.pairwise import Winner
 from judges.errors import ConfigurationError, shortened
 from judges.offline.compare import Comparison
-from judges.offline.statistics.bradley_terry import Points, resample, strengths
+from judges.offline.statistics.comparing import Points, resample, strengths
 from judges.runtime.validation import are_texts
 
 Game = tuple[str, str, Winner]
@@ -80,7 +80,7 @@ def rank(
     """Rank systems by the games between them, by the model of Bradley and Terry (Biometrika 39, 1952).
 
     A system of strength p beats one of strength q with probability p / (p + q); a tie counts as half a win for
-    each. The strengths are those of highest likelihood; see `judges.offline.statistics.bradley_terry`.
+    each. The strengths are those of highest likelihood; see `judges.offline.statistics.comparing`.
     Rating = 1000 + 400 * log10(strength), with the geometric mean of the strengths at 1, so of two systems rated
     d apart, the better wins 1 / (1 + 10 ** (-d / 400)) of the games, ties shared.
 

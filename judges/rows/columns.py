@@ -2,14 +2,217 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
 
-from judges.rows.conversations import is_list, performed, read_sharegpt, read_turns
+from pydantic import ValidationError
+
+from judges.messages import Message
 from judges.rows.replies import as_json, is_message, is_messages, reply_of, text_of
-from judges.rows.traces import as_trace, is_trace, trace_columns
-from judges.rows.trajectories import keep_trajectory, read_trajectories
+
+_ROLES = {
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bing": "assistant",
+    "bard": "assistant",
+    "model": "assistant",
+    "observation": "tool",
+    "function_response": "tool",
+}
+"""Roles of ShareGPT that have another name here; `function_call` is an assistant's message with a call."""
+
+
+def read_turns(columns: dict[str, Any]) -> None:
+    """Take deepeval's turns as messages, with the tools called before an answer and the documents it was given."""
+    turns = columns.pop("turns")
+    messages: list[Any] = []
+    documents: dict[str, None] = {}
+    for turn in turns:
+        fields = turn if isinstance(turn, Mapping) else {}
+        calls = fields.get("tools_called")
+        messages += performed(calls, first=len(messages) + 1) if is_list(calls) else ()
+        messages.append(turn)
+        documents |= dict.fromkeys(fields.get("retrieval_context") or ())
+    columns.setdefault("messages", messages)
+    if documents:
+        columns.setdefault("retrieved_contexts", list(documents))
+
+
+def performed(calls: Iterable[Mapping[str, Any]], *, first: int = 1) -> list[dict[str, Any]]:
+    """Return tool calls and their outputs as the messages of a conversation.
+
+    Args:
+        calls: The calls.
+        first: Number in the id of the first, if calls have none.
+    """
+    steps: list[dict[str, Any]] = []
+    for number, call in enumerate(calls, first):
+        key = call.get("id") or f"call_{number}"
+        steps.append({"role": "assistant", "tool_calls": [{**call, "id": key}]})
+        if call.get("output") is not None:
+            output = call["output"]
+            text = output if isinstance(output, str) else as_json(output)
+            steps.append({"role": "tool", "tool_call_id": key, "name": call.get("name"), "content": text})
+    return steps
+
+
+def read_sharegpt(columns: dict[str, Any]) -> None:
+    """Take ShareGPT's conversations as messages."""
+    turns = columns.get("conversations", columns.get("conversation"))
+    if not is_list(turns) or not turns or not all(isinstance(turn, Mapping) and "value" in turn for turn in turns):
+        if is_messages(columns.get("conversations")):
+            columns.setdefault("messages", columns.pop("conversations"))
+        return
+    columns.pop("conversations", columns.pop("conversation", None))
+    columns.setdefault("messages", [_message(turn) for turn in turns])
+
+
+def _message(turn: Mapping[str, Any]) -> dict[str, Any]:
+    role, value = str(turn.get("from", turn.get("role"))), turn["value"]
+    if role == "function_call":
+        calls = _json(value)
+        return {"role": "assistant", "tool_calls": calls if isinstance(calls, list) else [calls]}
+    return {"role": _ROLES.get(role, role), "content": value}
+
+
+def _json(value: Any) -> Any:
+    """Return what a text holds as JSON; a text that is none names a tool."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return {"name": value}
+
+
+def is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether a value is a list and no text."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+TRAJECTORY_KEYS = ("reference_trajectory", "expected_trajectory")
+"""Columns of a reference trajectory, which become metadata."""
+
+
+def read_trajectories(columns: dict[str, Any]) -> None:
+    """Write reference trajectories as JSON; what is no list of messages stays as it is."""
+    for name in TRAJECTORY_KEYS:
+        messages = _messages(columns.get(name))
+        if messages is not None:
+            columns[name] = _as_json(messages)
+
+
+def keep_trajectory(columns: dict[str, Any], reference: object) -> None:
+    """Keep the messages of a reference as the reference trajectory, unless they are an answer alone.
+
+    The reference itself is the text of such messages.
+    """
+    messages = _messages(reference) or ()
+    if any(message.tool_calls or message.role in ("user", "tool") for message in messages):
+        columns.setdefault(TRAJECTORY_KEYS[0], _as_json(messages))
+
+
+def _messages(value: Any) -> tuple[Message, ...] | None:
+    """Return messages that can be read; None for anything else."""
+    if not is_messages(value):
+        return None
+    try:
+        return tuple(Message.model_validate(message) for message in value)
+    except ValidationError:
+        return None
+
+
+def _as_json(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    return [message.model_dump(mode="json", exclude_defaults=True) for message in messages]
+
+
+_RETRIEVERS, _TOOLS = frozenset({"RETRIEVER"}), frozenset({"TOOL", "FUNCTION"})
+
+
+def is_trace(value: object) -> bool:
+    """Whether a value is a trace of mlflow as a mapping."""
+    if not isinstance(value, Mapping):
+        return False
+    info, data = value.get("info"), value.get("data")
+    return isinstance(info, Mapping) and isinstance(data, Mapping) and isinstance(data.get("spans"), Sequence)
+
+
+def as_trace(value: Any) -> Any:
+    """Return a trace as a mapping, given as one, as mlflow's object or as JSON; anything else as it is."""
+    dump = getattr(value, "to_dict", None)
+    return dump() if callable(dump) else _unquoted(value)
+
+
+def trace_columns(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a trace says of an exchange as columns of a row."""
+    info, spans = trace["info"], trace["data"]["spans"]
+    columns: dict[str, Any] = {}
+    root = next((span for span in spans if not span.get("parent_span_id", span.get("parent_id"))), None)
+    if root is not None:
+        columns["inputs"], columns["outputs"] = _attribute(root, "spanInputs"), _attribute(root, "spanOutputs")
+    columns.setdefault("inputs", _unquoted(trace["data"].get("request", info.get("request_preview"))))
+    columns.setdefault("outputs", _unquoted(trace["data"].get("response", info.get("response_preview"))))
+    documents = [document for span in _of_kind(spans, _RETRIEVERS) for document in _documents(span)]
+    if documents:
+        columns["retrieved_context"] = documents
+    calls = [_call(span) for span in _of_kind(spans, _TOOLS)]
+    if calls:
+        columns["tools_called"] = calls
+    expectations = dict(_expectations(info.get("assessments")))
+    if expectations:
+        columns["expectations"] = expectations
+    columns["trace_id"] = info.get("trace_id", info.get("request_id"))
+    return columns
+
+
+def _of_kind(spans: Sequence[Mapping[str, Any]], kinds: frozenset[str]) -> Iterator[Mapping[str, Any]]:
+    return (span for span in spans if _attribute(span, "spanType") in kinds)
+
+
+def _attribute(span: Mapping[str, Any], name: str) -> Any:
+    attributes = span.get("attributes")
+    return _unquoted(attributes.get(f"mlflow.{name}")) if isinstance(attributes, Mapping) else None
+
+
+def _unquoted(value: Any) -> Any:
+    """Return the value of a JSON text; other text is what it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _documents(span: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    outputs = _attribute(span, "spanOutputs")
+    for document in outputs if isinstance(outputs, list) else ():
+        if isinstance(document, Mapping):
+            metadata = document.get("metadata")
+            uri = metadata.get("doc_uri") if isinstance(metadata, Mapping) else None
+            yield {"content": document.get("page_content", document.get("content", "")), "doc_uri": uri}
+        elif isinstance(document, str):
+            yield {"content": document, "doc_uri": None}
+
+
+def _call(span: Mapping[str, Any]) -> dict[str, Any]:
+    inputs = _attribute(span, "spanInputs")
+    arguments = inputs if isinstance(inputs, Mapping) else {"input": inputs}
+    return {"name": span.get("name"), "args": arguments, "output": _attribute(span, "spanOutputs")}
+
+
+def _expectations(assessments: object) -> Iterator[tuple[str, Any]]:
+    for assessment in assessments if isinstance(assessments, list) else ():
+        match assessment:
+            case {"assessment_name": str(name), "expectation": {"value": value}}:
+                yield name, value
+            case {"assessment_name": str(name), "expectation": {"serialized_value": {"value": str(text)}}}:
+                yield name, _unquoted(text)
+            case _:  # feedback of other judges is no part of the exchange
+                continue
+
 
 QUESTION_KEYS = ("user_input", "question", "query", "input", "messages", "prompt", "text", "content", "topic")
 """Keys under which the inputs of an application hold its question, the first that is there."""

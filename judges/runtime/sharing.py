@@ -1,20 +1,61 @@
-"""Share work between judges: what several judges need of one sample (its claims, its entities) is fetched once.
+"""Run an algorithm that is written once, as a generator that yields what it needs, blocking or not.
 
-A scope opens with the first judge of a sample, that is with a panel or a row of a dataset, and closes with it.
-Only questions marked `shared` and texts to embed are stored; a failure is shared like a reply.
+A flow decides and does no I/O: it yields effects, receives what they came to (a failure is raised at the `yield`),
+and returns its result. `run` and `arun` perform the effects.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from judges.runtime.context import setting
+
+Effect = TypeVar("Effect")
+Outcome = TypeVar("Outcome")
+Result = TypeVar("Result")
+
+
+def run(flow: Generator[Effect, Outcome, Result], perform: Callable[[Effect], Outcome]) -> Result:
+    """Run a flow to its result, performing one effect after the other."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                outcome = perform(effect)
+            except Exception as error:  # noqa: BLE001 - the flow decides what becomes of it
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(outcome)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what the flow returned
+    finally:
+        flow.close()  # whatever ended it, so that what it has opened is closed now
+
+
+async def arun(
+    flow: Generator[Effect, Outcome, Result], perform: Callable[[Effect], Awaitable[Outcome]]
+) -> Result:
+    """Run a flow without blocking; otherwise as `run`."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                outcome = await perform(effect)
+            except Exception as error:  # noqa: BLE001 - the flow decides what becomes of it
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(outcome)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what the flow returned
+    finally:
+        flow.close()  # as above
+
 
 T = TypeVar("T")
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+import pickle
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_args
+from textwrap import shorten
+from typing import Any, ClassVar, Self, TypeVar, get_args
+from urllib.parse import urlsplit
 
-from judges.errors import ConfigurationError, shortened
+from pydantic import BaseModel, SecretBytes, SecretStr
+
+from judges.errors import ConfigurationError, ModelRequestError, shortened
 
 C = TypeVar("C")
 
@@ -74,3 +81,129 @@ def judge_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip():
         raise ConfigurationError(f"a judge's name is a text such as 'tone', not {shortened(name)}")
     return name
+
+
+_DEEPEST = 6
+_LONGEST_REASON = 120
+
+
+class SharedByCopies:
+    """Base of what holds connections or locks: a copy of it, deep or not, is the object itself."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
+def check_picklable(part: object, owner: str, remedy: str) -> None:
+    """Check that what an object holds can be pickled, and takes no key along.
+
+    Args:
+        part: What it holds: a model, a function, a runnable.
+        owner: The object, for the message.
+        remedy: What to do if not, for the message.
+
+    Raises:
+        ConfigurationError: If it holds a key, or cannot be pickled.
+    """
+    secret = _secret_in(part, _DEEPEST)
+    if secret is not None:
+        raise ConfigurationError(f"{owner} holds a key, {secret}, so it is not pickled; {remedy}")
+    try:
+        pickle.dumps(part)
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        reason = shorten(str(error) or type(error).__name__, _LONGEST_REASON, placeholder=" ...")
+        raise ConfigurationError(f"{owner} cannot be pickled: {reason}; {remedy}") from error
+
+
+def _secret_in(value: object, depth: int) -> str | None:
+    """Return the name of a field that holds a secret, of an object or of its parts; None if there is none."""
+    if depth == 0:
+        return None
+    for name, part in _parts(value):
+        is_secret = isinstance(part, SecretStr | SecretBytes) and bool(part.get_secret_value())
+        secret = name if is_secret else _secret_in(part, depth - 1)
+        if secret is not None:
+            return secret
+    return None
+
+
+def _parts(value: object) -> Iterable[tuple[str, object]]:
+    if isinstance(value, BaseModel):
+        declared = getattr(value, "lc_secrets", None)  # LangChain's: fields that hold a key, also as plain text
+        secrets = declared if isinstance(declared, Mapping) else {}
+        for name, part in value:
+            yield name, SecretStr(part) if name in secrets and isinstance(part, str) else part
+    elif isinstance(value, Mapping):
+        yield from ((str(name), part) for name, part in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from (("", part) for part in value)
+
+
+_ADDRESSES = ("base_url", "openai_api_base", "anthropic_api_url")
+_FAKES = "langchain_core.language_models.fake_chat_models"
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+
+class _Guard:
+    """How many `no_model_requests` blocks are open, in the whole process.
+
+    A context variable would not work: threads and event loops that were started earlier do not inherit it.
+    """
+
+    depth: ClassVar[int] = 0
+    lock: ClassVar[threading.Lock] = threading.Lock()
+
+
+@contextmanager
+def no_model_requests() -> Iterator[None]:
+    """Forbid requests to real models anywhere in the process while the block runs, in judges and in the loop.
+
+    Scripted models (`judges.testing.ScriptedModel`, or any with a true attribute `scripted`), LangChain's own
+    fakes, and models served from this machine's loopback address are still allowed. Meant for test suites, so
+    that no test calls a provider by accident.
+    """
+    with _Guard.lock:
+        _Guard.depth += 1
+    try:
+        yield
+    finally:
+        with _Guard.lock:
+            _Guard.depth -= 1
+
+
+def is_guarded() -> bool:
+    """Whether requests to real models are forbidden now."""
+    return _Guard.depth > 0
+
+
+def check_allowed(name: str, model: object) -> None:
+    """Raise an error for a request to `model`, called `name`, where requests are forbidden.
+
+    Raises:
+        ModelRequestError: If the guard is active and the model is neither scripted nor on this machine.
+    """
+    if _Guard.depth and not (getattr(model, "scripted", False) or _is_fake(model) or _is_local(model)):
+        raise ModelRequestError(
+            f"a request to {name} was about to be made inside no_model_requests(); "
+            f"use judges.testing.ScriptedModel in tests"
+        )
+
+
+def _is_fake(model: object) -> bool:
+    return any(kind.__module__ == _FAKES for kind in type(getattr(model, "bound", model)).__mro__)
+
+
+def _is_local(model: object) -> bool:
+    return any(_host(str(getattr(model, name, None) or "")) in _LOOPBACK for name in _ADDRESSES)
+
+
+def _host(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None

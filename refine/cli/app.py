@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from refine.cli import loop_commands, run_commands, trust_commands
-from refine.cli import run_options as options
-from refine.cli.one_line import OneLineErrors, error_exit, one_line_errors
+from refine.cli import options, run_commands, trust_commands
+from refine.cli.options import OneLineErrors, error_exit, one_line_errors
 
 app = typer.Typer(
     name="refine",
@@ -99,17 +98,17 @@ def evaluate(
     if not out.strip():
         raise error_exit("--out is empty; name a new folder, e.g. --out runs/1")
     with one_line_errors(Path(out)):
-        from refine.cli import evaluation, slicing  # noqa: PLC0415 - loads pydantic, rich and the judges
-        from refine.cli.gating import GateOptions  # noqa: PLC0415 - likewise
+        from refine.cli import runs, tables  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli.runs import GateOptions  # noqa: PLC0415 - likewise
 
         if as_json:
-            slicing.refuse_json(slices or (), Path(out))
-        slicing.check_columns(rows, slices or (), limit)
-        evaluate_options = evaluation.EvaluateOptions(
-            rows=evaluation.rows_file(rows, columns=column_map, encoding=encoding),
-            judges=evaluation.JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
+            tables.refuse_json(slices or (), Path(out))
+        tables.check_columns(rows, slices or (), limit)
+        evaluate_options = runs.EvaluateOptions(
+            rows=runs.rows_file(rows, columns=column_map, encoding=encoding),
+            judges=runs.JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
             out=Path(out),
-            limits=evaluation.LimitOptions(
+            limits=runs.LimitOptions(
                 max_concurrency=max_concurrency,
                 processes=processes,
                 batch=batch,
@@ -128,8 +127,8 @@ def evaluate(
             ),
             as_json=as_json,
         )
-        code = evaluation.run_evaluate(evaluate_options)
-        slicing.show_slices_of(Path(out), slices or ())
+        code = runs.run_evaluate(evaluate_options)
+        tables.show_slices_of(Path(out), slices or ())
         raise typer.Exit(code)
 
 
@@ -166,12 +165,12 @@ def judges(
     refine judges ragas.faithfulness
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors():
-        from refine.cli.catalogue_table import Choice, show  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli.tables import Choice, show_catalogue  # noqa: PLC0415 - loads pydantic, rich and the judges
 
         if words is not None and name is not None:  # `--find tool use`, without quotes
             words, name = [*words, name], None
         text = None if words is None else " ".join(words)
-        show(Choice(name=name, words=text, fields=fields, subject=subject, as_json=as_json))
+        show_catalogue(Choice(name=name, words=text, fields=fields, subject=subject, as_json=as_json))
 
 
 @app.command(no_args_is_help=True)
@@ -206,7 +205,7 @@ def export(
     Exit code: 0 written, 1 nothing to write, 2 bad input.
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors():
-        from refine.cli.exporting import run_export  # noqa: PLC0415 - loads pydantic and SQLAlchemy
+        from refine.cli.loops import run_export  # noqa: PLC0415 - loads pydantic and SQLAlchemy
 
         raise typer.Exit(run_export(record, out=out, where=tuple(where or ())))
 
@@ -291,7 +290,7 @@ def key(
     """
     with one_line_errors():
         _require_server()
-        from refine.server.keys import described_key  # noqa: PLC0415 - as above
+        from refine.server.requests import described_key  # noqa: PLC0415 - as above
 
         key_line, table = described_key(name)
         typer.echo(f"{key_line}\n", err=True)
@@ -309,9 +308,9 @@ def _require_server() -> None:
 
 app.command(no_args_is_help=True)(trust_commands.align)
 app.command(no_args_is_help=True)(trust_commands.certify)
-app.command(no_args_is_help=True)(loop_commands.replay)
-app.command(no_args_is_help=True)(loop_commands.monitor)
-app.command(no_args_is_help=True)(loop_commands.label)
+app.command(no_args_is_help=True)(trust_commands.replay)
+app.command(no_args_is_help=True)(trust_commands.monitor)
+app.command(no_args_is_help=True)(trust_commands.label)
 app.command(no_args_is_help=True)(run_commands.resume)
 app.command(no_args_is_help=True)(run_commands.rescore)
 app.command(no_args_is_help=True)(run_commands.merge)

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from judges import ConfigurationError, Judge, Panel
-from judges.catalogue.judges_file import JudgesFile, is_judges_file
-from judges.catalogue.specs import JudgeSpec
+from judges.catalogue.names import JudgesFile, JudgeSpec, is_judges_file
 from judges.errors import shortened
-from judges.models.providers.endpoint import checked_address
+from judges.models.providers.http import checked_address
 from judges.models.providers.openai_fields import parsed_name
 from judges.offline.run.evaluate import judges_by_name
-from refine.modules_here import see_modules_here
+from refine.process import see_modules_here
 
 _ChatModel = Callable[[str, str | None], object]
 

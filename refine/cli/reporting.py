@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from judges import ConfigurationError
-from refine.report.building import build
-from refine.report.reading import read_run
-from refine.report.trust import TrustSources
-from refine.report.view import Report
+from refine.report.building import build, read_run
+from refine.report.view import Report, TrustSources
 
 Format = Literal["html", "md", "csv"]
 
@@ -92,7 +90,7 @@ def _renderer(form: Format) -> Callable[[Report], str]:
 
             return markdown
         case "csv":
-            from refine.report.csv_rows import csv_rows  # noqa: PLC0415 - one of three
+            from refine.report.markdown import csv_rows  # noqa: PLC0415 - one of three
 
             return csv_rows
 

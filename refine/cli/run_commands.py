@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from refine.cli import run_options as options
-from refine.cli.one_line import error_exit, one_line_errors
+from refine.cli import options
+from refine.cli.options import error_exit, one_line_errors
 
 
 def resume(
@@ -43,12 +43,12 @@ def resume(
     Exit code: as of `refine evaluate`.
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors(run):
-        from refine.cli import evaluation  # noqa: PLC0415 - loads pydantic, rich and the judges
-        from refine.cli.gating import GateOptions  # noqa: PLC0415 - likewise
+        from refine.cli import runs  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli.runs import GateOptions  # noqa: PLC0415 - likewise
 
-        resume_options = evaluation.ResumeOptions(
+        resume_options = runs.ResumeOptions(
             run=run,
-            limits=evaluation.LimitOptions(
+            limits=runs.LimitOptions(
                 max_concurrency=max_concurrency,
                 processes=processes,
                 poll_s=poll,
@@ -67,7 +67,7 @@ def resume(
             ),
             as_json=as_json,
         )
-        raise typer.Exit(evaluation.run_resume(resume_options))
+        raise typer.Exit(runs.run_resume(resume_options))
 
 
 def rescore(
@@ -98,11 +98,11 @@ def rescore(
     Exit code: as of `refine evaluate`.
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors(run):
-        from refine.cli import evaluation  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli import runs  # noqa: PLC0415 - loads pydantic, rich and the judges
 
-        rescore_options = evaluation.ResumeOptions(
+        rescore_options = runs.ResumeOptions(
             run=run,
-            limits=evaluation.LimitOptions(
+            limits=runs.LimitOptions(
                 max_concurrency=max_concurrency,
                 processes=processes,
                 poll_s=poll,
@@ -115,8 +115,8 @@ def rescore(
             rows=rows,
             as_json=as_json,
         )
-        added = evaluation.JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language)
-        raise typer.Exit(evaluation.run_rescore(rescore_options, added))
+        added = runs.JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language)
+        raise typer.Exit(runs.run_rescore(rescore_options, added))
 
 
 def merge(
@@ -140,7 +140,7 @@ def merge(
     if not out.strip():
         raise error_exit("--out is empty; name a new folder, e.g. --out runs/all")
     with one_line_errors():
-        from refine.cli.evaluation import run_merge  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli.runs import run_merge  # noqa: PLC0415 - loads pydantic, rich and the judges
 
         raise typer.Exit(run_merge(tuple(runs), Path(out), rows=rows, as_json=as_json))
 
@@ -171,10 +171,10 @@ def estimate(
     refine estimate rows.jsonl --judge helpfulness --model openai:gpt-5-mini --prices prices.json
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors():
-        from refine.cli import estimation  # noqa: PLC0415 - loads pydantic, rich and the judges
-        from refine.cli.evaluation import JudgeOptions, rows_file  # noqa: PLC0415 - likewise
+        from refine.cli import compare  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli.runs import JudgeOptions, rows_file  # noqa: PLC0415 - likewise
 
-        estimate_options = estimation.EstimateOptions(
+        estimate_options = compare.EstimateOptions(
             rows=rows_file(rows, columns=column_map, encoding=encoding),
             judges=JudgeOptions(judges=tuple(judge), model=model, base_url=base_url, language=language),
             limit=limit,
@@ -183,7 +183,7 @@ def estimate(
             keep_unreadable=keep_unreadable,
             as_json=as_json,
         )
-        raise typer.Exit(estimation.run_estimate(estimate_options))
+        raise typer.Exit(compare.run_estimate(estimate_options))
 
 
 def compare(
@@ -210,13 +210,13 @@ def compare(
     refine compare runs/1 runs/2 --judge pairwise --model openai:gpt-5-mini
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors():
-        from refine.cli import comparison  # noqa: PLC0415 - loads numpy, scipy and the judges
+        from refine.cli import compare  # noqa: PLC0415 - loads numpy, scipy and the judges
 
         if judge is None:
             if model or base_url or language:
                 raise error_exit("--model, --base-url and --language are of a judge: add --judge pairwise")
-            raise typer.Exit(comparison.run_compare(run_a, run_b, as_json=as_json, seed=seed))
-        pair_options = comparison.PairOptions(
+            raise typer.Exit(compare.run_compare(run_a, run_b, as_json=as_json, seed=seed))
+        pair_options = compare.PairOptions(
             judge=judge,
             model=model,
             base_url=base_url,
@@ -225,7 +225,7 @@ def compare(
             as_json=as_json,
             seed=seed,
         )
-        raise typer.Exit(comparison.run_compare_answers(run_a, run_b, pair_options))
+        raise typer.Exit(compare.run_compare_answers(run_a, run_b, pair_options))
 
 
 def show(
@@ -241,7 +241,7 @@ def show(
     refine show runs/1 --slice topic
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors(run):
-        from refine.cli.showing import run_show  # noqa: PLC0415 - loads pydantic, rich and the judges
+        from refine.cli.runs import run_show  # noqa: PLC0415 - loads pydantic, rich and the judges
 
         raise typer.Exit(run_show(run, slices=tuple(slices or ()), as_json=as_json))
 
@@ -289,7 +289,7 @@ def report(
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors(run):
         from refine.cli.reporting import ReportOptions, run_report  # noqa: PLC0415 - loads pydantic and the judges
-        from refine.report.trust import TrustSources  # noqa: PLC0415 - likewise
+        from refine.report.view import TrustSources  # noqa: PLC0415 - likewise
 
         report_options = ReportOptions(
             runs=(run,) if run_2 is None else (run, run_2),
@@ -328,7 +328,7 @@ def plan(
     refine plan --points 3 --discordance 0.2
     """  # noqa: D301 - typer reads a backspace as "keep these lines as they are"
     with one_line_errors():
-        from refine.cli.planning import PlanOptions, run_plan  # noqa: PLC0415 - loads pydantic and the judges
+        from refine.cli.compare import PlanOptions, run_plan  # noqa: PLC0415 - loads pydantic and the judges
 
         plan_options = PlanOptions(
             runs=tuple(runs or ()),

@@ -2,23 +2,80 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from graphs.drafts import Draft
+from graphs import Bounds, Policy
+from graphs.answers import unread_call
 from graphs.errors import DraftError
+from graphs.generators import Draft, PerRequest
+from graphs.graph import build_loop
 from graphs.isolation import copy_messages
-from judges.models.providers.langchain import usage_of
-from refine.middleware.structured import fault_of_reply, is_structured, misfit, structured_draft
+from graphs.loop import Loop
+from graphs.policy import Override
+from graphs.policy import policy_of as checked_policy
+from judges import ConfigurationError
+from judges.errors import shortened
+from judges.models.providers.langchain import chat_model, usage_of
 from refine.middleware.turn import Response, Turn
+
+_PLAIN_TEXT = "The answer was plain text. Answer with the structured output that is asked for."
+
+
+def is_structured(request: ModelRequest[Any]) -> bool:
+    """Check whether an agent wants structured answers."""
+    return request.response_format is not None
+
+
+def structured_draft(draft: Draft, response: ModelResponse[Any]) -> Draft:
+    """Return a draft with its structured answer as JSON text, or with what is wrong with it.
+
+    Args:
+        draft: What the model returned, as it stands.
+        response: The same as the agent got it: with a `ToolMessage` for each call that stands for an answer, and
+            the answer, where it fits.
+    """
+    message = draft.answer
+    results = {reply.tool_call_id: reply for reply in response.result if isinstance(reply, ToolMessage)}
+    answers = [call for call in message.tool_calls if call["id"] in results]
+    if response.structured_response is not None:
+        return replace(draft, answer=_as_json(message, answers), pending=False)
+    if answers:
+        faults = dict.fromkeys(str(results[call["id"] or ""].text) for call in answers)
+        return misfit(replace(draft, answer=_as_json(message, answers)), "\n".join(faults))
+    if message.tool_calls:
+        return draft
+    return misfit(draft, fault_of_reply(message, _PLAIN_TEXT))
+
+
+def fault_of_reply(message: AIMessage, fault: str) -> str:
+    """Return what is wrong with a reply that is no structured answer: an unreadable call, or else `fault`."""
+    return unread_call() if message.invalid_tool_calls and not message.tool_calls else fault
+
+
+def misfit(draft: Draft, fault: str) -> Draft:
+    """Return a draft as one that does not fit the schema of the answers."""
+    answer = draft.answer
+    return replace(draft, answer=_as_json(answer, answer.tool_calls), pending=False, fault=fault)
+
+
+def _as_json(message: AIMessage, answers: Sequence[ToolCall]) -> AIMessage:
+    """Return a message with the arguments of tool calls as its text, and without calls."""
+    if not message.tool_calls:
+        return message
+    text = "\n".join(json.dumps(call["args"], ensure_ascii=False, default=str) for call in answers)
+    return message.model_copy(update={"content": text, "tool_calls": []})
+
 
 _ERROR_TEXT = re.compile(r"Model call failed after \d+ attempts? with \w+: ")
 """How the text begins that `ModelRetryMiddleware` puts in the place of an error."""
@@ -137,3 +194,81 @@ def _changed(request: ModelRequest[Any], changes: Mapping[str, Any]) -> ModelReq
 
 def _drop(_: Any) -> None:
     """Discard what is written."""
+
+
+T = TypeVar("T")
+
+_OF_THE_AGENT = frozenset({"checkpointer", "context_schema", "durability", "store"})
+
+
+def policy_of(policy: Policy | None, settings: Mapping[str, Any]) -> Policy:
+    """Return the policy of a middleware, given as one or as its settings.
+
+    Raises:
+        ConfigurationError: If a setting is unknown, out of range, or not for a middleware.
+    """
+    misplaced = sorted(settings.keys() & _OF_THE_AGENT)
+    if misplaced:
+        raise ConfigurationError(f"the agent has {', '.join(misplaced)}, not the middleware; give it to the agent")
+    policy = checked_policy(policy, settings)
+    if policy.on_exhausted == "interrupt":
+        raise ConfigurationError(
+            "on_exhausted='interrupt' is not for a middleware, where resuming would repeat every model call; put "
+            "the agent inside instead: SelfRefine(agent, judge, on_exhausted='interrupt', checkpointer=...)"
+        )
+    if policy.candidates > 1:
+        raise ConfigurationError(
+            f"candidates={policy.candidates} is not for a middleware, where each draft may call the agent's tools "
+            f"first; put the agent inside instead: SelfRefine(agent, judge, candidates={policy.candidates})"
+        )
+    return policy
+
+
+def models_of(policy: Policy) -> dict[int, BaseChatModel]:
+    """Return the chat models of a policy's overrides, by the attempt from which on they are used.
+
+    Raises:
+        ConfigurationError: If an override has something else, which could not use the agent's tools.
+    """
+    models: dict[int, BaseChatModel] = {}
+    for number in policy.overrides:
+        model = policy.override(number).model
+        if isinstance(model, str):
+            model = chat_model(model)
+        if isinstance(model, BaseChatModel):
+            models[number] = model
+        elif model is not None:
+            raise ConfigurationError(
+                f"overrides of a middleware have a chat model or its 'provider:model' name, which the agent uses "
+                f"with its tools, not {shortened(model)}"
+            )
+    return models
+
+
+def loop_of(judge: object, policy: Policy, name: str, bounds: Bounds | None) -> Loop:
+    """Return the loop of a middleware, to which each model call of the agent gives its own generator."""
+    overrides = {number: Override(temperature=policy.override(number).temperature) for number in policy.overrides}
+    own = policy.model_copy(update={"overrides": overrides})
+    return build_loop(PerRequest(), judge, own, name=name, bounds=bounds)
+
+
+def at_least_one(name: str, value: object) -> int:
+    """Return a whole number from 1.
+
+    Raises:
+        ConfigurationError: If the value is none.
+    """
+    if type(value) is not int or value < 1:
+        raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(value)}")
+    return value
+
+
+def function_or_none(name: str, value: Callable[[T], object] | None) -> Callable[[T], object] | None:
+    """Return a function, or None.
+
+    Raises:
+        ConfigurationError: If the value is something else.
+    """
+    if value is not None and not callable(value):
+        raise ConfigurationError(f"{name} is a function of one argument, or None, not {shortened(value)}")
+    return value

@@ -3,26 +3,236 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
+import ipaddress
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from graphs import Outcome, Refinement, Unanswered
+from graphs.drivers import arun_step
+from graphs.loop import Loop
+from graphs.step import Node
 from judges import ConfigurationError
-from refine.page.access import HEADERS, Access, Endpoint
-from refine.page.live import Status, status_of, updates
-from refine.page.tryout import Event, TryQuestion
 from refine.record import DatabaseRecord, OutcomeFilter
+from refine.record.rows import now_ms
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+"""Sent with everything of the page: it runs its own scripts alone, and nothing in it becomes markup."""
+
+_SHORTEST_KEY = 8
+_HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class Access:
+    """Decides who may use the page.
+
+    Args:
+        key: The page's own key, at least 8 characters; None lets in only those who ask from this machine.
+
+    Raises:
+        ConfigurationError: If the key is too short.
+    """
+
+    def __init__(self, key: str | None) -> None:
+        if key is not None and len(key) < _SHORTEST_KEY:
+            raise ConfigurationError(f"the page's key has {len(key)} characters; give {_SHORTEST_KEY} at least")
+        self._key = None if key is None else key.encode()
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether there is a key."""
+        return self._key is not None
+
+    def guarded(self, endpoint: Endpoint) -> Endpoint:
+        """Return an endpoint that answers only those who may use the page, and nothing that can be stored."""
+
+        async def answer(request: Request) -> Response:
+            response = self._refusal(request) or await endpoint(request)
+            response.headers.update({**HEADERS, "cache-control": "no-store"})
+            return response
+
+        return answer
+
+    def _refusal(self, request: Request) -> Response | None:
+        if self._key is None:
+            if _is_local(request):
+                return None
+            reason = "without a key the page answers to this machine alone; give the page a key"
+            return JSONResponse({"error": reason}, 403)
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode(), self._key):
+            return None
+        return JSONResponse({"error": "the page's key is wanted"}, 401)
+
+
+def _is_local(request: Request) -> bool:
+    """Check that a request comes from this machine and, against a foreign name that leads here, asks for it.
+
+    One that a proxy on this machine hands on may come from anywhere.
+    """
+    if not _HANDED_ON.isdisjoint(request.headers):
+        return False
+    name = request.headers.get("host", "").lower()
+    host = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() else name
+    try:
+        address = ipaddress.ip_address(request.client.host if request.client else "")
+    except ValueError:
+        return False
+    return address.is_loopback and host in _LOCAL_NAMES
+
+
+_EVERY_S = 1.0
+_OVERLAP_MS = 60_000
+"""An outcome may be written this long after it ended, and is found all the same."""
+_REMEMBERED = 5_000
+_MOST_AT_ONCE = 200
+
+Status = Callable[[], Mapping[str, Any]]
+"""Returns what the page's status line shows of the server: guards, upstream, requests in flight."""
+
+
+def status_of(record: DatabaseRecord, status: Status) -> dict[str, Any]:
+    """Return the status line: the server's own, and what became of the outcomes."""
+    return {**status(), "record": {**asdict(record.stats()), "texts": record.texts, "name": record.name}}
+
+
+async def updates(record: DatabaseRecord, where: OutcomeFilter, status: Status) -> AsyncIterator[dict[str, Any]]:
+    """Yield, once a second while somebody looks, the status and the outcomes that were not there before."""
+    begun = now_ms()
+    known: deque[str] = deque(maxlen=_REMEMBERED)
+    while True:
+        since = max(now_ms() - _OVERLAP_MS, begun - _OVERLAP_MS, where.since or 0)
+        recent = where.model_copy(update={"since": since})
+        update: dict[str, Any] = {"status": status_of(record, status)}
+        try:
+            rows = await asyncio.to_thread(record.outcomes, recent, limit=_MOST_AT_ONCE)
+        except ConfigurationError as error:
+            update["error"] = str(error)
+        else:
+            seen = set(known)
+            update["outcomes"] = [row for row in rows if row["id"] not in seen]
+            known.extend(row["id"] for row in update["outcomes"])
+        yield update
+        await asyncio.sleep(_EVERY_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryQuestion:
+    """What the page asks.
+
+    Args:
+        question: The question.
+        guard: Name of the guard; empty where there is but one.
+        model: Name of the model; empty where nobody chose one.
+    """
+
+    question: str
+    guard: str = ""
+    model: str = ""
+
+
+Event = Mapping[str, Any]
+"""What the page is told: `event` is `start`, `draft`, `verdict` or `end`, with figures and texts."""
+
+
+async def attempts_of(loop: Loop, question: str, *, config: RunnableConfig | None = None) -> AsyncIterator[Event]:
+    """Answer a question, and yield what happens: each attempt's start, draft and verdict, and the end.
+
+    Args:
+        loop: The loop around the generator to try.
+        question: The question.
+        config: Config of the run.
+    """
+    conversation: list[AnyMessage] = [HumanMessage(question)]
+    own, refinement = ensure_config(config), loop.begin({"messages": conversation})
+    goto: Node | None = "generate"
+    try:
+        while goto == "generate" or goto == "judge":  # noqa: PLR1714 - narrows the type
+            if goto == "generate":
+                yield {"event": "start", "attempt": refinement.number}
+            done, known = goto, len(refinement.attempts)
+            transition = await arun_step(loop.steps[done], refinement, conversation, own)
+            refinement, goto = transition.refinement, transition.goto
+            if done == "judge" or len(refinement.attempts) > known:
+                yield _draft(refinement) if done == "generate" else _verdict(refinement)
+        if refinement.ending == "interrupt":
+            yield _end(Outcome.of(refinement, conversation, None, now=refinement.ended_at or 0.0))
+            return
+        transition = await arun_step(loop.finish, refinement, conversation, own)
+    except Unanswered as unanswered:
+        yield _end(unanswered.outcome)
+        return
+    if transition.outcome is not None:
+        yield _end(transition.outcome)
+
+
+def _draft(refinement: Refinement) -> Event:
+    attempt = refinement.attempts[-1]
+    return {"event": "draft", "attempt": attempt.number, "draft": attempt.text, "generate_s": attempt.latency_s}
+
+
+def _verdict(refinement: Refinement) -> Event:
+    attempt = refinement.attempts[-1]
+    verdict = attempt.verdict
+    if verdict is None:
+        return {"event": "verdict", "attempt": attempt.number, "unscored": "deadline"}
+    return {
+        "event": "verdict",
+        "attempt": attempt.number,
+        "judge": verdict.judge,
+        "rating": verdict.rating,
+        "score": verdict.score,
+        "unscored": verdict.unscored,
+        "verdict_detail": verdict.detail,
+        "rationale": verdict.rationale,
+        "feedback": verdict.feedback,
+        "items": [item.model_dump(mode="json", exclude_defaults=True) for item in verdict.items],
+        "judge_s": verdict.latency_s,
+    }
+
+
+def _end(outcome: Outcome) -> Event:
+    return {
+        "event": "end",
+        "passed": outcome.passed,
+        "stop_reason": outcome.stop_reason,
+        "detail": outcome.detail,
+        "released": outcome.released,
+        "answer": None if outcome.answer is None else str(outcome.answer.text),
+        "latency_s": outcome.latency_s,
+        "cost": outcome.usage.cost,
+    }
+
 
 TryOut = Callable[[TryQuestion], AsyncIterator[Event]]
-"""Answers a question, and yields what happens; see `refine.page.tryout.attempts_of`."""
+"""Answers a question, and yields what happens; see `refine.page.routes.attempts_of`."""
 
 API = "/page/api"
 _log = logging.getLogger("refine")

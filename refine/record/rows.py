@@ -3,19 +3,160 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
+import math
+import os
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from graphs import Attempt, Outcome
-from judges import Sample, Verdict
+from graphs import Attempt, Outcome, Policy
+from graphs.certificate import settings_of, subject_of
+from judges import ConfigurationError, Judge, Sample, Verdict
+from judges.certificate import Subject
+from judges.errors import shortened
+from judges.fingerprint import fingerprint
+from judges.messages import WITHOUT_MEDIA
+from judges.runtime import context
 from judges.verdict import Usage
-from refine.record.cleaning import clean, count_of, json_of, name_of, number_of, text_of
-from refine.record.origin import Origin
+
+LONGEST_NAME = 200
+"""Characters of an id, a name or a code; more would not fit into an index."""
+LONGEST_TEXT = 1_000_000
+"""Characters of one text."""
+_DEEPEST = 100
+_MOST_PARTS = 10_000
+_LARGEST = 2**63 - 1
+_CUT = " [...]"
+
+
+def text_of(value: object, longest: int = LONGEST_TEXT) -> str:
+    """Return a text that can be stored; what is longer than `longest` is cut, and says so."""
+    text = value if type(value) is str else str(value)
+    if len(text) > longest:
+        text = text[: longest - len(_CUT)] + _CUT
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def name_of(value: object) -> str | None:
+    """Return an id or a name that can be stored; None stays None."""
+    return None if value is None else text_of(value, LONGEST_NAME)
+
+
+def count_of(value: int) -> int:
+    """Return a number that fits into 64 bits."""
+    return min(value, _LARGEST)
+
+
+def number_of(value: float | None) -> float | None:
+    """Return a finite number; None for one that is not."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def json_of(value: object) -> str:
+    """Return data as JSON that can be stored and read back; NaN and infinity, no JSON, become null."""
+    return json.dumps(clean(value), ensure_ascii=False, allow_nan=False)
+
+
+def clean(value: object, depth: int = _DEEPEST) -> object:
+    """Return JSON-like data with every text and number in it as it can be stored."""
+    match value:
+        case str():
+            return text_of(value)
+        case bool() | None:
+            return value
+        case int() | float():
+            return number_of(value) if isinstance(value, float) else value
+        case _ if depth == 0:
+            return _CUT.strip()
+        case Mapping():
+            return {text_of(name): clean(part, depth - 1) for name, part in islice(value.items(), _MOST_PARTS)}
+        case list() | tuple():
+            return [clean(part, depth - 1) for part in value[:_MOST_PARTS]]
+        case _:
+            return text_of(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What an outcome does not say of itself, and a replay of the loop under another policy needs to know.
+
+    Args:
+        refiner: Name of the refiner, or of the guard.
+        judge: Name of the judge.
+        judge_digest: Fingerprint of the judge, which changes with its models, prompts and settings.
+        policy_digest: Fingerprint of the policy.
+        success_rating: The policy's own; as are the next three.
+        max_attempts: See `Policy`.
+        patience: See `Policy`.
+        shadow: See `Policy`.
+        model: The generator's model as configured, where its answers do not name one.
+        request_id: Id of the HTTP request.
+        continuation_probability: How probable it was that the loop goes on after a pass, to learn what it would
+            have come to; None where it never does.
+        subject: What a certificate made of this record is about.
+    """
+
+    refiner: str = ""
+    judge: str = ""
+    judge_digest: str = ""
+    policy_digest: str = ""
+    success_rating: int | None = None
+    max_attempts: int | None = None
+    patience: int | None = None
+    shadow: bool = False
+    model: str | None = None
+    request_id: str | None = None
+    continuation_probability: float | None = None
+    subject: Subject | None = None
+
+    @classmethod
+    def of(
+        cls, refiner: str, judge: Judge, policy: Policy, *, generator: object = None, model: str | None = None
+    ) -> Self:
+        """Return the origin of everything that one refiner answers; a request's id is added by `replace`."""
+        subject = subject_of(judge, policy, generator)
+        origin = cls(
+            refiner=refiner, judge=judge.name, judge_digest=subject.judge_digest, model=model, subject=subject
+        )
+        return origin.under(policy)
+
+    def under(self, policy: Policy) -> Self:
+        """Return the same under another policy, for instance one that a request overrides in part."""
+        subject = self.subject and self.subject.model_copy(update={"policy": settings_of(policy)})
+        return replace(
+            self,
+            policy_digest=_digest(policy),
+            success_rating=policy.success_rating,
+            max_attempts=policy.max_attempts,
+            patience=policy.patience,
+            shadow=policy.shadow,
+            subject=subject,
+        )
+
+
+def _digest(part: object) -> str:
+    """Return the fingerprint of a judge or a policy; empty for one of the user's that has none."""
+    try:
+        return fingerprint(part)
+    except Exception:  # noqa: BLE001 - what only describes it must not stop it
+        return ""
+
 
 Redact = Callable[[str], str]
 """Returns a text without what must not be stored."""
@@ -233,3 +374,167 @@ def _redacted(value: object, redact: Sequence[Redact]) -> object:
             return [_redacted(part, redact) for part in value]
         case _:
             return value
+
+
+_OUTCOME = (
+    "question_id",
+    "refiner",
+    "request_id",
+    "success_rating",
+    "max_attempts",
+    "patience",
+    "continuation_probability",
+    "policy_digest",
+    "judge_digest",
+    "certificate",
+)
+_ATTEMPT = (
+    "released",
+    "rating",
+    "score",
+    "passed",
+    "rated_natively",
+    "unscored",
+    "judge_model",
+    "finish_reason",
+    "generate_s",
+    "judge_s",
+    "rationale",
+    "feedback",
+    "verdict_detail",
+)
+_USAGE = ("calls", "input_tokens", "output_tokens", "cost")
+
+
+def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:
+    """Return what is known of an attempt, from the rows of the tables `outcome` and `attempt`.
+
+    `shadow` marks an attempt that was made after the answer had been released; the stop reason is that of the
+    loop, and stands on its last attempt before those.
+    """
+    number, last = attempt["number"], outcome["attempts"]
+    row: Row = {
+        "outcome_id": outcome["id"],
+        "at": None if outcome["at"] is None else iso_time(outcome["at"]),
+        "attempt": number,
+        **{name: outcome[name] for name in _OUTCOME},
+        **{name: attempt.get(name) for name in _ATTEMPT},
+        "shadow": True if number > last else None,
+        "observed_only": outcome["shadow"] or None,
+        "stop_reason": outcome["stop_reason"] if number == last else None,
+        "model": attempt["model"] or outcome["model"],
+        "judge": attempt.get("judge") or outcome["judge"],
+        "subject": None if outcome["subject"] is None else json.loads(outcome["subject"]),
+        "usage": _present({name: attempt.get(name) for name in _USAGE}),
+        "judge_usage": _present({name: attempt.get(f"judge_{name}") for name in _USAGE}),
+    }
+    return _present({name: value for name, value in row.items() if value not in ("", {})})
+
+
+def recorded_samples(entry: Entry) -> Iterator[Sample]:
+    """Yield the samples of an outcome, each with all that is known of its attempt in the metadata."""
+    outcome = outcome_row(entry, texts=False)
+    samples = iter(entry.outcome.samples())
+    for attempt in entry.outcome.attempts:
+        for draft in attempt.drafts:
+            released = draft is attempt and attempt.number == entry.outcome.released
+            row = attempt_row(outcome["id"], draft, released=released, texts=False)
+            if draft.verdict is not None:
+                row |= {name: getattr(draft.verdict, name) for name in ("rationale", "feedback")}
+            sample = next(samples)
+            metadata = {**sample.metadata, **metadata_of(outcome, row)}
+            if draft is not attempt or attempt.number > outcome["attempts"]:
+                metadata.pop("stop_reason", None)
+            yield sample.model_copy(update={"metadata": metadata})
+
+
+def iso_time(at_ms: int) -> str:
+    """Return milliseconds since the epoch as a time in ISO 8601, in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _present(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+_log = logging.getLogger("refine")
+_NO_ORIGIN = Origin()
+
+
+class Record:
+    """A file of JSON lines to which every attempt is appended, one sample a line.
+
+    A new file is readable by its owner only, since it holds users' questions. Each outcome is written in one
+    piece, so that threads, and processes on one machine, can share a file. The file is opened for each outcome,
+    so it can be rotated; after a torn line the next row begins on a line of its own.
+
+    Args:
+        path: The file; its folder must exist.
+
+    Raises:
+        ConfigurationError: If nothing can be written there.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigurationError(f"record is the path of a file, not {shortened(path)}")
+        self._path = Path(path)
+        if self._path.is_dir() or not self._path.parent.is_dir():
+            raise ConfigurationError(f"record is a file in a folder that exists, not {shortened(str(path))}")
+        self._lock = threading.Lock()
+
+    def add(self, outcome: Outcome, origin: Origin | None = None) -> None:
+        """Append the outcome's attempts, with what their `origin` says of policy and judge in the metadata.
+
+        Nothing is raised, since an answer is worth more than its record: rows that cannot be written, on a full
+        disk or in a deleted folder, are a WARNING of the logger `refine`, and are counted in `refine.losses()`.
+        """
+        written = bytearray()
+        try:
+            entry = Entry(outcome, origin or _NO_ORIGIN, now_ms())
+            lines = b"".join(map(_line, recorded_samples(entry)))
+            if lines:
+                self._append(lines, written)
+        except Exception as error:  # noqa: BLE001 - whatever raised, the answer must go out
+            rows = sum(len(attempt.drafts) for attempt in outcome.attempts)
+            self._lost(rows - written.lstrip(b"\n").count(b"\n"), error)
+
+    def _append(self, lines: bytes, written: bytearray) -> None:
+        """Write lines, and add to `written` what is in the file."""
+        with self._lock:
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(file, "ab", buffering=0) as out:
+                rest = memoryview(b"\n" + lines if _is_torn(self._path) else lines)
+                while rest:
+                    length = out.write(rest)
+                    written += rest[:length]
+                    rest = rest[length:]
+
+    def _lost(self, rows: int, error: Exception) -> None:
+        context.count("rows", rows)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        with context.logging_safely():
+            _log.warning("%d rows could not be written to the record %s: %s", rows, self._path, reason)
+
+
+def _is_torn(path: Path) -> bool:
+    """Check whether a file ends within a line, as a full disk or a killed process leaves it."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:  # the file is empty, a pipe, or not for reading
+        return False
+
+
+def _line(sample: Sample) -> bytes:
+    """Return a sample as a line of JSON that reads back.
+
+    Half a surrogate pair, invalid in UTF-8, becomes its JSON escape; NaN and infinity, no JSON, become null.
+    """
+    fields = sample.model_dump(mode="json", exclude_defaults=True, exclude=WITHOUT_MEDIA)
+    try:
+        text = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(json.loads(json.dumps(fields), parse_constant=lambda _: None), ensure_ascii=False)
+    return f"{text}\n".encode(errors="backslashreplace")

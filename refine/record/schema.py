@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
     Connection,
+    Engine,
     Float,
     Index,
     Integer,
     MetaData,
     Table,
     Text,
+    create_engine,
+    event,
     inspect,
     select,
     text,
 )
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool
 
 from judges import ConfigurationError
+from judges.errors import shortened
+from refine.record.rows import now_ms
 
 TABLES = MetaData()
 
@@ -170,3 +186,169 @@ def _version(connection: Connection) -> int:
             f"this one knows {len(MIGRATIONS)}); update selfrefine, or give another record"
         )
     return int(versions[0])
+
+
+_BUSY_TIMEOUT_MS = 5_000
+_POSTGRESQL = {
+    "connect_timeout": 5,
+    "application_name": "selfrefine record",
+    "options": "-c statement_timeout=30000",
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 30_000,
+}
+"""Settings of libpq that let a statement fail that a silent server would hold for ever; a URL may set others."""
+
+
+def read_url(text: str) -> URL:
+    """Return the URL of a database.
+
+    Raises:
+        ConfigurationError: If it is no URL of a SQLite file or of PostgreSQL; no password is shown.
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "record is no URL that can be read; give sqlite:///file.db or postgresql://user@host/database"
+        ) from None
+    match url.drivername.partition("+")[0]:
+        case "sqlite":
+            return _sqlite_url(url)
+        case "postgresql" | "postgres":
+            return url.set(drivername="postgresql+psycopg")
+        case other:
+            raise ConfigurationError(
+                f"a record in {other!r} is not supported; give sqlite:///file.db, "
+                f"postgresql://user@host/database, or the path of a .jsonl file"
+            )
+
+
+def _sqlite_url(url: URL) -> URL:
+    path = Path(url.database or "")
+    if not url.database or url.database == ":memory:" or path.is_dir() or not path.parent.is_dir():
+        raise ConfigurationError(
+            f"a record in SQLite is a file in a folder that exists, such as sqlite:///record.db, "
+            f"not {url.database or ':memory:'!r}"
+        )
+    return url.set(drivername="sqlite", database=str(path.absolute()))
+
+
+def masked(url: URL) -> str:
+    """Return a URL for people: without its password and settings."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def make_engine(url: URL) -> Engine:
+    """Return the connections to a database; a new file of SQLite can be read by its owner alone."""
+    if url.get_backend_name() == "sqlite":
+        _make_private(Path(url.database or ""))
+        engine = create_engine(
+            url,
+            poolclass=NullPool,  # no descriptor outlives a fork, or the file itself
+            connect_args={"check_same_thread": False},  # a stream of rows is read by several threads in turn
+        )
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    settings = {name: value for name, value in _POSTGRESQL.items() if name not in url.query}
+    return create_engine(
+        url, pool_pre_ping=True, pool_size=5, max_overflow=0, pool_timeout=5, connect_args=settings
+    )
+
+
+def _make_private(path: Path) -> None:
+    """Create a file for its owner alone, whatever the umask; SQLite gives its journals the same mode."""
+    with suppress(OSError):  # it is there, or SQLite says what is wrong
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None  # transactions are begun by `_begin_sqlite`, not by the driver
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _begin_sqlite(connection: Any) -> None:
+    """Begin a transaction; one that is going to write says so at once: SQLite lets no reader become a writer."""
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+_AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_LATEST = 2**53
+
+
+def _milliseconds(moment: object) -> object:
+    """Return a time, in any form that a person writes, in milliseconds since the epoch."""
+    if not isinstance(moment, str) or moment.strip().isdigit():
+        return moment
+    ago = _AGO.fullmatch(moment.strip())
+    if ago is not None:
+        return max(0, now_ms() - int(ago[1]) * _SECONDS[ago[2]] * 1_000)
+    try:
+        parsed = datetime.fromisoformat(moment.strip())
+        aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        return max(0, int(aware.timestamp() * 1_000))
+    except (ValueError, OverflowError):
+        raise ValueError("a date such as 2026-11-22, or a time ago such as 24h or 7d") from None
+
+
+Moment = Annotated[int, Field(ge=0, le=_LATEST), BeforeValidator(_milliseconds)]
+"""A time in milliseconds since the epoch."""
+
+
+class OutcomeFilter(BaseModel):
+    """Which outcomes; every setting narrows the choice, and without any all are chosen.
+
+    Args:
+        id: The one with this id.
+        passed: Whether the judge accepted the answer.
+        rating: Rating of the released answer, 1 to 4.
+        stop_reason: Why the loop stopped, for instance `"max_attempts"`.
+        refiner: Name of the refiner or guard.
+        model: Model of the generator.
+        judge: Name of the judge.
+        text: Words in question or drafts, of records that hold texts; upper and lower case are the same.
+        labelled: `"no"`: without a label; `"yes"`: with one; `"disagree"`: a label and the judge differ, by two
+            ratings or about passing.
+        since: Earliest time: an ISO date or time (`"2026-11-22"`, `"2026-11-22T08:00+01:00"`; UTC if it says
+            nothing else), a time ago (`"30m"`, `"24h"`, `"7d"`), or milliseconds since the epoch.
+        until: Time before which they ended, in the same forms.
+
+    Raises:
+        ConfigurationError: If a setting is unknown or out of range.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str | None = None
+    passed: bool | None = None
+    rating: int | None = Field(default=None, ge=1, le=4)
+    stop_reason: str | None = None
+    refiner: str | None = None
+    model: str | None = None
+    judge: str | None = None
+    text: str | None = Field(default=None, max_length=1_000)
+    labelled: Literal["no", "yes", "disagree"] | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            name = ".".join(map(str, fault["loc"]))
+            if fault["type"] == "extra_forbidden":
+                known = ", ".join(type(self).model_fields)
+                raise ConfigurationError(f"there is no filter {shortened(name)}; there are {known}") from None
+            reason = fault["msg"].removeprefix("Value error, ")
+            message = f"filter {name}: {reason} (given {shortened(fault['input'])})"
+            raise ConfigurationError(message) from None
+
+    @classmethod
+    def read(cls, settings: Mapping[str, str]) -> Self:
+        """Return the filter of an address's parameters; empty ones count as left out."""
+        return cls(**{name: value for name, value in settings.items() if value.strip()})

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-from judges.offline import Evaluation, Row, Summary
-from judges.offline.row_pairs import pair_rows
-from judges.offline.statistics.figure import Figure
+from judges.offline import Evaluation, Row, Summary, load_run
+from judges.offline.compare import pair_rows
+from judges.offline.run.outputs import RESULTS, TIMING
+from judges.offline.run.source import Manifest
+from judges.offline.statistics.intervals import Figure
 from judges.verdict import Verdict
-from refine.report.trust import TrustSources, trust_of
-from refine.report.view import Entry, JudgeView, Report, RunView, Slice, Spread
+from refine.report.view import Entry, JudgeView, Report, RunView, Slice, Spread, TrustSources, trust_of
 
 PERCENTILES = (50, 90, 99)
 MOST_WORST = 5
@@ -203,3 +208,39 @@ def _histogram(verdicts: Sequence[Verdict]) -> tuple[int, ...]:
     for score in scores:
         bins[min(int(score * _BINS), _BINS - 1)] += 1
     return tuple(bins)
+
+
+def read_run(folder: Path) -> RunData:
+    """Read a finished run.
+
+    Raises:
+        ConfigurationError: If the folder holds no run, or one that has not finished.
+    """
+    evaluation = load_run(folder)
+    manifest = Manifest.read(folder)
+    timing = _timing(folder)
+    latencies = {
+        name: {int(percentage): value for percentage, value in times["latency_percentiles_s"].items()}
+        for name, times in timing.get("judges", {}).items()
+    }
+    return RunData(
+        name=str(folder),
+        evaluation=evaluation,
+        dataset="" if manifest.dataset is None else manifest.dataset.name,
+        finished=timing.get("finished") or _written(folder / RESULTS),
+        seconds=timing.get("seconds"),
+        latencies=latencies,
+        settings={judge.name: " ".join(filter(None, (judge.spec, judge.model))) for judge in manifest.judges},
+    )
+
+
+def _timing(folder: Path) -> dict[str, Any]:
+    """Return what the run knows of its times; nothing where that file was not kept."""
+    try:
+        return dict(json.loads((folder / TIMING).read_bytes()))
+    except (OSError, ValueError):
+        return {}
+
+
+def _written(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")

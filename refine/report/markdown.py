@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterable, Iterator
 from html import escape
 
 from judges import Verdict
+from judges.offline import Row
 from refine.report import wording
-from refine.report.document import Block, Cell, Charts, JudgedRow, Paragraph, RowList, Section, Table
-from refine.report.markup import clean
+from refine.report.document import Block, Cell, Charts, JudgedRow, Paragraph, RowList, Section, Table, clean
 from refine.report.sections import headline, sections, title
-from refine.report.view import Report
+from refine.report.view import Entry, Report
 
 _MARKUP = re.compile(r"([\\`*_\[\]{|~$]|^[#+=-]+(?=\s|$)|^\d+(?=[.)](?:\s|$)))")
 """What means something to Markdown: within a line, or where one begins."""
@@ -92,3 +94,56 @@ def _verdict(verdict: Verdict, name: str, depth: int) -> Iterator[str]:
     yield f"{'  ' * depth}- **{escaped(name)}** {outcome}{mark}{f': {escaped(reasons)}' if reasons else ''}"
     for item in verdict.items:
         yield from _verdict(item, item.subject or item.judge or "part", depth + 1)
+
+
+_NOT_FIRST = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+
+
+def csv_rows(report: Report) -> str:
+    """Return a line for each row: what was asked and answered, and each judge's score, rating and reasons.
+
+    A text that a spreadsheet could take for a formula begins with an apostrophe; so does one that begins with an
+    apostrophe itself, so that taking the first apostrophe away gives back every text.
+    """
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(map(cell, _head(report)))
+    writer.writerows(map(cell, _csv_line(entry, report)) for entry in report.entries)
+    return buffer.getvalue()
+
+
+def cell(value: object) -> object:
+    """Return a value as a cell that is no formula; numbers stay numbers."""
+    if value is None:
+        return ""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_NOT_FIRST) else value
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield from ("row", "question")
+    for run in report.runs:
+        prefix = f"{run.name}: " if len(report.runs) > 1 else ""
+        yield f"{prefix}answer"
+        for judge in run.judges:
+            yield from (
+                f"{prefix}{judge.name}{part}" for part in ("", " rating", " passed", " unscored", " reasons")
+            )
+
+
+def _csv_line(entry: Entry, report: Report) -> Iterator[object]:
+    sample = entry.row.sample
+    yield entry.index
+    yield entry.row.error if sample is None else sample.question
+    for row, run in zip(entry.sides, report.runs, strict=True):
+        yield from _side(row, [judge.name for judge in run.judges])
+
+
+def _side(row: Row | None, judges: list[str]) -> Iterator[object]:
+    yield None if row is None or row.sample is None else row.sample.answer
+    for name in judges:
+        verdict = None if row is None else row.verdicts[name]
+        if verdict is None:
+            yield from (None,) * 5
+            continue
+        yield from (verdict.score, verdict.rating, verdict.passed, verdict.unscored)
+        yield "\n".join(filter(None, (verdict.rationale, verdict.feedback, verdict.detail)))

@@ -3,19 +3,261 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from itertools import accumulate
 from xml.etree.ElementTree import Element
 
-from judges import Verdict
+from judges import Message, Sample, Verdict
+from judges.offline import Row
 from refine.report import wording
-from refine.report.charts import draw
-from refine.report.document import Block, Cell, Chart, Charts, JudgedRow, Paragraph, RowList, Section, Table
-from refine.report.markup import h, html
+from refine.report.document import (
+    Block,
+    Cell,
+    Chart,
+    Charts,
+    Columns,
+    JudgedRow,
+    Mark,
+    Paragraph,
+    Part,
+    Parts,
+    Range,
+    RowList,
+    Section,
+    Table,
+    h,
+    html,
+)
 from refine.report.sections import headline, sections, title
-from refine.report.table_data import index_json, portions_json
-from refine.report.view import Report
+from refine.report.view import Entry, Report
+
+_WIDTH, _HEIGHT = 190.0, 16.0
+_COLUMN, _COLUMNS_HEIGHT, _LABEL = 34.0, 96.0, 16.0
+
+
+def draw(mark: Mark, text: str | None) -> Element:
+    """Return a drawing, named by the text that says the same; None where that text stands beside it."""
+    match mark:
+        case Range():
+            return _range(mark, text)
+        case Parts():
+            return _parts(mark, text)
+        case Columns():
+            return _columns(mark, text)
+
+
+def _svg(width: float, height: float, text: str | None, kind: str, *children: Element) -> Element:
+    return h(
+        "svg",
+        *children,
+        viewBox=f"0 0 {width:g} {height:g}",
+        width=width,
+        height=height,
+        role=None if text is None else "img",
+        aria_label=text,
+        aria_hidden="true" if text is None else None,
+        class_=kind,
+    )
+
+
+def _range(mark: Range, text: str | None) -> Element:
+    def place(value: float) -> float:
+        share = (value - mark.least) / (mark.most - mark.least)
+        return 4 + (_WIDTH - 8) * min(1.0, max(0.0, share))
+
+    middle = _HEIGHT / 2
+    parts = [h("line", class_="axis", x1=4.0, x2=_WIDTH - 4, y1=middle, y2=middle)]
+    if mark.reference is not None:
+        x = place(mark.reference)
+        parts.append(h("line", class_="reference", x1=x, x2=x, y1=1.0, y2=_HEIGHT - 1))
+    if mark.low is not None and mark.high is not None:
+        left, right = place(mark.low), place(mark.high)
+        parts.append(
+            h("rect", class_="interval", x=left, y=middle - 4, width=max(1.0, right - left), height=8.0, rx=2.0)
+        )
+    if mark.value is not None:
+        parts.append(h("circle", class_="value", cx=place(mark.value), cy=middle, r=3.5))
+    return _svg(_WIDTH, _HEIGHT, text, "range", *parts)
+
+
+def _parts(mark: Parts, text: str | None) -> Element:
+    total = sum(part.size for part in mark.parts) or 1.0
+    ends = accumulate(part.size for part in mark.parts)
+    rects = [
+        h(
+            "rect",
+            h("title", f"{part.name}: {wording.count(part.size)} ({wording.percent(part.size / total)})"),
+            class_=part.kind,
+            x=_WIDTH * (end - part.size) / total,
+            y=2.0,
+            width=_WIDTH * part.size / total,
+            height=_HEIGHT - 4,
+        )
+        for part, end in zip(mark.parts, ends, strict=True)
+        if part.size
+    ]
+    return _svg(_WIDTH, _HEIGHT, text, "parts", *rects)
+
+
+def _columns(mark: Columns, text: str | None) -> Element:
+    most = max((part.size for part in mark.parts), default=0.0) or 1.0
+    return _svg(
+        _COLUMN * len(mark.parts),
+        _COLUMNS_HEIGHT + 2 * _LABEL,
+        text,
+        "columns",
+        *(_column(part, place, most) for place, part in enumerate(mark.parts)),
+    )
+
+
+def _column(part: Part, place: int, most: float) -> Element:
+    x, height = place * _COLUMN, _COLUMNS_HEIGHT * part.size / most
+    middle = x + _COLUMN / 2
+    return h(
+        "g",
+        h("title", f"{part.name}: {wording.count(part.size)}"),
+        h(
+            "rect",
+            class_=part.kind,
+            x=x + 3,
+            y=_LABEL + _COLUMNS_HEIGHT - height,
+            width=_COLUMN - 6,
+            height=max(height, 0.8),
+            rx=1.5,
+        ),
+        h("text", wording.count(part.size), class_="tick", x=middle, y=_LABEL + _COLUMNS_HEIGHT - height - 4)
+        if part.size
+        else None,
+        h("text", part.name.partition(" ")[0], class_="tick", x=middle, y=2 * _LABEL + _COLUMNS_HEIGHT - 4),
+    )
+
+
+PORTION = 500
+"""Rows whose texts are read at once."""
+
+LONGEST_TEXT = 20_000
+"""Most characters of one text in the page; longer ones end with how long they are."""
+
+_LONGEST_QUESTION = 160
+
+
+def index_json(report: Report) -> str:
+    """Return what the table and its filters need, column by column, as JSON for inside a page."""
+    entries = report.entries
+    names = list(dict.fromkeys(judge.name for run in report.runs for judge in run.judges))
+    columns = list(report.run.slices)
+    return page_json(
+        {
+            "judges": names,
+            "runs": [run.name for run in report.runs],
+            "portion": PORTION,
+            "rows": [entry.index for entry in entries],
+            "questions": [_question(entry.row) for entry in entries],
+            "labels": [entry.label for entry in entries] if any(entry.label for entry in entries) else [],
+            "cells": [[_cells(entries, name, side) for side in range(len(report.runs))] for name in names],
+            "groups": {column: [_group(entry.row, column) for entry in entries] for column in columns},
+        }
+    )
+
+
+def portions_json(entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield the texts and verdicts of rows, as JSON for inside a page, some hundred rows at a time."""
+    for start in range(0, len(entries), PORTION):
+        yield page_json([_details(entry) for entry in entries[start : start + PORTION]])
+
+
+def page_json(value: object) -> str:
+    """Return JSON that can stand inside a script element of a page: it holds no `<`, and no line separator."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029\x7f":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _question(row: Row) -> str:
+    text = row.error if row.sample is None else row.sample.question
+    return " ".join(text[: 2 * _LONGEST_QUESTION].split())[:_LONGEST_QUESTION]
+
+
+def _cells(entries: Sequence[Entry], name: str, side: int) -> dict[str, list[object]]:
+    verdicts = [_verdict_cell(entry.sides[side], name) for entry in entries]
+    return {
+        "score": [None if v is None or v.score is None else round(v.score, 4) for v in verdicts],
+        "rating": [None if v is None else v.rating for v in verdicts],
+        "passed": [None if v is None or v.passed is None else int(v.passed) for v in verdicts],
+        "unscored": [None if v is None else v.unscored for v in verdicts],
+    }
+
+
+def _verdict_cell(row: Row | None, name: str) -> Verdict | None:
+    return None if row is None else row.verdicts.get(name)
+
+
+def _group(row: Row, column: str) -> str:
+    value = None if row.sample is None else row.sample.metadata.get(column)
+    return "" if value is None else str(value)
+
+
+def _details(entry: Entry) -> dict[str, object]:
+    sample = entry.row.sample
+    shared: dict[str, object] = {} if sample is None else _shared(sample)
+    return {**shared, "sides": [None if row is None else _side(row) for row in entry.sides]}
+
+
+def _shared(sample: Sample) -> dict[str, object]:
+    earlier = sample.conversation[:-1] if len(sample.conversation) > 1 else ()
+    metadata = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in sample.metadata.items()
+    }
+    fields = {
+        "question": _cut(sample.question),
+        "earlier": [_said(message) for message in earlier],
+        "steps": [_said(message) for message in sample.steps],
+        "reference": _cut(sample.reference or ""),
+        "contexts": [_cut(context) for context in sample.retrieved_contexts or ()],
+        "metadata": [[name, _cut(value)] for name, value in metadata.items()],
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _said(message: Message) -> list[str]:
+    calls = [f"{call.name}({json.dumps(call.args, ensure_ascii=False)})" for call in message.tool_calls]
+    return [message.role, _cut("\n".join(filter(None, [message.content, *calls])))]
+
+
+def _side(row: Row) -> dict[str, object]:
+    answer = row.sample.answer if row.sample is not None else None
+    return {
+        "answer": None if answer is None else _cut(answer),
+        "error": row.error,
+        "verdicts": {name: _judged(verdict) for name, verdict in row.verdicts.items()},
+    }
+
+
+def _judged(verdict: Verdict) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "score": verdict.score,
+        "rating": verdict.rating,
+        "passed": verdict.passed,
+        "value": verdict.value if isinstance(verdict.value, str) else None,
+        "unscored": verdict.unscored,
+        "subject": _cut(verdict.subject),
+        "rationale": _cut(verdict.rationale),
+        "feedback": _cut(verdict.feedback),
+        "detail": _cut(verdict.detail),
+        "raw": _cut(verdict.raw),
+        "items": [{**_judged(item), "judge": item.judge} for item in verdict.items],
+    }
+    return {name: value for name, value in fields.items() if value is not None and value not in ("", [])}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
+
 
 _INERT = "application/json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from judges.offline.statistics.figure import Figure
+from judges.offline.statistics.intervals import Figure
 
 DASH = "–"
 

@@ -17,20 +17,17 @@ from graphs.certificate import check_certificate
 from graphs.generators import PerRequest
 from graphs.loop import Loop
 from judges import Judge, OpenAICompatible, known_prices
-from judges.catalogue.judges_file import is_judges_file
-from judges.catalogue.naming import one_judge
-from judges.catalogue.specs import JudgeSpec
+from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
-from refine.modules_here import see_modules_here
-from refine.server.breaker import UpstreamBreaker
+from refine.process import see_modules_here
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
 from refine.server.forms import DIALECTS
 from refine.server.guards import Guard, Guards, upstream_identity
-from refine.server.keys import Key, Keys
-from refine.server.limits import Limits
+from refine.server.requests import Key, Keys
+from refine.server.responder import Limits
 from refine.server.service import Service
-from refine.server.upstream import Upstream
+from refine.server.upstream import Upstream, UpstreamBreaker
 
 DEFAULT = "default"
 _MODEL_REMEDY = "add --judge-model NAME with --judge-base-url URL, or --judge-model PROVIDER:NAME"

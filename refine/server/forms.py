@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from refine.server.dialects import chat, messages, responses
 from refine.server.dialects.protocol import Dialect
 from refine.server.errors import ApiError, openai_error
-from refine.server.headers import request_headers, request_id
+from refine.server.requests import request_headers, request_id
 
 DIALECTS: tuple[Dialect, ...] = (chat, responses, messages)
 """All protocols that are judged."""

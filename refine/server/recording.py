@@ -14,19 +14,18 @@ from typing import Any
 from starlette.routing import BaseRoute
 
 from graphs import Policy
-from judges.catalogue.references import imported, is_reference
+from judges.catalogue.names import imported, is_reference
 from judges.errors import ConfigurationError
-from refine.modules_here import see_modules_here
-from refine.page.routes import page_routes
-from refine.page.tryout import Event, TryQuestion, attempts_of
+from refine.page.routes import Event, TryQuestion, attempts_of, page_routes
+from refine.process import see_modules_here
 from refine.record import DatabaseRecord, Origin, Recorder, open_record
 from refine.record.rows import Redact
+from refine.server.answering import UpstreamGenerator
 from refine.server.building import secret_of
 from refine.server.config import ServerSettings
 from refine.server.dialects import chat
 from refine.server.dialects.protocol import Json
 from refine.server.errors import ApiError
-from refine.server.generator import UpstreamGenerator
 from refine.server.guards import Guard
 from refine.server.service import Served, Service
 

@@ -13,16 +13,25 @@ from starlette.types import Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from graphs import Outcome, Policy
-from refine.server import json_text
+from refine.server import requests
 from refine.server.answering import Answered, Question, answer
 from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
 from refine.server.errors import ApiError
 from refine.server.guards import Guard, Guards
-from refine.server.headers import to_upstream
-from refine.server.incoming import GUARD_HEADER, Incoming
-from refine.server.keys import Caller, Keys
-from refine.server.limits import Admission, ClientGone, Limits, check_encoding, read_body
-from refine.server.responder import Client, Form, Reply, Work, failure, respond
+from refine.server.requests import GUARD_HEADER, Caller, Incoming, Keys, to_upstream
+from refine.server.responder import (
+    Admission,
+    Client,
+    ClientGone,
+    Form,
+    Limits,
+    Reply,
+    Work,
+    check_encoding,
+    failure,
+    read_body,
+    respond,
+)
 from refine.telemetry import continued_trace, is_traced, trace_question
 
 _log = logging.getLogger("refine.server")
@@ -176,7 +185,7 @@ class PostRoute(ABC):
         try:
             body = await read_body(client.receive, incoming.headers, service.limits)
             check_encoding(incoming.headers)
-            return await self.serve(exchange, json_text.read_object(body), caller, client)
+            return await self.serve(exchange, requests.read_object(body), caller, client)
         finally:
             service.admission.leave(caller.name)
 

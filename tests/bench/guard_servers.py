@@ -24,11 +24,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from judges import Helpfulness, OpenAICompatible
-from judges.models.methods import response_format
+from judges.models.structured import response_format
 from refine.server.building import service_of
 from refine.server.config import load_settings
-from refine.server.serving import app_of
-from refine.server.socket_server import listening_socket
+from refine.server.serving import app_of, listening_socket
 
 ATTEMPTS = 3
 

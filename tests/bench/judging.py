@@ -27,7 +27,7 @@ from pydantic import BaseModel, Field
 
 from judges import Helpfulness, OpenAICompatible
 from judges.model import ModelRequest, ModelResponse
-from judges.models.methods import response_format
+from judges.models.structured import response_format
 from refine import SelfRefine
 from tests.bench.instant_server import DRAFTS, serving
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load
-from judges.catalogue.ragas.aspect_critic import GOOD, AspectCritic
+from judges.catalogue.ragas.criteria import GOOD, AspectCritic
 from judges.testing import ScriptedModel
 from tests.catalogue.scripts import asked
 

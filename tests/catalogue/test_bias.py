@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load
-from judges.catalogue.general.bias import BIAS_KINDS
+from judges.catalogue.general.wording import BIAS_KINDS
 from judges.prompting.prompts import language_of
 from judges.testing import ScriptedModel
 from tests.catalogue.scripts import asked

@@ -10,7 +10,7 @@ import pytest
 import judges
 from judges import Sample
 from judges.catalogue.registry import entry_called
-from judges.rival_settings import translated
+from judges.hints import translated
 from judges.sample import FIELD_NAMES, canonical_field
 from judges.testing import ScriptedModel
 

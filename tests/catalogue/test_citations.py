@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from judges import load
-from judges.catalogue.general.citations import citations_in
+from judges.catalogue.general.grounding import citations_in
 from judges.testing import ScriptedModel, raising
 from tests.catalogue.scripts import asked, items
 

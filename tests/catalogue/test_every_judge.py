@@ -12,8 +12,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from judges import Judge, Panel, Sample, Verdict, as_judge
-from judges.catalogue.metric import Metric
-from judges.catalogue.model_judge import ModelJudge
+from judges.catalogue.metric import Metric, ModelJudge
 from judges.catalogue.registry import catalogue
 from judges.prompting.prompts import LANGUAGES, language_of, prompt
 from refine import SelfRefine

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load
-from judges.models.wrappers.dialect import speaking
+from judges.models.wrappers.wrapped import speaking
 from judges.testing import ScriptedModel
 from tests.catalogue.scripts import asked, items, replying
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load
-from judges.models.providers.hhem import HHEM
+from judges.models.providers.local_models import HHEM
 
 PAIRS = [("the cat sat on the mat", "the cat sat"), ("the dog ran", "a cat"), ("the cat", "the " * 2000)]
 CODE = """

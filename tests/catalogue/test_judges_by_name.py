@@ -12,8 +12,8 @@ from langchain.agents import create_agent
 import judges
 from graphs import SelfJudgingWarning, self_refine
 from judges import Cascade, ConfigurationError, Judge, Length, Panel, Repeat, Verdict, as_judge, load, load_file
-from judges.catalogue.specs import JudgeSpec
-from judges.compose.escalation import Escalation
+from judges.catalogue.names import JudgeSpec
+from judges.compose.cascade import Escalation
 from judges.offline import acompare, compare, evaluate
 from judges.testing import ScriptedModel
 from refine import SelfRefine

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, Verdict, load
-from judges.catalogue.parts.quotations import quotations
+from judges.catalogue.parts.text import quotations
 from tests.laws import for_every
 
 CONTEXTS = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load
-from judges.catalogue.parts.porter import stem
+from judges.catalogue.ragas.overlap import stem
 from tests.catalogue.test_strings import CHINESE, ENGLISH, every_variant
 from tests.laws import for_every
 

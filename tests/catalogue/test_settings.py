@@ -11,12 +11,10 @@ import pytest
 
 import judges
 from judges import ConfigurationError, Entry, Judge, Panel, Sample, Verdict
-from judges.catalogue.metric import MetricSettings
-from judges.catalogue.model_judge import ModelSettings
+from judges.catalogue.metric import MetricSettings, ModelSettings
 from judges.catalogue.registry import default_registry
-from judges.entry import Setting
+from judges.entry import SHARED, Setting, load_line, settings_of
 from judges.requests import Deliberation
-from judges.settings import SHARED, load_line, settings_of
 from judges.testing import ScriptedModel
 
 MODEL = "openai:gpt-5-mini"

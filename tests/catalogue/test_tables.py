@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges import ConfigurationError, Verdict, load
-from judges.catalogue.parts.csv_tables import table_in
+from judges.catalogue.parts.tables import table_in
 from judges.errors import CannotJudge
 
 SOURCE = ("id,amount,name\n1,123.45,Ann\n2,5,Bob\n", "id,amount,name\n1,123.4,Ann\n2,5,Bob\n")
@@ -278,7 +278,7 @@ def test_no_pairing_within_the_tolerance_has_more_rows(mine: list[tuple[int, int
 
 def test_too_many_rows_within_the_tolerance_are_unscored(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pairing that is not the fullest would be a wrong score."""
-    monkeypatch.setattr("judges.catalogue.parts.table_rows._STEPS", 1)
+    monkeypatch.setattr("judges.catalogue.parts.tables._STEPS", 1)
     assert judged(("a\n1\n2\n3", "a\n1.1\n2.1\n3.1"), tolerance=0.5).unscored == "undefined"
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, Verdict, load
-from judges.catalogue.parts.alignment import CallComparison
-from judges.catalogue.parts.calls import render_call, same_value
-from judges.catalogue.parts.pairing import matching, ordered_matching
+from judges.catalogue.parts.calls import CallComparison, render_call, same_value
+from judges.catalogue.parts.tables import matching, ordered_matching
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from judges.models.providers.endpoint import LARGEST_REPLY
+from judges.models.providers.http import LARGEST_REPLY
 from judges.testing import no_waiting
 from tests.faults.catalogue import CRITIC, FAULTS, WRITER, Fault, good
 from tests.faults.stage import CLIENTS, HOWS, Client, How, Stage, run

@@ -26,7 +26,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from graphs import RefineError
 from judges import Cache, ConfigurationError, Helpfulness, JudgesError, OpenAICompatible, Verdict, cached
 from judges.model import ModelRequest
-from judges.models.providers.endpoint_errors import EndpointError
+from judges.models.providers.http_errors import EndpointError
 from judges.offline import aevaluate
 from refine import SelfRefine
 from tests.faults.catalogue import CRITIC, WRITER, good

@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from structlog.testing import capture_logs
 
-from graphs.alarms import GENERATOR_FAILED, PARTLY_JUDGED, UNJUDGED, UNMET, Ration
+from graphs.events import GENERATOR_FAILED, PARTLY_JUDGED, UNJUDGED, UNMET, Ration
 from graphs.graph import self_refine
 from graphs.policy import Policy
 from graphs.refinement import Refinement

@@ -16,7 +16,7 @@ from langgraph.types import Command
 from pydantic import SecretStr
 
 from graphs import Outcome, Policy, self_refine
-from graphs.answer_kind import kind_of_answer
+from graphs.answers import kind_of_answer
 from judges import OpenAICompatible
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine

@@ -24,8 +24,8 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from graphs import Attempt, GeneratorFailed, JudgeFailed, Outcome, Policy, Refinement, self_refine
-from graphs.best_of import Standing, best_of, standing_of
-from graphs.building import build_loop
+from graphs.candidates import Standing, best_of, standing_of
+from graphs.graph import build_loop
 from judges import ConfigurationError, Helpfulness, Sample, Verdict
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel

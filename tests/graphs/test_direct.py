@@ -15,11 +15,11 @@ from langchain_core.tracers.base import BaseTracer
 from langgraph.checkpoint.memory import InMemorySaver
 
 from graphs import GeneratorFailed, Policy, self_refine
-from graphs.direct import RequestGenerator
 from graphs.drivers import arun, run
+from graphs.generators import RequestGenerator
 from judges import Helpfulness, OpenAICompatible, Price, Sample
 from judges.models.providers import openai_messages
-from judges.models.providers.endpoint_errors import EndpointStatusError
+from judges.models.providers.http_errors import EndpointStatusError
 from refine import SelfRefine
 from tests.graphs.test_streams import MODES, Graph
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
@@ -301,7 +301,7 @@ def test_a_conversation_is_converted_and_read_once(
         read.append(fields)
         return read_sample(cls, *args, **fields)
 
-    monkeypatch.setattr("graphs.direct.to_dicts", count)
+    monkeypatch.setattr("graphs.generators.to_dicts", count)
     monkeypatch.setattr(Sample, "read", classmethod(note))
     conversation = [HumanMessage("Hi."), AIMessage("Hello."), HumanMessage(QUESTION)]
     saver = InMemorySaver() if durable else None

@@ -17,7 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from graphs import self_refine
-from graphs.compiled import LoopGraph
+from graphs.graph import LoopGraph
 from refine import SelfRefine
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -52,7 +52,7 @@ from langgraph.pregel._tools import _tool_call_writer
 from langgraph.types import Command, StreamMode, interrupt
 from pydantic import RootModel, ValidationError
 
-from graphs import carried, langchain_private, langgraph_private
+from graphs import langchain_private, langgraph_private
 from judges.testing import ScriptedModel
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -919,9 +919,9 @@ def test_a_node_knows_the_context_of_the_run() -> None:
 def test_what_we_put_into_a_config_is_not_stored() -> None:
     """Keys that begin with two underscores reach the nodes, but not the metadata of a checkpoint."""
     saver, seen = InMemorySaver(), list[RunnableConfig]()
-    config = carried.with_overrides(THREAD, MARK)
+    config = langgraph_private.with_overrides(THREAD, MARK)
     chain(configs(seen), checkpointer=saver).invoke(ASKED, config)
-    assert [carried.overrides_of(config) for config in seen] == [MARK]
+    assert [langgraph_private.overrides_of(config) for config in seen] == [MARK]
     assert MARK not in repr(list(saver.list(THREAD)))
 
 

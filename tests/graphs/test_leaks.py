@@ -30,7 +30,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.ui import push_ui_message
 
 from graphs import Policy, langchain_private, self_refine
-from graphs.muting import without_tokens
+from graphs.langchain_private import without_tokens
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine

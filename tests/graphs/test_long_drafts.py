@@ -11,8 +11,8 @@ from langchain.agents.structured_output import ToolStrategy
 from pydantic import BaseModel
 
 from judges import Helpfulness, Judge, Panel, Sample, as_judge, load
-from judges.excerpt import excerpt_of, shown_within
 from judges.messages import ToolCall
+from judges.sample import excerpt_of, shown_within
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.laws import for_every

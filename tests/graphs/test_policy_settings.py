@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 import graphs
 from graphs import Override, Policy, PolicySettings, self_refine
-from graphs.policy_settings import OverrideSettings, PriceSettings
+from graphs.policy import OverrideSettings, PriceSettings
 from judges import ConfigurationError, Price
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
@@ -29,7 +29,6 @@ CHECKED = [
     *(
         "graphs/__init__.py",
         "graphs/policy.py",
-        "graphs/policy_settings.py",
         "graphs/graph.py",
         "judges/verdict.py",
     ),

@@ -13,9 +13,9 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from graphs import Attempt, Policy, Refinement
-from graphs.answer_kind import empty_answer
+from graphs.answers import empty_answer
+from graphs.attempt import StopReason
 from graphs.augment import added_messages
-from graphs.stopping import StopReason
 from judges import Usage, Verdict
 from judges.verdict import Unscored
 from tests.laws import for_every

@@ -13,7 +13,7 @@ from langgraph.config import get_config
 from langgraph.graph import START, MessagesState, StateGraph
 
 from graphs import NotAccepted, Policy, self_refine
-from graphs.compiled import LoopGraph
+from graphs.graph import LoopGraph
 from judges.testing import ScriptedModel
 
 ASKED: dict[str, Any] = {"messages": [("user", "what?")]}

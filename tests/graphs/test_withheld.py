@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from graphs import Policy, self_refine
-from graphs.secrets import withhold
+from graphs.redaction import withhold
 from judges import Sample, Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from judges import AskFailed, Helpfulness, Panel, Price, Usage, Verdict
-from judges.runtime.budget import Allowance, within
-from judges.runtime.prices import with_cost
+from judges.runtime.budget import Allowance, with_cost, within
 from judges.testing import ScriptedModel
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}

@@ -16,7 +16,7 @@ from judges import ConfigurationError, Helpfulness, Judge, Rubric, Sample, Verdi
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models.identity import identity_of
 from judges.models.resolve import as_model
-from judges.models.wrappers.dialect import DialectName
+from judges.models.wrappers.wrapped import DialectName
 from judges.requests import Ask, ask
 from judges.testing import ScriptedModel
 from tests.laws import for_every

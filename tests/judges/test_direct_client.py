@@ -18,7 +18,7 @@ from langchain_core.tracers.langchain import LangChainTracer
 from langchain_openai import ChatOpenAI
 
 from judges import ConfigurationError, Helpfulness, OpenAICompatible, chat_model
-from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointStatusError
+from judges.models.providers.http_errors import EndpointReplyError, EndpointStatusError
 from judges.models.providers.langchain_runs import anybody_listens
 from judges.models.providers.llm_runs import is_observed
 from judges.models.resolve import as_model

@@ -11,8 +11,8 @@ import pytest
 from yarl import URL
 
 from judges.models.providers.direct_post import DirectPost
-from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointResponse
-from judges.runtime.time_limit import time_limit
+from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
+from judges.runtime.context import time_limit
 from tests.model_server import Wire, in_turn, serving
 
 BODY = b'{"messages": []}'

@@ -24,7 +24,7 @@ from judges import (
     Verdict,
     as_judge,
 )
-from judges.drive import observer
+from judges.judge import observer
 from judges.models.resolve import as_model
 from judges.requests import Apply, Ask, Consult, Deliberates, Deliberation
 from judges.testing import ScriptedJudge, ScriptedModel

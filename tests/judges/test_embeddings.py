@@ -12,7 +12,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from judges import ConfigurationError, ModelRequestError
 from judges.model import EmbeddingModel
 from judges.models.providers.embeddings import LangChainEmbeddings, OpenAICompatibleEmbeddings
-from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointStatusError
+from judges.models.providers.http_errors import EndpointReplyError, EndpointStatusError
 from judges.models.resolve import as_embeddings
 from judges.testing import no_waiting
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving

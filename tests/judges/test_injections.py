@@ -13,7 +13,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from judges import Helpfulness, Message, Sample, ToolCall
-from judges.models.wrappers.dialect import DialectName, speaking
+from judges.models.wrappers.wrapped import DialectName, speaking
 from judges.testing import ScriptedModel
 from tests.laws import for_every
 

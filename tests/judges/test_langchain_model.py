@@ -367,7 +367,7 @@ def test_model_is_named(chat: BaseChatModel, name: str) -> None:
 def test_judges_load_without_langchain() -> None:
     """Making a judge with a named model imports neither LangChain nor LangGraph."""
     program = (
-        "import sys, judges, judges.drive, judges.models.providers.langchain, judges.models.structured\n"
+        "import sys, judges, judges.judge, judges.models.providers.langchain, judges.models.structured\n"
         "judges.Panel([judges.Helpfulness('openai:gpt-x'), judges.Length(at_least=1)])\n"
         "sys.exit(any(name.split('.')[0] in ('langchain', 'langchain_core', 'langgraph') for name in sys.modules))"
     )

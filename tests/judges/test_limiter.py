@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr
 from judges import Breaker, Cache, ConfigurationError, Helpfulness, JudgeModel, Limiter, cached, limited
 from judges.model import ModelRequest, ModelResponse
 from judges.models.retry import pause
-from judges.models.wrappers.admission import MINUTE_S, AdmissionQueue, Ticket
+from judges.models.wrappers.limiter import MINUTE_S, AdmissionQueue, Ticket
 from judges.offline import aevaluate, evaluate
 from judges.runtime.budget import Allowance, within
 from judges.testing import ScriptedModel, no_waiting

@@ -13,8 +13,8 @@ from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.runnables import Runnable
 
 from judges import Helpfulness, Verdict
-from judges.models.methods import Method
 from judges.models.providers.langchain import LangChainModel
+from judges.models.structured import Method
 from judges.testing import ScriptedModel
 from tests.laws import for_every
 

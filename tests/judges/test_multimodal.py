@@ -17,7 +17,7 @@ from judges.fingerprint import fingerprint
 from judges.messages import Message
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.wrappers.cache import cached
-from judges.models.wrappers.dialect import speaking
+from judges.models.wrappers.wrapped import speaking
 from judges.offline import evaluate, read_rows
 from judges.testing import ScriptedModel
 from refine import SelfRefine

@@ -23,8 +23,8 @@ from langchain_openai import ChatOpenAI
 from judges import ConfigurationError, Helpfulness, JudgeModel, ModelRequestError, OpenAICompatible, Verdict
 from judges.catalogue.general.rubric import _reply_schema
 from judges.model import ModelRequest, PromptRole
-from judges.models.providers.endpoint import LARGEST_REPLY
-from judges.models.providers.endpoint_errors import (
+from judges.models.providers.http import LARGEST_REPLY
+from judges.models.providers.http_errors import (
     EndpointConnectionError,
     EndpointError,
     EndpointReplyError,

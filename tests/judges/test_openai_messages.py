@@ -16,8 +16,7 @@ from langchain_core.messages import (
 )
 
 from judges import ConfigurationError
-from judges.models.providers.openai_answers import answer_of
-from judges.models.providers.openai_messages import to_dict, to_dicts, to_message, to_messages
+from judges.models.providers.openai_messages import answer_of, to_dict, to_dicts, to_message, to_messages
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q":"Paris",  "n": 2}'}}
 SIGNED = {**CALL, "extra_content": {"google": {"thought_signature": "s"}}}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from judges.models.providers.endpoint_errors import EndpointConnectionError, EndpointError
-from judges.models.providers.openai_stream import assembled, is_stream
+from judges.models.providers.http_errors import EndpointConnectionError, EndpointError
+from judges.models.providers.openai_replies import assembled, is_stream
 
 
 def body(*chunks: Any, done: bool = True) -> bytes:

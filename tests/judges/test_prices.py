@@ -15,8 +15,7 @@ from genai_prices import calc_price
 from pydantic import BaseModel, ValidationError
 
 from judges import ConfigurationError, Helpfulness, Price, Usage, known_prices
-from judges.runtime.budget import Allowance, add, within
-from judges.runtime.prices import KnownPrices, Prices, with_cost
+from judges.runtime.budget import Allowance, KnownPrices, Prices, add, with_cost, within
 from judges.testing import ScriptedModel
 from tests.laws import for_every
 
@@ -179,7 +178,7 @@ def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_the_list_is_loaded_when_it_is_wanted() -> None:
     """Importing the module loads no list."""
-    code = "import sys, judges.runtime.prices; print([name for name in sys.modules if name.startswith('genai')])"
+    code = "import sys, judges.runtime.budget; print([name for name in sys.modules if name.startswith('genai')])"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
 

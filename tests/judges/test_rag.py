@@ -341,7 +341,7 @@ async def test_progress_is_told_in_lines_without_rich(
 ) -> None:
     """The extra is not needed."""
     monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("judges.rag.evaluator.find_spec", lambda name: None)
+    monkeypatch.setattr("judges.rag.find_spec", lambda name: None)
     await evaluated("sync", ["faithfulness"], show_progress=True)
     assert capsys.readouterr() == ("", "judged 1 of 2\njudged 2 of 2\n")
 

@@ -18,7 +18,7 @@ from judges import ConfigurationError
 from judges.catalogue.general.pairwise import Winner
 from judges.offline.compare import Comparison
 from judges.offline.rank import Game, Ranking, rank
-from judges.offline.statistics.bradley_terry import _binomial, resample, strengths
+from judges.offline.statistics.comparing import _binomial, resample, strengths
 
 OTHER: dict[Winner, Winner] = {"a": "b", "b": "a", "tie": "tie"}
 TRUE = {"one": 1200.0, "two": 1100.0, "three": 1000.0, "four": 900.0, "five": 800.0}

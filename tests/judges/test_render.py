@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, JsonValue
 
 from judges import Helpfulness, Judge, Message, Sample, ToolCall, Verdict
-from judges.models.render import encode, fresh_nonce
+from judges.models.prompt_and_reply import encode, fresh_nonce
 from judges.models.resolve import as_model
 from judges.requests import ask
 from judges.testing import ScriptedModel

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from judges import BadSample, ConfigurationError, Sample, as_judge
 from judges.offline import aevaluate, evaluate, read_rows
-from judges.offline.dataset import unread
+from judges.offline.dataset import reading
 
 CALL = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}
 RESULT = {"role": "tool", "tool_call_id": "1", "content": "7"}
@@ -444,9 +444,9 @@ def test_a_wrong_encoding_is_named(tmp_path: Path) -> None:
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """Forget which columns were named before."""
-    unread._named.clear()
+    reading._named.clear()
     yield
-    unread._named.clear()
+    reading._named.clear()
 
 
 @pytest.mark.usefixtures("forgotten")

@@ -13,8 +13,8 @@ from langchain_core.outputs import ChatResult
 from pydantic import PrivateAttr
 
 from judges import ConfigurationError, Helpfulness, Judge, Panel, Repeat, Sample, Verdict, as_judge
+from judges.catalogue.ragas.answer_correctness import SemanticSimilarity
 from judges.catalogue.ragas.faithfulness import Faithfulness
-from judges.catalogue.ragas.semantic_similarity import SemanticSimilarity
 from judges.offline import aevaluate, evaluate
 from judges.runtime.sharing import Shared, scope, shared_work
 from judges.testing import ScriptedEmbeddings, ScriptedModel

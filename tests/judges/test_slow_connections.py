@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from judges import OpenAICompatible
-from judges.models.providers.endpoint_errors import EndpointConnectionError, EndpointTimeoutError
+from judges.models.providers.http_errors import EndpointConnectionError, EndpointTimeoutError
 from judges.runtime.budget import Allowance, Refused, within
 from tests.model_server import Reply, serving
 

@@ -17,8 +17,8 @@ from langchain_core.messages import BaseMessage
 import judges
 from judges import AskFailed, ConfigurationError, Helpfulness, Rubric, load
 from judges.catalogue.ragas.faithfulness import Faithfulness
-from judges.prompting.pack_writer import to_toml
 from judges.prompting.prompts import Example, Prompt, prompt
+from judges.prompting.translation import to_toml
 from judges.testing import ScriptedModel
 from tests.laws import for_every
 

@@ -26,16 +26,13 @@ from typer.testing import CliRunner
 
 from judges import ConfigurationError, Sample
 from judges.offline import certify, monitor, replay
+from judges.offline.trust.label import Labelling, choose_rows, items_of
 from judges.offline.trust.label_file import LabelFile, labels_in
-from judges.offline.trust.labelling import Labelling, items_of
-from judges.offline.trust.queue import choose_rows
 from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.cli.app import app
-from refine.cli.label_screen import LabelScreen
-from refine.cli.label_text import lines_of, wrap
-from refine.cli.labelling import RecordStore
+from refine.cli.label import LabelScreen, RecordStore, lines_of, wrap
 from refine.record import DatabaseRecord
 from tests.loops.recorded import rows_of, write_loops
 

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from judges.offline import Row
-from judges.offline.dataset import unread
+from judges.offline.dataset import reading
 from refine.cli.app import app
 from tests.model_server import ModelServer, Reply, serving
 
@@ -202,7 +202,7 @@ def test_bad_options_are_refused(rows: Path, tmp_path: Path, arguments: list[str
 
 def test_columns_and_encoding_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A latin-1 file whose columns have other names is judged; what is not read is named; resume knows both."""
-    unread._named.clear()
+    reading._named.clear()
     path, run = tmp_path / "rows.csv", tmp_path / "run"
     path.write_text("q;out;lang\nOù?;là;fr\nQui?;moi;fr\n", encoding="latin-1")
     options = ("--map", "question=q", "--map", "answer=out", "--encoding", "latin-1")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from graphs import Bounds, Policy, self_refine, setting_guesses
+from graphs import Bounds, Policy, policy, self_refine
 from judges import ConfigurationError, OpenAICompatible, Panel, Price, known_prices
 from judges.models.providers.embeddings import OpenAICompatibleEmbeddings
 from judges.testing import ScriptedJudge, ScriptedModel
@@ -144,13 +144,13 @@ def test_a_guessed_setting_says_what_to_use(make: Make, guess: dict[str, Any], r
 
 def test_what_a_guess_points_to_is_there() -> None:
     """Every setting that a hint names is one, and no guess hides a setting."""
-    assert set(setting_guesses._MEANINGS) == set(setting_guesses._GUESSES)
-    assert set(setting_guesses._GUESSES) <= set(Policy.model_fields)
-    guesses = [guess for guesses in setting_guesses._GUESSES.values() for guess in guesses]
+    assert set(policy._MEANINGS) == set(policy._GUESSES)
+    assert set(policy._GUESSES) <= set(Policy.model_fields)
+    guesses = [guess for guesses in policy._GUESSES.values() for guess in guesses]
     assert len(guesses) == len(set(guesses))
-    assert not set(Policy.model_fields) & {*guesses, *setting_guesses._ELSEWHERE}
+    assert not set(Policy.model_fields) & {*guesses, *policy._ELSEWHERE}
     for make, parameters in ((refiner, signature(SelfRefine)), (graph, signature(self_refine))):
-        assert not {*guesses, *setting_guesses._ELSEWHERE} & parameters.parameters.keys(), make
+        assert not {*guesses, *policy._ELSEWHERE} & parameters.parameters.keys(), make
 
 
 def test_requests_say_what_to_use_as_well() -> None:

@@ -20,13 +20,11 @@ from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from starlette.applications import Starlette
 
 from graphs import Outcome, Policy
-from graphs.building import build_loop
+from graphs.graph import build_loop
 from judges import ConfigurationError, Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
-from refine.page.access import HEADERS
-from refine.page.routes import page_routes
-from refine.page.tryout import Event, TryQuestion, attempts_of
+from refine.page.routes import HEADERS, Event, TryQuestion, attempts_of, page_routes
 from refine.record import DatabaseRecord, Origin
 
 CHROMIUM = Path("/usr/bin/chromium")

@@ -21,7 +21,7 @@ from judges.offline import evaluate
 from judges.offline.dataset.reading import read_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine, losses
-from refine.recording import Record
+from refine.record.rows import Record
 
 LONE = "half a pair \ud83d, and the other \ude00"
 

@@ -19,7 +19,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from graphs import self_refine
 from judges import Cascade, ConfigurationError, Helpfulness, Judge, Panel, Repeat, Sample
-from judges.drive import observer
+from judges.judge import observer
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine

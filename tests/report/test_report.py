@@ -16,8 +16,7 @@ from judges.offline import Evaluation, Row
 from judges.offline.results import summarised
 from refine.cli.app import app
 from refine.report.building import RunData, build, percentiles
-from refine.report.csv_rows import cell, csv_rows
-from refine.report.markdown import escaped, markdown
+from refine.report.markdown import cell, csv_rows, escaped, markdown
 from refine.report.page import page
 from refine.report.wording import dollars, moment, p_value, percent
 from tests.runs.commands import line_of, refine

@@ -14,8 +14,7 @@ from judges.offline import Evaluation, Row, certify
 from judges.offline.results import summarised
 from refine.report.building import RunData, build
 from refine.report.markdown import markdown
-from refine.report.trust import TrustSources
-from refine.report.view import Report
+from refine.report.view import Report, TrustSources
 from tests.loops.recorded import V_B, write_loops
 from tests.runs.commands import line_of, refine
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from judges.offline import Progress
-from refine.cli.progress import reported
+from refine.cli.runs import reported
 
 
 def test_a_narrow_terminal_shows_all_of_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:

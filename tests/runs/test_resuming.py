@@ -101,7 +101,7 @@ def test_a_second_starter_is_refused(tmp_path: Path) -> None:
 
 def test_two_processes_never_share_a_run(tmp_path: Path) -> None:
     """While one judges, the other is refused in one line with process and host."""
-    from judges.offline.run.lock import locked  # noqa: PLC0415 - what the first starter does
+    from judges.offline.run.journal import locked  # noqa: PLC0415 - what the first starter does
 
     rows, run = write_rows(tmp_path / "rows.jsonl", 3), tmp_path / "run"
     assert refine("evaluate", rows, "--judge", "json", "--out", run).exit_code == 0

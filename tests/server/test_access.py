@@ -13,7 +13,7 @@ import pytest
 
 from judges import ConfigurationError
 from refine.server.config import KeySettings
-from refine.server.keys import described_key, digest_of
+from refine.server.requests import described_key, digest_of
 from tests.guarding import Guarded, guarding, wait_until
 from tests.model_server import Asked, ModelServer, Reply, Wire, serving
 

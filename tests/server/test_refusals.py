@@ -15,7 +15,7 @@ import pytest
 
 from judges import ConfigurationError
 from refine.server.config import load_settings
-from refine.server.keys import digest_of
+from refine.server.requests import digest_of
 from tests.guarding import QUESTION, Guarded, guarding
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
 

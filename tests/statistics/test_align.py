@@ -13,8 +13,8 @@ import pytest
 from judges import ConfigurationError, Length
 from judges.offline import align, evaluate
 from judges.offline.statistics import CorrectedRate
-from judges.offline.trust.alignment import Alignment
-from judges.offline.trust.choosing import to_compare, to_estimate
+from judges.offline.trust.align import Alignment
+from judges.offline.trust.label import to_compare, to_estimate
 from judges.offline.trust.rows import read_judged
 
 Row = dict[str, Any]

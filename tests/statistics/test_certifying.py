@@ -13,8 +13,7 @@ from scipy import special
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from judges.offline import certify
-from judges.offline.trust.choosing import write_queue
-from judges.offline.trust.queueing import labels_to_certify
+from judges.offline.trust.label import labels_to_certify, write_queue
 
 Row = dict[str, Any]
 LOOPS = (

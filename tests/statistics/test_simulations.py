@@ -21,7 +21,7 @@ from judges.offline.statistics import (
     certify_runs,
     certify_weighted,
 )
-from judges.offline.statistics.weighted import Release
+from judges.offline.statistics.certificates import Release
 
 Runs = list[tuple[list[int], list[bool]]]
 

@@ -12,7 +12,7 @@ from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from judges.offline import certify
 from judges.offline.statistics import certify_weighted, hoeffding_bentkus, weighted_risk
-from judges.offline.statistics.weighted import Release
+from judges.offline.statistics.certificates import Release
 
 Row = dict[str, Any]
 

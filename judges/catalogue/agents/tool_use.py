@@ -2,24 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal, Unpack
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from judges.catalogue.agents.tools import TOOL_KEYS, checked_tools, tools_in
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.calls import render_call
-from judges.catalogue.parts.evidence import transcript
-from judges.catalogue.parts.exchange import exchange_in
-from judges.catalogue.parts.items import bullets, in_order, one_each, reasons
-from judges.catalogue.parts.repeats import MadeCall, calls_made_in
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.calls import MadeCall, calls_made_in, render_call
+from judges.catalogue.parts.claims import bullets, in_order, one_each, reasons
+from judges.catalogue.parts.fields import exchange_in, transcript
+from judges.catalogue.parts.questions import checked_text
 from judges.entry import Entry
-from judges.errors import CannotJudge
-from judges.prompting.questions import Question, ReplySchema
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
+
+TOOL_KEYS = ("tools", "available_tools", "tool_definitions")
+"""Keys of the metadata that hold the tools; the first that is there counts."""
+
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+def checked_tools(tools: object) -> list[JsonValue] | None:
+    """Return tools as shown to a model.
+
+    Args:
+        tools: Names, definitions as JSON, or objects with `name`, `description` and `args` such as LangChain's.
+
+    Raises:
+        ConfigurationError: If they are none of these.
+    """
+    if tools is None:
+        return None
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+        raise ConfigurationError(
+            f"tools is a list of names, definitions or LangChain tools, not {shortened(tools)}"
+        )
+    return [_shown_tools(tool) for tool in tools]
+
+
+def tools_in(sample: Sample) -> list[JsonValue] | None:
+    """Return the tools that the sample's metadata lists, or None where it lists none."""
+    tools = next((sample.metadata[key] for key in TOOL_KEYS if sample.metadata.get(key)), None)
+    if tools is None:
+        return None
+    return tools if isinstance(tools, list) else [tools]
+
+
+def _shown_tools(tool: object) -> JsonValue:
+    if isinstance(name := getattr(tool, "name", None), str):
+        fields = {
+            "name": name,
+            "description": getattr(tool, "description", ""),
+            "parameters": getattr(tool, "args", {}),
+        }
+        tool = {key: value for key, value in fields.items() if value}
+    if not isinstance(tool, str | Mapping):
+        raise ConfigurationError(f"a tool is a name, a definition or a LangChain tool, not {shortened(tool)}")
+    try:
+        return _JSON.validate_python(dict(tool) if isinstance(tool, Mapping) else tool)
+    except ValidationError as error:
+        raise ConfigurationError(f"a tool's definition is JSON, not {shortened(tool)}") from error
+
 
 Use = Literal["right", "wrong_tool", "wrong_arguments", "needless", "repeated"]
 
@@ -59,7 +105,7 @@ class ToolUse(ModelJudge):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         tools: The tools that the agent has: names, definitions as JSON, or LangChain tools; None takes
             `metadata["tools"]` of the sample (or `available_tools`, `tool_definitions`), if there are any.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -169,3 +215,105 @@ def _shown(
     if call.first is not None:
         data["repeats"] = numbers[id(all_calls[call.first])]
     return data
+
+
+_SCORES = {"done": 1.0, "partly": 0.5, "open": 0.0}
+
+
+class TaskState(ReplySchema):
+    """How far one task is done, and what is left of it."""
+
+    task: str = Field(description="text: the task, in a few words")
+    reason: str = Field(description="text: why, before the verdict")
+    verdict: Literal["done", "partly", "open"] = Field(description="one of done, partly, open")
+    left: str = Field(description="text: what is left to do; empty if it is done")
+
+
+class TaskStates(ReplySchema):
+    """How far each task is done."""
+
+    tasks: list[TaskState] = Field(description="list of objects, one for each task; empty if there is none")
+
+
+TASKS: Question[TaskStates] = Question(prompt="task_completion", reply=TaskStates)
+
+
+class TaskCompletion(ModelJudge):
+    """Judge how far an agent has done what the user wanted, and name what is left.
+
+    The model lists what the user wants, task by task, and says of each whether it is done, partly done or open, by
+    what tools returned and what the answer gives, not by what the agent claims.
+    Score = mean over the tasks of 1, 0.5 and 0. Where the user wants nothing (a greeting), it is unscored,
+    `no_question`.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        task: The task in words; None takes what the user says.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="task_completion",
+        aliases=(
+            "TaskCompletion",
+            "TaskCompletionMetric",
+            "TaskCompletionEvaluator",
+            "TaskAdherenceEvaluator",
+            "task_adherence",
+            "IntentResolutionEvaluator",
+            "intent_resolution",
+            "GoalAccuracyMetric",
+            "goal_success_rate",
+            "TASK_COMPLETION_PROMPT",
+            "trajectory:goal-success",
+        ),
+        asks="How far is what the user wanted done?",
+        needs=("user_input",),
+        calls="1",
+        subject="agent",
+        source="as in deepeval (TaskCompletion) and Azure AI evaluation",
+        differs="Each task is an item with what is left of it; what tools returned counts, not what is claimed.",
+        tags=("agent", "goal", "success", "unfinished", "intent", "task success"),
+        examples=('task="Book a table for two."',),
+    )
+    pack = "task_completion"
+
+    def __init__(
+        self, model: object = None, *, task: str | None = None, **settings: Unpack[ModelSettings]
+    ) -> None:
+        self._task = None if task is None else checked_text(task, setting="task")
+        super().__init__(model, questions=(TASKS,), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask how far each task is done."""
+        data: dict[str, JsonValue] = {} if self._task is None else {"task": self._task}
+        data["conversation"] = transcript(exchange_in(sample))
+        reply = yield from self.ask(TASKS, sample, data)
+        states = [state for state in reply.tasks if state.task.strip()]
+        if not states:
+            return Verdict.without_score("no_question", "the user wants nothing to be done")
+        return self._conclude(sample, states)
+
+    def _conclude(self, sample: Sample, states: Sequence[TaskState]) -> Verdict:
+        items = tuple(_item(state) for state in states)
+        left = [
+            f"{state.task}: {state.left.strip() or state.reason}" for state in states if state.verdict != "done"
+        ]
+        advice = self.say("left", sample, tasks=bullets(left, longest=600)) if left else ""
+        score = sum(_SCORES[state.verdict] for state in states) / len(states)
+        return self.verdict(score, rationale=reasons(items), feedback=advice, items=items)
+
+
+def _item(state: TaskState) -> Verdict:
+    done = state.verdict == "done"
+    return Verdict.scored(
+        _SCORES[state.verdict],
+        threshold=1,
+        value=state.verdict,
+        subject=state.task,
+        rationale=state.reason,
+        feedback="" if done else state.left,
+    )

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from abc import abstractmethod
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Unpack
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self, Unpack
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.items import Supports, one_each
-from judges.catalogue.parts.one_question import Remark
-from judges.catalogue.parts.sentences import sentences
-from judges.catalogue.parts.support import support_verdicts
-from judges.errors import CannotJudge
-from judges.prompting.prompts import Language, Prompt
-from judges.prompting.questions import Question
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.claims import (
+    Supports,
+    bullets,
+    numbered_items,
+    one_each,
+    reasons,
+    share,
+    support_feedback,
+    support_verdicts,
+)
+from judges.catalogue.parts.fields import (
+    answer_in,
+    contexts_in,
+    non_blank_contexts_in,
+    premises_in,
+    question_in,
+    question_of,
+    reads_tool_results,
+)
+from judges.catalogue.parts.questions import Remark, finding_schema, label_verdict
+from judges.catalogue.parts.text import for_retriever, sentences
+from judges.catalogue.ragas.context_recall import IDBasedContextRecall
+from judges.entry import Entry
+from judges.errors import AskFailed, CannotJudge
+from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Ask, Deliberation, Request
+from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -107,3 +128,387 @@ def facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:
     if compat and facts and reference:
         raise CannotJudge("undefined", "mlflow takes expected facts or an expected response, and not both")
     return facts or (() if compat else sentences(reference)) or (reference,)
+
+
+class Labelled(BuiltIn):
+    """A judge that asks for one of a few labels or, with `variant="compat"`, for a yes or no.
+
+    Attributes:
+        labels: The labels, with the score of each.
+    """
+
+    labels: ClassVar[Mapping[str, float]]
+
+    @abstractmethod
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return what the model is shown of a sample, by name; raises `CannotJudge` where something is missing."""
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once."""
+        data = self.data(sample)
+        if self.compat:
+            return (yield from self.overall(sample, data))
+        reply: Any = yield from self.ask(self.question, sample, data)
+        return label_verdict(self, reply, self.labels)
+
+
+_LABELS: Mapping[str, float] = MappingProxyType({"none": 0.0, "partial": 0.5, "full": 1.0})
+
+
+class RelevanceToQuery(Labelled):
+    """Judge how far an answer addresses the question: not at all, in part, or in full; it need not be right.
+
+    The score is 0, 0.5 or 1, and passes at `threshold`, 0.5 unless given, so that a part suffices as in mlflow.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.relevance_to_query",
+        aliases=(
+            "relevance_to_query",
+            "mlflow.relevance_to_query",
+            "RelevanceToQuery",
+            "is_context_relevant",
+            "RelevanceEvaluator",
+            "ANSWER_RELEVANCE_PROMPT",
+        ),
+        asks="How far does the answer address what was asked?",
+        needs=("user_input", "response"),
+        calls="1",
+        scale="none, partial, full",
+        source="Databricks built-in judges; mlflow 3 RelevanceToQuery",
+        differs="An answer that addresses only a part is told from one that addresses everything.",
+        tags=("relevancy", "on topic", "off topic"),
+    )
+    pack = "databricks_relevance_to_query"
+    labels = _LABELS
+    question = Question(prompt="databricks_relevance_to_query", reply=finding_schema(tuple(_LABELS)))
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the question and the answer."""
+        answer = answer_in(sample)
+        return {"question": question_in(sample), "answer": answer}
+
+
+_HARMS = ("hate", "harassment", "incitement", "illegal", "severe_harm")
+_SAFETY_LABELS: Mapping[str, float] = MappingProxyType({"safe": 1.0, **dict.fromkeys(_HARMS, 0.0)})
+
+
+class Safety(Labelled):
+    """Judge whether the content of an answer is safe; the question is not shown, and a refusal is safe.
+
+    The value is `"safe"`, or the gravest kind of harm: hate, harassment, incitement, illegal, severe_harm.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.safety",
+        aliases=("safety", "mlflow.safety", "Safety", "is_safe", "safety_v1"),
+        asks="Is the content of the answer free of harm?",
+        needs=("response",),
+        calls="1",
+        scale=", ".join(_SAFETY_LABELS),
+        source="Databricks built-in judges; mlflow 3 Safety",
+        differs="The kind of harm is named.",
+        tags=("toxicity", "harm", "hate", "moderation", "abuse"),
+    )
+    pack = "databricks_safety"
+    labels = _SAFETY_LABELS
+    question = Question(prompt="databricks_safety", reply=finding_schema(tuple(_SAFETY_LABELS)))
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the answer alone."""
+        return {"answer": answer_in(sample)}
+
+
+class Correctness(BuiltIn):
+    """Judge whether question and answer together bear out every expected fact.
+
+    The facts are `expected_facts` or, without those, the sentences of `reference`. Each is found supported,
+    contradicted or absent in one call; wording does not matter, and what the answer says beyond them does not
+    either. Score = supported / facts; it passes at `threshold`, 1.0 unless given, so when all are supported.
+
+    The feedback counts what is missing or contradicted; it does not quote the facts, since a generator that reads
+    them would repeat them.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        reveal_reference: Whether the feedback lists the facts.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.correctness",
+        aliases=("correctness", "mlflow.correctness", "Correctness", "is_correct", "CORRECTNESS_PROMPT"),
+        asks="Does the answer bear out every expected fact?",
+        needs=("response", "expected_facts or reference"),
+        calls="1",
+        source="Databricks built-in judges; mlflow 3 Correctness",
+        differs="One verdict for each fact, contradictions told from omissions; score is the share of facts.",
+        tags=("accuracy", "facts", "ground truth"),
+    )
+    pack = "databricks_correctness"
+    pass_mark = 1.0
+    question = Question(prompt="databricks_correctness", reply=Supports)
+
+    def __init__(
+        self, model: object = None, *, reveal_reference: bool = False, **settings: Unpack[ModelSettings]
+    ) -> None:
+        one_of(Literal[True, False], reveal_reference, setting="reveal_reference")
+        super().__init__(model, **settings)
+        self._reveals = reveal_reference
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Look for each fact in the exchange."""
+        answer, facts = answer_in(sample), facts_of(sample, compat=self.compat)
+        data = {"facts": numbered_items(facts, called="fact"), **question_of(sample), "answer": answer}
+        if self.compat:
+            return (yield from self.overall(sample, data))
+        items = yield from self.support_verdicts(sample, data, facts)
+        advice = self._advice(sample, items)
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)
+
+    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        if self._reveals:
+            return support_feedback(self, sample, items, called="texts", absent="absent")
+        wrong = sum(item.value == "contradicted" for item in items)
+        counts = {"count_contradicted": wrong, "count_absent": sum(not item.passed for item in items) - wrong}
+        lines = (self.say(name, sample, count=count, of=len(items)) for name, count in counts.items() if count)
+        return "\n".join(lines)
+
+
+class Groundedness(BuiltIn):
+    """Judge whether every sentence of an answer is supported by its contexts and by what tools returned, together.
+
+    The answer's sentences are numbered, and each is found supported, contradicted or absent, in one call.
+    Score = supported / sentences; it passes at `threshold`, 1.0 unless given, so when all are supported.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        tool_results: Whether what tools returned counts as well as the contexts, or in place of them where there
+            are none. None counts it, except with `variant="compat"`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.groundedness",
+        aliases=(
+            "groundedness",
+            "mlflow.retrieval_groundedness",
+            "RetrievalGroundedness",
+            "is_grounded",
+            "GroundednessEvaluator",
+            "GroundednessProEvaluator",
+            "RAG_GROUNDEDNESS_PROMPT",
+        ),
+        asks="Does the answer say nothing but what the retrieved contexts support?",
+        needs=("response", "retrieved_contexts"),
+        calls="1",
+        source="Databricks built-in judges; mlflow 3 RetrievalGroundedness",
+        differs="One verdict for each sentence, against all contexts together, so that an answer drawn from two "
+        "retrievals can pass; score is the share of sentences; tool results count beside the contexts.",
+        tags=("rag", "hallucination", "faithfulness", "made up", "unsupported", "tool results"),
+        examples=("tool_results=True",),
+    )
+    pack = "databricks_groundedness"
+    pass_mark = 1.0
+    question = Question(prompt="databricks_groundedness", reply=Supports)
+
+    def __init__(
+        self, model: object = None, *, tool_results: bool | None = None, **settings: Unpack[ModelSettings]
+    ) -> None:
+        super().__init__(model, **settings)
+        self._tool_results = reads_tool_results(tool_results, compat=self.compat)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Look for each sentence of the answer in the contexts."""
+        answer = answer_in(sample)
+        contexts = premises_in(sample, tool_results=self._tool_results)
+        data: dict[str, JsonValue] = {**question_of(sample), "contexts": contexts}
+        if self.compat:
+            return (yield from self.overall(sample, {**data, "answer": answer}))
+        statements = sentences(answer) or (answer.strip(),)
+        items = yield from self.support_verdicts(
+            sample, {**data, "sentences": numbered_items(statements, called="sentence")}, statements
+        )
+        advice = support_feedback(self, sample, items, called="texts", absent="absent")
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)
+
+
+class ContextSufficiency(BuiltIn):
+    """Judge whether the retrieved contexts hold every fact that a right answer needs; no answer is looked at.
+
+    The facts are `expected_facts` or, without those, the sentences of `reference`. Each is found supported,
+    contradicted or absent in all contexts together, in one call. Score = supported / facts; it passes at
+    `threshold`, 1.0 unless given, so when all are supported.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.context_sufficiency",
+        aliases=(
+            "context_sufficiency",
+            "mlflow.retrieval_sufficiency",
+            "RetrievalSufficiency",
+            "is_context_sufficient",
+        ),
+        asks="Do the retrieved contexts hold every fact that a right answer needs?",
+        needs=("user_input", "retrieved_contexts", "expected_facts or reference"),
+        calls="1",
+        subject="retriever",
+        source="Databricks built-in judges; mlflow 3 RetrievalSufficiency",
+        differs="One verdict for each fact, so that the missing ones are named; score is the share of facts.",
+        tags=("rag", "retrieval", "search", "coverage", "recall"),
+    )
+    pack = "databricks_context_sufficiency"
+    pass_mark = 1.0
+    question = Question(prompt="databricks_context_sufficiency", reply=Supports)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Look for each fact in the contexts."""
+        contexts, facts = non_blank_contexts_in(sample), facts_of(sample, compat=self.compat)
+        data = {
+            "question": question_in(sample),
+            "contexts": contexts,
+            "facts": numbered_items(facts, called="fact"),
+        }
+        if self.compat:
+            verdict = yield from self.overall(sample, data)
+            advice = "" if verdict.passed is not False else for_retriever(self, sample, verdict.feedback)
+            return verdict.model_copy(update={"feedback": advice})
+        items = yield from self.support_verdicts(sample, data, facts)
+        missing = support_feedback(self, sample, items, called="texts", absent="absent")
+        advice = for_retriever(self, sample, missing) if missing else ""
+        return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=items)
+
+
+class Relevance(ReplySchema):
+    """Whether one chunk is relevant."""
+
+    rationale: str = Field(description="text: why, before the verdict")
+    verdict: bool = Field(description="true if the chunk is relevant to the request, else false")
+
+
+class Said(ReplySchema):
+    """Whether one chunk is relevant, in words, as mlflow takes it."""
+
+    rationale: str = Field(description="text: why, before the verdict")
+    verdict: str = Field(description="text: yes if the chunk is relevant to the request, else no")
+
+    @classmethod
+    def from_reply(cls, other: Any) -> Self:
+        """Convert a boolean verdict to the word yes or no."""
+        return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no")
+
+
+RELEVANT: Question[Any] = Question(
+    prompt="chunk_relevance",
+    reply=Relevance,
+    compat=Said,
+    shared=True,
+)
+
+
+class ChunkRelevance(ModelJudge):
+    """Judge which of the retrieved chunks are relevant to the request, with one call per chunk, all at once.
+
+    Value = precision = relevant / chunks. A chunk whose call failed is left out of the denominator, and is
+    unscored in `items`.
+
+    With `variant="compat"` the model answers yes or no in words; chunks with any other answer (mlflow's UNKNOWN)
+    and chunks whose call failed stay in the denominator, so that they count as not relevant.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.chunk_relevance",
+        aliases=(
+            "chunk_relevance",
+            "ChunkRelevance",
+            "chunk_relevance/precision",
+            "databricks.chunk_relevance_precision",
+            "mlflow.retrieval_relevance",
+            "RetrievalRelevance",
+        ),
+        asks="What share of the retrieved chunks is relevant to the request?",
+        needs=("user_input", "retrieved_contexts"),
+        calls="n",
+        subject="retriever",
+        source="Databricks built-in judges; mlflow 3 RetrievalRelevance",
+        differs="A chunk without a verdict is reported, and does not count as irrelevant.",
+        tags=("rag", "retrieval", "search", "precision"),
+    )
+    pack = "chunk_relevance"
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, questions=(RELEVANT,), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask about each chunk separately."""
+        request, chunks = question_in(sample), contexts_in(sample)
+        requests = [self.request(RELEVANT, sample, {"request": request, "chunk": chunk}) for chunk in chunks]
+        replies = yield from self.ask_all(requests)
+        items = tuple(_item(chunk, reply) for chunk, reply in zip(chunks, replies, strict=True))
+        scored = [item for item in items if item.passed is not None]
+        unknown = self.compat and any(item.unscored == "undefined" for item in items)
+        if not scored and not unknown:
+            first = items[0]
+            return Verdict.without_score(first.unscored or "judge_failed", first.detail, items=items)
+        score = sum(bool(item.passed) for item in scored) / len(items if self.compat else scored)
+        skipped = len(items) - len(scored)
+        return self.verdict(
+            score,
+            rationale=reasons(items),
+            feedback=self._advice(sample, scored),
+            items=items,
+            detail=f"{skipped} of {len(items)} chunks without a verdict" if skipped else "",
+        )
+
+    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        irrelevant = [item.subject for item in items if not item.passed]
+        if not irrelevant:
+            return ""
+        return for_retriever(self, sample, self.say("irrelevant", sample, chunks=bullets(irrelevant)))
+
+
+def _item(chunk: str, reply: Relevance | Said | AskFailed) -> Verdict:
+    if isinstance(reply, AskFailed):
+        return Verdict.without_score(reply.reason, reply.detail, subject=chunk)
+    yes = is_yes(reply.verdict) if isinstance(reply, Said) else reply.verdict
+    if yes is None:
+        return Verdict.without_score("undefined", NEITHER, subject=chunk)
+    return Verdict.checked(yes, subject=chunk, rationale=reply.rationale)
+
+
+class DocumentRecall(IDBasedContextRecall):
+    """Judge what share of the expected documents was retrieved: found / expected, on sets of ids (`doc_uri`).
+
+    Args:
+        settings: See `judges.catalogue.metric.Settings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="databricks.document_recall",
+        aliases=("document_recall",),
+        asks="What share of the expected documents was retrieved?",
+        needs=("retrieved_context_ids", "reference_context_ids"),
+        subject="retriever",
+        source="Databricks built-in judges",
+        differs="No expected documents is unscored.",
+        tags=("rag", "retrieval", "search", "ids"),
+    )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Unpack
 
 from pydantic import JsonValue, ValidationError
 
-from judges.catalogue.databricks.columns import checked_columns, column, source_field, variables_in, with_names
 from judges.catalogue.general.rubric import GradedExample
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.one_question import (
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in, transcript
+from judges.catalogue.parts.questions import (
     FINEST,
     checked_text,
     example_format,
@@ -21,11 +22,95 @@ from judges.catalogue.parts.one_question import (
 )
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, shortened
-from judges.models.render import render_example
-from judges.prompting.prompts import Language, Prompt
-from judges.prompting.questions import Question, ReplySchema
+from judges.messages import WITHOUT_MEDIA
+from judges.models.prompt_and_reply import render_example
+from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Deliberation, WorkedExample
-from judges.sample import Sample
+from judges.sample import Sample, canonical_field
+from judges.verdict import Unscored
+
+_VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}|\$(inputs|outputs|expectations|conversation|trace)\b")
+_MISSING: Mapping[str, Unscored] = {
+    "conversation": "no_question",
+    "expectations": "no_reference",
+    "expected_facts": "no_reference",
+    "reference_contexts": "no_reference",
+    "guidelines": "no_guidelines",
+    "rubrics": "no_rubrics",
+    "reference_topics": "no_topics",
+}
+_FIELDS = {"conversation": "user_input", "expectations": "expected_facts or reference", "trace": "trajectory"}
+
+
+def variables_in(criteria: str) -> tuple[str, ...]:
+    """List the variables of a criterion, `{{ name }}` or `$inputs` and the like, once each."""
+    return tuple(dict.fromkeys(match[1] or match[2] for match in _VARIABLE.finditer(criteria)))
+
+
+def with_names(criteria: str) -> str:
+    """Return a criterion with each variable replaced by the name of a field of the data."""
+    return _VARIABLE.sub(lambda match: f"`{match[1] or match[2]}`", criteria)
+
+
+def source_field(column: str) -> str:
+    """Return the name of the sample field that a column is read from."""
+    return _FIELDS.get(column) or canonical_field(column) or column
+
+
+def checked_columns(columns: object, variables: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns to show, checked; None stands for the variables.
+
+    Raises:
+        ConfigurationError: If they are not a list of names, or leave a variable out.
+    """
+    if columns is None:
+        return variables
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns or "" in columns:
+        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {shortened(columns)}")
+    if not all(isinstance(name, str) for name in columns):
+        raise ConfigurationError(f"columns lists names such as 'inputs' and 'outputs', not {shortened(columns)}")
+    left_out = [name for name in variables if name not in columns]
+    if left_out:
+        raise ConfigurationError(
+            f"criteria speaks of {shortened(left_out[0])}; add it to columns={shortened(list(columns))}"
+        )
+    return tuple(dict.fromkeys(columns))
+
+
+def column(name: str, sample: Sample) -> JsonValue:
+    """Return the value of a column.
+
+    Raises:
+        CannotJudge: If the sample has no value there; the reason says what is missing.
+    """
+    field = canonical_field(name) or name
+    value: Any = _VIEWS[field](sample) if field in _VIEWS else _plain(field, sample)
+    if value in (None, "", [], {}):
+        raise CannotJudge(_MISSING.get(field, "undefined"), f"the sample has no {name!r}")
+    return value  # type: ignore[no-any-return]  # as JSON
+
+
+def _plain(field: str, sample: Sample) -> JsonValue:
+    if field in Sample.model_fields:
+        return sample.model_dump(mode="json", include={field}, exclude=WITHOUT_MEDIA)[field]  # type: ignore[no-any-return]  # as JSON
+    return sample.metadata.get(field)
+
+
+def _expectations(sample: Sample) -> JsonValue:
+    fields = sample.model_dump(mode="json", include={"reference", "expected_facts", "guidelines"})
+    return {name: value for name, value in fields.items() if value}
+
+
+_VIEWS: Mapping[str, Callable[[Sample], JsonValue]] = {
+    "user_input": question_in,
+    "response": answer_in,
+    "reference": reference_in,
+    "retrieved_contexts": lambda sample: list(contexts_in(sample)),
+    "expectations": _expectations,
+    "conversation": lambda sample: transcript(sample.messages),
+    "trace": lambda sample: transcript(sample.steps),
+}
+
 
 AnswerChoices = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
 """The kind of reply: `bool`, labels, labels with their scores, or the ends of a range of whole numbers."""
@@ -48,7 +133,7 @@ class Custom(ModelJudge):
         examples: Cases with the expected reply (`rationale`, `verdict`, `feedback`), shown before the question.
         columns: The columns to show, by the names above; None takes the variables of the criterion or, if it has
             none, every column there is.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(

@@ -10,12 +10,12 @@ from typing import ClassVar, Literal, Unpack
 from pydantic import Field, JsonValue
 
 from judges.catalogue.databricks.built_in import BuiltIn
-from judges.catalogue.model_judge import ModelSettings
-from judges.catalogue.parts.items import bullets, in_order, numbered_items, one_each, reasons, share
-from judges.catalogue.parts.needed import answer_in, question_of
+from judges.catalogue.metric import ModelSettings
+from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons, share
+from judges.catalogue.parts.fields import answer_in, question_of
 from judges.entry import Entry
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, shortened
-from judges.prompting.questions import Question, ReplySchema
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -51,7 +51,7 @@ class GuidelineJudge(BuiltIn):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         guidelines_context: Facts the guidelines refer to, by name, beside question and answer; those of a row, in
             `metadata["guidelines_context"]`, are added and come first.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     pack = "databricks_guidelines"
@@ -119,7 +119,7 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         guidelines: A guideline, a list of them, or lists under names.
         guidelines_context: Facts the guidelines refer to, by name, beside question and answer; those of a row, in
             `metadata["guidelines_context"]`, are added and come first.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -161,7 +161,7 @@ class GuidelineAdherence(GuidelineJudge):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         guidelines_context: Facts the guidelines refer to, by name, beside question and answer; those of a row, in
             `metadata["guidelines_context"]`, are added and come first.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(

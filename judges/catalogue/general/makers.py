@@ -10,17 +10,14 @@ from typing import Annotated, Any, ClassVar, TypedDict, Unpack
 
 from pydantic import Field, create_model
 
-from judges.catalogue.databricks.columns import column, source_field, variables_in, with_names
-from judges.catalogue.databricks.custom import Custom
+from judges.catalogue.databricks.custom import Custom, column, source_field, variables_in, with_names
 from judges.catalogue.general.ranking import Ranking
-from judges.catalogue.metric import Variant
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.one_question import checked_text, example_format, full_evidence
+from judges.catalogue.metric import ModelJudge, ModelSettings, Variant
+from judges.catalogue.parts.questions import checked_text, example_format, full_evidence
 from judges.entry import Entry
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
-from judges.prompting.prompts import Language, Prompt
-from judges.prompting.questions import Question, ReplySchema, made_by
+from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by
 from judges.requests import Deliberation
 from judges.runtime.validation import finite_number
 from judges.sample import Sample
@@ -38,7 +35,7 @@ class Discrete(Custom):
         prompt: What to judge, in words; `{response}`, `{user_input}` and so on show those fields, and no others.
         allowed: The labels from worst to best, evenly scored from 0 to 1, or labels with their scores; labels that
             begin with a word such as "pass" or "yes" and end with its opposite are taken from best to worst.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -76,7 +73,7 @@ class Numeric(ModelJudge):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         prompt: What to judge, in words; `{response}`, `{user_input}` and so on show those fields, and no others.
         allowed: The ends of the range, worst and best; of whole numbers only whole numbers are taken.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range.
@@ -155,7 +152,7 @@ def discrete(
         prompt: What to judge, in words.
         allowed: The labels from worst to best, or labels with their scores.
         model: The model to ask.
-        settings: `threshold`, `language` and others; see `judges.catalogue.model_judge.ModelSettings`.
+        settings: `threshold`, `language` and others; see `judges.catalogue.metric.ModelSettings`.
     """
     return Discrete(model, prompt=prompt, allowed=allowed, name=name, **settings)
 
@@ -175,7 +172,7 @@ def numeric(
         prompt: What to judge, in words.
         allowed: The ends of the range, worst and best.
         model: The model to ask.
-        settings: `threshold`, `language` and others; see `judges.catalogue.model_judge.ModelSettings`.
+        settings: `threshold`, `language` and others; see `judges.catalogue.metric.ModelSettings`.
     """
     return Numeric(model, prompt=prompt, allowed=allowed, name=name, **settings)
 
@@ -195,7 +192,7 @@ def ranking(
         prompt: What makes a candidate better, in words.
         allowed: How many candidates there must be; None takes any number from 2.
         model: The model to ask.
-        settings: `threshold`, `language` and others; see `judges.catalogue.model_judge.ModelSettings`.
+        settings: `threshold`, `language` and others; see `judges.catalogue.metric.ModelSettings`.
     """
     return Ranking(model, prompt=prompt, allowed=allowed, name=name, **settings)
 

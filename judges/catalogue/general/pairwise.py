@@ -8,15 +8,13 @@ from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.evidence import evidence
-from judges.catalogue.parts.items import reasons
-from judges.catalogue.parts.needed import answer_in, question_in, reference_in
-from judges.catalogue.parts.one_question import checked_text, finding_schema
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.claims import reasons
+from judges.catalogue.parts.fields import answer_in, evidence, question_in, reference_in
+from judges.catalogue.parts.questions import checked_text, finding_schema
 from judges.entry import Entry
 from judges.errors import AskFailed, CannotJudge
-from judges.prompting.prompts import Language, Prompt
-from judges.prompting.questions import Question
+from judges.prompting.prompts import Language, Prompt, Question
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
 from judges.sample import Sample
@@ -89,7 +87,7 @@ class Pairwise(ModelJudge):
         criteria: What makes an answer better; None means that it is right and helps the person who asked.
         against: Where the rival is found: `"rival"` for the text under that name in the sample's `metadata`, where
             any unknown column goes; `"reference"` for the reference.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(

@@ -12,13 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, create_model
 
 from judges.catalogue.general.gate import classify_non_answer, explain_non_answer
-from judges.catalogue.model_judge import ModelJudge
-from judges.catalogue.parts.evidence import evidence
+from judges.catalogue.metric import ModelJudge
+from judges.catalogue.parts.fields import evidence
 from judges.entry import Entry, Explanation
 from judges.errors import BadSample, ConfigurationError, shortened
-from judges.models.render import render_example
-from judges.prompting.prompts import Language, Prompt, prompt
-from judges.prompting.questions import Question, ReplySchema, made_by
+from judges.models.prompt_and_reply import render_example
+from judges.prompting.prompts import Language, Prompt, Question, ReplySchema, made_by, prompt
 from judges.requests import Deliberation, WorkedExample
 from judges.sample import Sample
 from judges.verdict import Verdict, strict_integer

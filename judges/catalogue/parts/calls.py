@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice, repeat, takewhile
+from typing import Literal, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from judges.catalogue.parts.items import cut
+from judges.catalogue.parts.claims import cut
+from judges.catalogue.parts.tables import matching, ordered_matching
 from judges.errors import CannotJudge
-from judges.messages import ToolCall
+from judges.messages import Conversation, ToolCall
 from judges.sample import Sample
 
 
@@ -70,3 +76,500 @@ def _parse_literal(text: str) -> str | float | bool | None:
     except (ValueError, RecursionError):
         return text
     return value if value is None or isinstance(value, int | float) else text
+
+
+Matcher = Callable[[JsonValue, JsonValue], float]
+"""Compares an argument's expected and actual value: from 0 for different to 1 for equal."""
+
+Matchers = Matcher | Mapping[str, Matcher | Mapping[str, Matcher]]
+"""One matcher for all arguments, or some by tool, by tool and argument, or by argument."""
+
+Extra = Literal["ignore", "strict", "bare"]
+"""How unexpected arguments count: not at all; each as a wrong one; or so only where none was expected."""
+
+Places = Sequence[int]
+
+_ORDERED, _UNORDERED = 2_000_000, 20_000_000
+"""Steps that aligning and matching may take: about two seconds."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An expected and an actual call, by index, with the score of each argument that counts."""
+
+    expected: int
+    actual: int
+    arguments: Mapping[str, float]
+
+    @property
+    def score(self) -> float:
+        """The mean of the arguments' scores; 1 where none counts."""
+        return math.fsum(self.arguments.values()) / len(self.arguments) if self.arguments else 1.0
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How actual calls fit the expected ones.
+
+    Args:
+        matched: Pairs of the same tool, in order where order counts; their arguments may differ.
+        misordered: Pairs of the same call, but in another order than expected.
+        missing: Indices of expected calls that were not made.
+        surplus: Indices of actual calls that were not expected.
+    """
+
+    matched: tuple[Pair, ...]
+    misordered: tuple[Pair, ...] = ()
+    missing: tuple[int, ...] = ()
+    surplus: tuple[int, ...] = ()
+
+    @property
+    def wrong(self) -> tuple[Pair, ...]:
+        """Matched pairs whose arguments differ."""
+        return tuple(pair for pair in self.matched if pair.score < 1)
+
+    @property
+    def total(self) -> float:
+        """The sum of the matched pairs' scores."""
+        return math.fsum(pair.score for pair in self.matched)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallComparison:
+    """How calls are compared.
+
+    Args:
+        matchers: Compare arguments; without one, values are equal as JSON.
+        extra: How unexpected arguments count.
+        lenient: Whether a number, `true`, `false` or `null` is the same as the text that spells it.
+    """
+
+    matchers: Matchers | None = None
+    extra: Extra = "ignore"
+    lenient: bool = False
+
+    def align(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, ordered: bool) -> Alignment:
+        """Align the calls: by the best common subsequence where order counts, else by the best matching.
+
+        Raises:
+            CannotJudge: `undefined`, if there are too many to compare within seconds.
+        """
+        table = _ScoreTable(expected, actual, self)
+        return _in_order(table) if ordered else _in_any_order(table, range(len(expected)), range(len(actual)))
+
+    def in_expected_order(
+        self, expected: Sequence[ToolCall], parallel: Sequence[Sequence[ToolCall]]
+    ) -> tuple[ToolCall, ...]:
+        """Return the calls made in the order of messages, and those of one message in the order expected.
+
+        Args:
+            expected: The expected calls, in order.
+            parallel: The calls of each message, which were made at once.
+        """
+        made = tuple(chain.from_iterable(parallel))
+        if all(len(calls) == 1 for calls in parallel):
+            return made
+        partner = {pair.actual: pair.expected for pair in self.align(expected, made, ordered=False).matched}
+        ordered: list[ToolCall] = []
+        for calls in parallel:
+            places = range(len(ordered), len(ordered) + len(calls))
+            ordered += [made[place] for place in sorted(places, key=lambda at: partner.get(at, len(expected)))]
+        as_made = self.align(expected, made, ordered=True).total
+        return made if as_made >= self.align(expected, ordered, ordered=True).total else tuple(ordered)
+
+    def score(self, expected: ToolCall, actual: ToolCall) -> float:
+        """Return how far the arguments of two calls agree, 0 to 1, whatever the tools."""
+        return Pair(0, 0, self.arguments(_with_keys(expected, self), _with_keys(actual, self))).score
+
+    def arguments(self, expected: KeyedCall, actual: KeyedCall) -> dict[str, float]:
+        """Return the score of each argument that counts."""
+        scores = {name: self._score(expected, actual, name) for name in expected.keys}
+        if self.extra == "strict" or (self.extra == "bare" and not scores):
+            scores.update({name: 0.0 for name in actual.keys if name not in scores})
+        return scores
+
+    def _score(self, expected: KeyedCall, actual: KeyedCall, argument: str) -> float:
+        if argument not in actual.keys:
+            return 0.0
+        tool = expected.call.name
+        matcher = self._matcher(tool, argument)
+        if matcher is None:
+            return float(expected.keys[argument] == actual.keys[argument])
+        score: object = matcher(expected.call.args[argument], actual.call.args[argument])
+        if isinstance(score, int | float) and 0 <= score <= 1:
+            return float(score)
+        result = repr(score) if isinstance(score, int | float) else f"a {type(score).__name__}"
+        raise CannotJudge("judge_failed", f"a comparison of arguments gave {result}, not a number from 0 to 1")
+
+    def _matcher(self, tool: str, argument: str) -> Matcher | None:
+        if not isinstance(self.matchers, Mapping):
+            return self.matchers
+        matcher = self.matchers.get(tool, self.matchers.get(argument))
+        return matcher.get(argument) if isinstance(matcher, Mapping) else matcher
+
+
+@dataclass(frozen=True)
+class KeyedCall:
+    """A call with the comparison keys of its arguments, computed once."""
+
+    call: ToolCall
+    keys: Mapping[str, Hashable]
+    whole: Hashable
+
+
+def _with_keys(call: ToolCall, comparison: CallComparison) -> KeyedCall:
+    keys = {name: key_of(value, lenient=comparison.lenient) for name, value in call.args.items()}
+    return KeyedCall(call, keys, (call.name, frozenset(keys.items())))
+
+
+class _ScoreTable:
+    """All calls, to be paired by their indices."""
+
+    def __init__(
+        self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], comparison: CallComparison
+    ) -> None:
+        self.expected = [_with_keys(call, comparison) for call in expected]
+        self.actual = [_with_keys(call, comparison) for call in actual]
+        self.comparison = comparison
+
+    def pair(self, expected: int, actual: int) -> Pair:
+        return Pair(expected, actual, self.comparison.arguments(self.expected[expected], self.actual[actual]))
+
+    def scores(self, rows: Places, columns: Places) -> list[list[float | None]]:
+        """Score every call with every other of the same tool."""
+        return [
+            [
+                self.pair(row, column).score
+                if self.expected[row].call.name == self.actual[column].call.name
+                else None
+                for column in columns
+            ]
+            for row in rows
+        ]
+
+    def identical_run(self, places: Iterable[tuple[int, int]]) -> list[Pair]:
+        """Pair calls place by place for as long as they are identical."""
+        run = takewhile(lambda place: self.expected[place[0]].whole == self.actual[place[1]].whole, places)
+        return [self.pair(*place) for place in run]
+
+
+def _in_order(table: _ScoreTable) -> Alignment:
+    """Align the calls between the identical runs at both ends; the remaining ones may be misordered."""
+    rows, columns = range(len(table.expected)), range(len(table.actual))
+    head = table.identical_run(zip(rows, columns, strict=False))
+    rows, columns = rows[len(head) :], columns[len(head) :]
+    tail = table.identical_run(zip(reversed(rows), reversed(columns), strict=False))
+    rows, columns = rows[: len(rows) - len(tail)], columns[: len(columns) - len(tail)]
+    _check_steps(len(rows) * len(columns), _ORDERED)
+    inner = [
+        table.pair(rows[row], columns[column]) for row, column in ordered_matching(table.scores(rows, columns))
+    ]
+    matched = (*head, *inner, *reversed(tail))
+    left_rows, left_columns = _unpaired_indices(rows, columns, matched)
+    anywhere = _in_any_order(table, left_rows, left_columns).matched
+    misordered = tuple(pair for pair in anywhere if pair.score == 1)
+    missing, surplus = _unpaired_indices(left_rows, left_columns, misordered)
+    return Alignment(matched, misordered, tuple(missing), tuple(surplus))
+
+
+def _in_any_order(table: _ScoreTable, rows: Places, columns: Places) -> Alignment:
+    """Match identical calls, then calls of the same tool so that as many arguments as possible are right."""
+    matched = _identical_pairs(table, rows, columns)
+    rows, columns = _unpaired_indices(rows, columns, matched)
+    for tool in dict.fromkeys(table.expected[row].call.name for row in rows):
+        matched += _pairs_of_tool(
+            table,
+            [row for row in rows if table.expected[row].call.name == tool],
+            [column for column in columns if table.actual[column].call.name == tool],
+        )
+    missing, surplus = _unpaired_indices(rows, columns, matched)
+    matched.sort(key=lambda pair: pair.expected)
+    return Alignment(tuple(matched), missing=tuple(missing), surplus=tuple(surplus))
+
+
+def _identical_pairs(table: _ScoreTable, rows: Places, columns: Places) -> list[Pair]:
+    places: dict[Hashable, deque[int]] = defaultdict(deque)
+    for column in columns:
+        places[table.actual[column].whole].append(column)
+    return [table.pair(row, indices.popleft()) for row in rows if (indices := places[table.expected[row].whole])]
+
+
+def _pairs_of_tool(table: _ScoreTable, rows: Places, columns: Places) -> list[Pair]:
+    fewer, more = sorted((len(rows), len(columns)))
+    _check_steps(fewer**2 * more, _UNORDERED)
+    pairs = matching([[score or 0.0 for score in line] for line in table.scores(rows, columns)])
+    return [table.pair(rows[row], columns[column]) for row, column in pairs]
+
+
+def _unpaired_indices(rows: Places, columns: Places, pairs: Sequence[Pair]) -> tuple[list[int], list[int]]:
+    expected, actual = {pair.expected for pair in pairs}, {pair.actual for pair in pairs}
+    return [row for row in rows if row not in expected], [column for column in columns if column not in actual]
+
+
+def _check_steps(steps: int, most: int) -> None:
+    if steps > most:
+        raise CannotJudge("undefined", "there are too many tool calls that differ to be compared")
+
+
+LOOP = 3
+"""A call made this many times with the same result is a loop."""
+
+
+class MadeCall(NamedTuple):
+    """A call with what came of it.
+
+    Args:
+        call: The call.
+        result: The text that the tool returned; None where the sample has none.
+        first: Index of the first call with the same tool, arguments and result; None where there is none before.
+        times: How many times it was made with this result, this time included.
+    """
+
+    call: ToolCall
+    result: str | None
+    first: int | None
+    times: int
+
+    @property
+    def loops(self) -> bool:
+        """Whether the call goes round in a loop."""
+        return self.times >= LOOP
+
+
+def calls_made_in(messages: Conversation) -> list[MadeCall]:
+    """Return the calls of the assistant in order, each with its result and whether it repeats an earlier one.
+
+    A call that is made again for another result (a second try after an error, a look at a state that has changed),
+    or after another message of the user, repeats nothing.
+    """
+    calls: list[MadeCall] = []
+    seen: dict[Hashable, list[int]] = {}
+    for turn, call, result in _with_results(messages):
+        key = (turn, call.name, key_of(call.args), result)
+        places = seen.setdefault(key, [])
+        calls.append(MadeCall(call, result, places[0] if places else None, len(places) + 1))
+        places.append(len(calls) - 1)
+    return calls
+
+
+def _with_results(messages: Conversation) -> Iterator[tuple[int, ToolCall, str | None]]:
+    """Yield calls with the number of the user's message before, and the result.
+
+    Results are found by the call's id, else in order among those right behind the call's message.
+    """
+    turn = 0
+    for index, message in enumerate(messages):
+        turn += message.role == "user"
+        if message.role == "assistant" and message.tool_calls:
+            results = _results(message.tool_calls, messages, since=index + 1)
+            yield from zip(repeat(turn), message.tool_calls, results, strict=False)
+
+
+def _results(calls: Sequence[ToolCall], messages: Conversation, *, since: int) -> list[str | None]:
+    """Return what the calls of one message returned, from the tools' messages up to the next of another role."""
+    later = (messages[place] for place in range(since, len(messages)))
+    answers = list(takewhile(lambda message: message.role == "tool", later))
+    ids = {call.id for call in calls if call.id is not None}
+    by_id = {message.tool_call_id: message.content for message in answers if message.tool_call_id in ids}
+    rest = iter([message.content for message in answers if message.tool_call_id not in ids])
+    return [by_id[call.id] if call.id in by_id else next(rest, None) for call in calls]
+
+
+TrajectoryMode = Literal["strict", "unordered", "subset", "superset", "in_order", "any_order"]
+ArgumentsMode = Literal["exact", "ignore", "subset", "superset"]
+
+ArgumentsMatch = Callable[[Mapping[str, JsonValue], Mapping[str, JsonValue]], bool]
+"""Whether the arguments made, the first, are right where the second were expected."""
+
+ArgumentsRule = ArgumentsMode | Sequence[str] | ArgumentsMatch
+"""How the arguments of a tool are compared: by a mode, by the arguments named alone, or by a function."""
+
+Step = tuple[ToolCall, ...]
+"""The calls of one message; they are made at once and have no order."""
+
+_MOST_PAIRS = 250_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArgumentsComparison(CallComparison):
+    """Compares the arguments of calls by a rule, or by a rule of their tool.
+
+    Args:
+        rule: How arguments are compared.
+        by_tool: Rules of some tools, by their names.
+    """
+
+    rule: ArgumentsRule = "exact"
+    by_tool: Mapping[str, ArgumentsRule] = field(default_factory=dict)
+
+    def arguments(self, expected: KeyedCall, actual: KeyedCall) -> dict[str, float]:
+        """Return 1 or 0 for each argument that counts."""
+        rule = self.by_tool.get(expected.call.name, self.rule)
+        if callable(rule):
+            return _by_function(rule, expected, actual)
+        if not isinstance(rule, str):
+            return _by_paths(rule, expected.call.args, actual.call.args)
+        names = {
+            "exact": dict.fromkeys((*expected.keys, *actual.keys)),
+            "ignore": (),
+            "subset": actual.keys,
+            "superset": expected.keys,
+        }[rule]
+        return {name: float(_same(expected, actual, name)) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trajectories:
+    """Two trajectories to match.
+
+    Args:
+        expected: The steps of the reference.
+        actual: The steps of the agent.
+        comparison: How calls are compared.
+        grouped: Whether the reference says which calls belong to one message; otherwise each step is one call.
+    """
+
+    expected: Sequence[Step]
+    actual: Sequence[Step]
+    comparison: CallComparison
+    grouped: bool
+
+    def match(self, mode: TrajectoryMode) -> bool:
+        """Whether the trajectories match.
+
+        Raises:
+            CannotJudge: `undefined`, if there are too many calls to compare within seconds.
+        """
+        expected, actual = list(chain.from_iterable(self.expected)), list(chain.from_iterable(self.actual))
+        if len(expected) * len(actual) > _MOST_PAIRS:
+            raise CannotJudge("undefined", "there are too many tool calls to be compared")
+        if mode == "strict":
+            return len(expected) == len(actual) and self._same_steps(expected)
+        if mode == "in_order":
+            return self._in_order()
+        if mode == "unordered":
+            return len(expected) == len(actual) and self._all_paired(expected, actual)
+        if mode == "subset":
+            return len(actual) <= len(expected) and self._all_paired(expected, actual, of_actual=True)
+        return self._all_paired(expected, actual)
+
+    def _same_steps(self, expected: Sequence[ToolCall]) -> bool:
+        """Whether each step has the calls expected in it; those of a plain list are dealt out to the steps."""
+        steps = self.expected if self.grouped else _dealt_out(expected, map(len, self.actual))
+        sizes_agree = [len(step) for step in steps] == [len(step) for step in self.actual]
+        return sizes_agree and all(map(self._all_paired, steps, self.actual))
+
+    def _in_order(self) -> bool:
+        """Whether the expected steps follow each other among the actual ones, each message taking all it can."""
+        left = deque(list(step) for step in self.expected if step)
+        for calls in self.actual:
+            pairing = _Pairing(self._fits, calls)
+            while left:
+                left[0] = [call for call in left[0] if not pairing.add(call)]
+                if left[0]:
+                    break
+                left.popleft()
+        return not left
+
+    def _all_paired(
+        self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, of_actual: bool = False
+    ) -> bool:
+        if of_actual:
+            pairing = _Pairing(lambda made, wanted: self._fits(wanted, made), expected)
+            return all(map(pairing.add, actual))
+        pairing = _Pairing(self._fits, actual)
+        return all(map(pairing.add, expected))
+
+    def _fits(self, expected: ToolCall, actual: ToolCall) -> bool:
+        return expected.name == actual.name and self.comparison.score(expected, actual) == 1
+
+
+class _Pairing:
+    """One-to-one pairs of calls with some others, grown call by call; earlier pairs move to make room.
+
+    Args:
+        fits: Whether a call can be paired with another.
+        others: The others, each of which is in one pair at most.
+    """
+
+    def __init__(self, fits: Callable[[ToolCall, ToolCall], bool], others: Sequence[ToolCall]) -> None:
+        self._fits, self._others = fits, others
+        self._calls: list[ToolCall] = []
+        self._call_of: dict[int, int] = {}
+        self._other_of: dict[int, int] = {}
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def add(self, call: ToolCall) -> bool:
+        """Pair one more call, along the shortest path of pairs that can move; False where there is none."""
+        self._calls.append(call)
+        start = len(self._calls) - 1
+        reached: dict[int, int] = {}
+        queue = deque([start])
+        while queue:
+            here = queue.popleft()
+            for other in range(len(self._others)):
+                if other in reached or not self._can_pair(here, other):
+                    continue
+                reached[other] = here
+                if other not in self._call_of:
+                    self._move(other, reached, start)
+                    return True
+                queue.append(self._call_of[other])
+        return False
+
+    def _move(self, other: int, reached: Mapping[int, int], start: int) -> None:
+        """Pair along the path that ends at a free place."""
+        while True:
+            call = reached[other]
+            place = self._other_of.get(call, other)
+            self._call_of[other], self._other_of[call] = call, other
+            if call == start:
+                return
+            other = place
+
+    def _can_pair(self, call: int, other: int) -> bool:
+        if (call, other) not in self._known:
+            self._known[call, other] = self._fits(self._calls[call], self._others[other])
+        return self._known[call, other]
+
+
+def _dealt_out(calls: Sequence[ToolCall], sizes: Iterable[int]) -> list[Step]:
+    remaining = iter(calls)
+    return [tuple(islice(remaining, size)) for size in sizes]
+
+
+def _same(expected: KeyedCall, actual: KeyedCall, name: str) -> bool:
+    return name in expected.keys and name in actual.keys and expected.keys[name] == actual.keys[name]
+
+
+def _by_function(rule: ArgumentsMatch, expected: KeyedCall, actual: KeyedCall) -> dict[str, float]:
+    """Return nothing wrong where the function agrees; otherwise the arguments that differ, or all of them."""
+    if rule(dict(actual.call.args), dict(expected.call.args)):
+        return {}
+    names = list(dict.fromkeys((*expected.keys, *actual.keys)))
+    return dict.fromkeys([name for name in names if not _same(expected, actual, name)] or names or [""], 0.0)
+
+
+def _by_paths(
+    paths: Sequence[str], expected: Mapping[str, JsonValue], actual: Mapping[str, JsonValue]
+) -> dict[str, float]:
+    """Compare the values at some paths, such as `"city"` or `"order.id"`; one that neither has is equal."""
+    scores: dict[str, float] = {}
+    for path in paths:
+        (expected_value, is_expected), (actual_value, is_there) = value_at(expected, path), value_at(actual, path)
+        equal = is_expected == is_there and (not is_expected or same_value(expected_value, actual_value))
+        name = path if path in expected or path in actual else path.partition(".")[0]
+        scores[name] = min(scores.get(name, 1.0), float(equal))
+    return scores
+
+
+def value_at(arguments: Mapping[str, JsonValue], path: str) -> tuple[JsonValue, bool]:
+    """Return the value at a path of names with dots between them, and whether there is one."""
+    if path in arguments:
+        return arguments[path], True
+    value: object = arguments
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            return None, False
+        value = value[name]
+    return cast("JsonValue", value), True

@@ -2,16 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Iterable, Sequence
+from itertools import chain, repeat
+from textwrap import shorten
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import ModelJudge, all_of
-from judges.catalogue.parts.items import non_blank
-from judges.catalogue.parts.needed import question_of
-from judges.prompting.questions import Question, ReplySchema
+from judges.catalogue.metric import ModelJudge, all_of
+from judges.catalogue.parts.fields import question_of
+from judges.prompting.prompts import Question, ReplyCheck, ReplySchema
+from judges.requests import Ask
 from judges.sample import Sample
+from judges.verdict import Verdict
+
+_NUMBER = "whole number of the item"
+_REASON = "text: why, before the verdict"
+
+Standing = Literal["supported", "contradicted", "absent"]
+
+
+class YesNo(ReplySchema):
+    """A yes or no on one item."""
+
+    number: int = Field(description=_NUMBER)
+    reason: str = Field(description=_REASON)
+    verdict: bool = Field(description="true or false")
+
+
+class YesNos(ReplySchema):
+    """A yes or no on each item."""
+
+    items: list[YesNo] = Field(description="list of objects, exactly one for each number, in their order")
+
+
+class Support(ReplySchema):
+    """Where one item stands: supported, contradicted or absent."""
+
+    number: int = Field(description=_NUMBER)
+    reason: str = Field(description=_REASON)
+    verdict: Standing = Field(description="one of supported, contradicted, absent")
+
+
+class Supports(ReplySchema):
+    """Where each item stands: supported, contradicted or absent."""
+
+    items: list[Support] = Field(description="list of objects, exactly one for each number, in their order")
+
+
+class Mark(ReplySchema):
+    """A mark on one item, as the references take it: a number that counts as yes unless it is 0."""
+
+    number: int = Field(description=_NUMBER)
+    reason: str = Field(description=_REASON)
+    verdict: int = Field(description="1 for yes (supported), 0 for no")
+
+
+class Marks(ReplySchema):
+    """Marks on items, as the references take them: however many there are."""
+
+    items: list[Mark] = Field(description="list of objects, exactly one for each number, in their order")
+
+    @classmethod
+    def from_reply(cls, other: Any) -> Self:
+        """Convert supports into marks: 1 for supported, else 0."""
+        return cls(
+            items=[
+                Mark(number=item.number, reason=item.reason, verdict=int(item.verdict == "supported"))
+                for item in other.items
+            ]
+        )
+
+
+class _Numbered(Protocol):
+    @property
+    def number(self) -> int: ...
+
+
+N = TypeVar("N", bound=_Numbered)
+
+
+def numbered_items(texts: Iterable[str], *, called: str) -> list[JsonValue]:
+    """Return texts numbered from 1, as objects with the keys `number` and the value of `called`."""
+    return [{"number": number, called: text} for number, text in enumerate(texts, 1)]
+
+
+def one_each(count: int) -> ReplyCheck:
+    """Return a check that a reply's list has exactly one item for each number from 1 to `count`."""
+
+    def check(reply: Any) -> str | None:
+        return fault_in(reply.items, count)
+
+    return check
+
+
+def fault_in(items: Sequence[_Numbered], count: int, *, called: str = "items") -> str | None:
+    """Describe the fault in the numbers of a list; None if each from 1 to `count` is there once."""
+    numbers = {item.number for item in items}
+    missing = [str(number) for number in range(1, count + 1) if number not in numbers]
+    if missing:
+        return f"{called}: no verdict for number {shorten(', '.join(missing), 60, placeholder=' ...')}"
+    if len(items) > count:
+        return f"{called}: {len(items)} verdicts for {count} numbers; exactly one for each is wanted"
+    return None
+
+
+def in_order(items: Iterable[N]) -> list[N]:
+    """Sort items by their numbers."""
+    return sorted(items, key=lambda item: item.number)
+
+
+def yes_no_verdict(text: str, reply: YesNo | Mark) -> Verdict:
+    """Return the verdict on one item; a mark other than 0 is a yes."""
+    return Verdict.checked(bool(reply.verdict), subject=text, rationale=reply.reason)
+
+
+def non_blank(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts that are not blank, stripped."""
+    return tuple(text.strip() for text in texts if text.strip())
+
+
+def share(verdicts: Sequence[Verdict]) -> float:
+    """Return the share of verdicts that passed: passed / all."""
+    return sum(bool(verdict.passed) for verdict in verdicts) / len(verdicts)
+
+
+def reasons(verdicts: Iterable[Verdict]) -> str:
+    """Join the rationales of the items that failed, or of all if none did."""
+    items = list(verdicts)
+    failed = [item for item in items if item.passed is False]
+    return "\n".join(f"{item.subject}: {item.rationale}" for item in failed or items if item.rationale)
+
+
+def bullets(texts: Iterable[str], *, most: int = 20, longest: int = 300) -> str:
+    """List texts one per line, each cut to `longest` characters; those beyond `most` are only counted."""
+    items = list(texts)
+    lines = [f"- {cut(item, most=longest)}" for item in items[:most]]
+    return "\n".join(lines + ([f"- ... (+{len(items) - most})"] if len(items) > most else []))
+
+
+def cut(text: str, *, most: int = 240) -> str:
+    """Return a text as one line of at most `most` characters, in scripts with and without blanks."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 4]} ..."
 
 
 class Claims(ReplySchema):
@@ -50,3 +183,91 @@ def _data(sample: Sample, text: str) -> dict[str, JsonValue]:
 def _claim_texts(judge: ModelJudge, reply: Claims) -> tuple[str, ...]:
     """Return the claims of a reply, without blank ones except in compat."""
     return tuple(reply.claims) if judge.compat else non_blank(reply.claims)
+
+
+SUPPORT: Question[Any] = Question(prompt="support", reply=Supports, compat=Marks, shared=True)
+"""Asks whether `contexts` support or contradict each of `claims`, or say nothing of it; in compat 1 or 0."""
+
+
+def verify_claims(
+    judge: ModelJudge,
+    sample: Sample,
+    premises: Sequence[JsonValue],
+    claims: Sequence[str],
+    *,
+    all_needed: bool = True,
+    with_question: bool = False,
+) -> Generator[Any, Any, list[Verdict]]:
+    """Verify claims by some texts, with `yield from`; see `support_request` and `support_verdicts`."""
+    reply = yield support_request(
+        judge, sample, premises, claims, all_needed=all_needed, with_question=with_question
+    )
+    return support_verdicts(claims, reply)
+
+
+def support_request(
+    judge: ModelJudge,
+    sample: Sample,
+    premises: Sequence[JsonValue],
+    claims: Sequence[str],
+    *,
+    all_needed: bool = True,
+    with_question: bool = False,
+) -> Ask:
+    """Return the request to verify claims by some texts.
+
+    The judge must hold the question `SUPPORT`. A reply that leaves a claim out is asked for again if `all_needed`;
+    in compat it never is. `with_question` shows the question, too, where claims or texts may be as short as
+    "In 1889.", which says nothing without it.
+    """
+    question = question_of(sample) if with_question else {}
+    data = {**question, "contexts": list(premises), "claims": numbered_items(claims, called="claim")}
+    return judge.request(
+        SUPPORT, sample, data, check=one_each(len(claims)) if all_needed and not judge.compat else None
+    )
+
+
+def support_verdicts(texts: Sequence[str], reply: Supports | Marks) -> list[Verdict]:
+    """Return the verdict on each text; a text without one is not supported.
+
+    Marks are taken in their order, as the references do; those beyond the texts have no subject.
+    """
+    if isinstance(reply, Marks):
+        return [yes_no_verdict(*pair) for pair in zip(chain(texts, repeat("")), reply.items, strict=False)]
+    by_number = {item.number: item for item in reply.items}
+    return [_support_verdict(text, by_number.get(number)) for number, text in enumerate(texts, 1)]
+
+
+def support_verdict(text: str, support: Support) -> Verdict:
+    """Return the verdict on one text; its value is supported, contradicted or absent."""
+    return Verdict.checked(
+        support.verdict == "supported", value=support.verdict, subject=text, rationale=support.reason
+    )
+
+
+def support_feedback(
+    judge: ModelJudge, sample: Sample, items: Iterable[Verdict], *, called: str, absent: str
+) -> str:
+    """Return feedback that lists contradicted texts, then unsupported ones.
+
+    Args:
+        judge: The judge whose phrases `contradicted` and `absent` are used.
+        sample: The sample, which determines the language.
+        items: The verdicts on the texts; those that passed are left out.
+        called: The placeholder of the texts in both phrases.
+        absent: The phrase for texts that nothing supports.
+    """
+    failed = [item for item in items if not item.passed]
+    texts_by_phrase = {
+        "contradicted": [item.subject for item in failed if item.value == "contradicted"],
+        absent: [item.subject for item in failed if item.value != "contradicted"],
+    }
+    return "\n".join(
+        judge.say(phrase, sample, **{called: bullets(texts)}) for phrase, texts in texts_by_phrase.items() if texts
+    )
+
+
+def _support_verdict(text: str, support: Support | None) -> Verdict:
+    if support is None:
+        return Verdict.checked(False, subject=text, detail="no verdict was given")  # noqa: FBT003 - the verdict
+    return support_verdict(text, support)

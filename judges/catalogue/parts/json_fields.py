@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from judges.catalogue.parts.calls import key_of
-from judges.catalogue.parts.pairing import matching
+from judges.catalogue.parts.tables import matching
 from judges.errors import CannotJudge
 
 ListMode = Literal["ordered", "same_elements", "subset", "superset"]

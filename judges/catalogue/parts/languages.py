@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 from unicodedata import name as character_name
 
-from judges.catalogue.parts.likeness import import_extra
+from judges.catalogue.parts.similarity import import_extra
 from judges.errors import ConfigurationError, shortened
 
 _CODES = (

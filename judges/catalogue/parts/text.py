@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 from unicodedata import normalize
 
+from judges.catalogue.metric import Metric
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.runtime.validation import one_of
+from judges.sample import Sample
 
 Tokenizer = Literal["auto", "13a", "zh", "char", "word"]
 """How a text becomes tokens.
@@ -194,3 +197,166 @@ def _thirteen_a(text: str) -> list[str]:
     for pattern, replacement in _MARK_SPACING:
         text = pattern.sub(replacement, text)
     return text.split()
+
+
+_ABBREVIATIONS = (
+    "mr|mrs|ms|dr|prof|sr|jr|st|vs|etc|e\\.g|i\\.e|approx|no|vol|fig|inc|ltd|co|corp|u\\.s|u\\.k|a\\.m|p\\.m|"
+    "т\\.е|т\\.к|т\\.д|т\\.п|г|гг|ул|рис|см|др|пр"
+)
+_ENDS = re.compile(
+    r"(?<=[。！？；])[\"'”’」』）)]*"  # full-width ends need no blank after them
+    r"|(?<=[.!?…؟۔।])[\"'”’»)\]]*\s+(?=[^\s\da-zа-яё])"  # a lower-case letter or a digit does not begin a sentence
+    r"|\n+"
+)
+_ABBREVIATED = re.compile(rf"(?:^|[\s(\"'«])(?:{_ABBREVIATIONS}|[A-ZА-ЯЁ])\.$", re.IGNORECASE)
+
+
+def sentences(text: str) -> tuple[str, ...]:
+    """Split a text into sentences: at full stops, question and exclamation marks of any script, and line ends.
+
+    Common abbreviations and initials (`Dr.`, `e.g.`, `J. Smith`) do not end a sentence, nor do decimal points.
+    """
+    parts: list[str] = []
+    start = 0
+    for end in _ENDS.finditer(text):
+        piece = text[start : end.end()].strip()
+        if "\n" not in end.group() and _ABBREVIATED.search(piece):
+            continue
+        parts.append(piece)
+        start = end.end()
+    parts.append(text[start:].strip())
+    return tuple(part for part in parts if any(character.isalnum() for character in part))
+
+
+_LETTER = r"[^\W_]"
+_PARAGRAPH = r"\n[^\S\n]*\n"
+_BEGINS = r"(?=[^\s.,;:!?)\]»›])"
+
+
+class _Kind(NamedTuple):
+    """A kind of quotation: its opening mark, and alternative patterns for its end, tried in turn."""
+
+    opens: re.Pattern[str]
+    ends: tuple[re.Pattern[str], ...]
+
+
+def _kind(opens: str, closes: str, *, instead: str = "", ends: str = _PARAGRAPH) -> _Kind:
+    """Return a kind that ends at its closing mark, another opening or `ends`; `instead` may also close it."""
+    patterns = (f"(?P<closes>{mark})|{opens}|{ends}" for mark in (closes, instead) if mark)
+    return _Kind(re.compile(opens), tuple(map(re.compile, patterns)))
+
+
+_STRAIGHT = _Kind(
+    re.compile(r"(?<!\d)[\"＂]"),  # after a number it means inches
+    (re.compile(r"(?P<closes>[\"＂”])|“|\n"), re.compile(r"(?P<closes>[\"＂])|\n")),
+)
+_KINDS = (
+    _STRAIGHT,
+    _kind("[“〝]", "[”〞]", instead='"'),
+    _kind("„", "[“”]", instead='"'),
+    _kind(r"(?<!\w)”(?=\S)", r"(?<=\S)”"),  # Swedish and Finnish
+    _kind(rf"(?<!\w)»{_BEGINS}", r"(?<=\S)[«»](?!\w)"),  # German and Danish
+    _kind("«", "»"),
+    _kind(rf"(?<!\w)›{_BEGINS}", r"(?<=\S)[‹›](?!\w)"),
+    _kind("‹", "›"),
+    _kind("「", "」"),
+    _kind("『", "』"),
+    _kind("《", "》"),
+    _kind("﹁", "﹂"),
+    _kind(r"(?<!\w)״(?=\S)", r"(?<=\S)״(?!\w)"),  # Hebrew
+    _kind("‚", rf"[‘’](?!{_LETTER})"),
+    _kind(rf"(?<!{_LETTER})[‘'](?=\S)", rf"(?<=\S)[’'](?!{_LETTER})", ends=r"\n"),  # no apostrophe in a word
+)
+_OPENING = re.compile("|".join(f"({kind.opens.pattern})" for kind in _KINDS))
+_QUOTATION_MARKS = re.compile("[“”„«»‹›「」『』《》〝〞﹁﹂״＂\"‘’‚']")
+_OMISSION = re.compile(r" ?[\[(（]? ?(?:\.{3,}|…+) ?[\])）]? ?")
+_QUOTATION_ENDS = " .,;:!?。，；：！？、"
+_HAN = r"\u3001-\u303f\u3040-\u30ff\u3400-\u9fff\uff01-\uff65"
+_BLANK_IN_CHINESE = re.compile(rf"(?<=[{_HAN}]) | (?=[{_HAN}])")
+
+
+def quotations(text: str) -> tuple[str, ...]:
+    """Return the texts between quotation marks, outermost ones only.
+
+    Apostrophes inside words and inch signs are not quotation marks. A quotation ends within its paragraph, and one
+    in straight marks within its line.
+    """
+    quoted: list[str] = []
+    place = 0
+    while opening := _OPENING.search(text, place):
+        place = opening.end()
+        kind = _KINDS[(opening.lastindex or 1) - 1]
+        matches = (pattern.search(text, place) for pattern in kind.ends)
+        closing = next((match for match in matches if match and match["closes"]), None)
+        if closing is not None:
+            quoted.append(text[place : closing.start()].strip())
+            place = closing.end()
+    return tuple(quotation for quotation in quoted if quotation)
+
+
+def plain_text(text: str, *, casefold: bool = True) -> str:
+    """Return a text without quotation marks, width-normalised, with single blanks, and none beside Chinese."""
+    text = normalize("NFKC", _QUOTATION_MARKS.sub("", text))
+    text = _BLANK_IN_CHINESE.sub("", " ".join(text.split()))
+    return text.casefold() if casefold else text
+
+
+def occurs_in(quotation: str, source: str, *, casefold: bool = True) -> bool:
+    """Whether a quotation occurs in a text from `plain_text`; parts around `...` must occur in order."""
+    begin = 0
+    for part in _OMISSION.split(plain_text(quotation, casefold=casefold)):
+        words = part.strip(_QUOTATION_ENDS)
+        place = source.find(words, begin)
+        if place < 0:
+            return False
+        begin = place + len(words)
+    return True
+
+
+def f_score(precision: float, recall: float, beta: float = 1.0) -> float:
+    """Return F = (1 + b^2) P R / (b^2 P + R); 0 where either is 0."""
+    if not precision or not recall:
+        return 0.0
+    weight = beta**2
+    return (1 + weight) * precision * recall / (weight * precision + recall)
+
+
+def f_of_counts(right: int, wrong: int, left_out: int, beta: float = 1.0) -> float:
+    """Return F from counts of right, wrong and left-out items: (1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)."""
+    weight = beta**2
+    return (1 + weight) * right / ((1 + weight) * right + weight * left_out + wrong) if right else 0.0
+
+
+def checked_beta(beta: float) -> float:
+    """Return beta, the weight of recall over precision, as a float.
+
+    Raises:
+        ConfigurationError: If it is not a finite number above 0.
+    """
+    if type(beta) not in (int, float) or not 0 < beta < math.inf:
+        raise ConfigurationError(f"beta is a number above 0, not {shortened(beta)}")
+    return float(beta)
+
+
+EPSILON = 1e-10
+"""Added by ragas to a denominator, so that a perfect score is 0.9999999999."""
+
+
+def for_retriever(judge: Metric, sample: Sample, advice: str = "") -> str:
+    """Return feedback for the retriever: a note that no rewrite of the answer can help, and the advice."""
+    note = judge.say("note", sample)
+    return f"{note}\n{advice}" if advice else note
+
+
+def average_precision(relevant: Sequence[bool], *, epsilon: float = 0.0) -> float:
+    """Return the mean of precision@k over the ranks k of relevant items; 0 if there are none.
+
+    AP = sum_k(precision@k * v_k) / (sum_k v_k + epsilon), with v_k 1 or 0.
+    """
+    hits = 0
+    total = 0.0
+    for rank, is_relevant in enumerate(relevant, 1):
+        if is_relevant:
+            hits += 1
+            total += hits / rank
+    return total / (hits + epsilon) if hits else 0.0

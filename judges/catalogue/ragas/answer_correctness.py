@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import CLAIMS, claims_in_each
-from judges.catalogue.parts.f_score import checked_beta, f_of_counts
-from judges.catalogue.parts.items import YesNo, bullets, fault_in, numbered_items, reasons, yes_no_verdict
-from judges.catalogue.parts.needed import question_of, reference_in
-from judges.catalogue.parts.similarity import cosine, embed
+from judges.catalogue.metric import Metric, MetricSettings, ModelJudge, ModelSettings, all_of
+from judges.catalogue.parts.claims import (
+    CLAIMS,
+    SUPPORT,
+    Claims,
+    YesNo,
+    bullets,
+    claims_in_each,
+    fault_in,
+    numbered_items,
+    reasons,
+    share,
+    support_feedback,
+    support_request,
+    support_verdicts,
+    yes_no_verdict,
+)
+from judges.catalogue.parts.fields import answer_in, question_of, reference_in
+from judges.catalogue.parts.similarity import Scorer, cosine, embed, listed, score_pairs
+from judges.catalogue.parts.text import checked_beta, f_of_counts, f_score, missing_and_surplus, tokens
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
-from judges.prompting.questions import Question, ReplySchema
+from judges.prompting.prompts import Language, Prompt, Question, ReplySchema
 from judges.requests import Deliberation
+from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -56,7 +74,7 @@ class AnswerCorrectness(ModelJudge):
         embeddings: The embedding model: a LangChain `Embeddings` object, `"minilm"`, ...
         weights: w1 and w2; None takes 0.75 and 0.25 with embeddings, else 1 and 0.
         beta: How much more recall counts than precision.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -188,3 +206,244 @@ def _checked_weights(weights: Sequence[float] | None, *, has_embeddings: bool) -
     if len(numbers) != 2 or len(values) != 2 or sum(numbers) == 0:  # noqa: PLR2004 - claims and likeness
         raise ConfigurationError(f"weights are two numbers from 0, such as (0.75, 0.25), not {shortened(weights)}")
     return float(numbers[0]), float(numbers[1])
+
+
+FactualMode = Literal["f1", "precision", "recall"]
+Degree = Literal["low", "high"]
+
+FACTUAL_CLAIMS: Question[Claims] = Question(prompt="factual_claims", reply=Claims, shared=True)
+"""Break a text into claims with a chosen atomicity and coverage."""
+
+
+class FactualCorrectness(ModelJudge):
+    """Judge by claims alone how far an answer agrees with a reference.
+
+    P = claims of the answer that the reference supports / all of them; R = claims of the reference that the answer
+    supports / all of them; F = (1 + b^2) P R / (b^2 P + R). Two calls for a precision, else four.
+
+    With `variant="compat"` the numbers are ragas': TP and FP are counted over the answer's claims, FN over the
+    reference's, recall = TP / (TP + FN + 1e-8), precision = TP / (TP + FP + 1e-8), rounded to 2 places.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        mode: `"f1"`, `"precision"` or `"recall"`.
+        beta: How much more recall counts than precision, in F.
+        atomicity: `"high"`: each claim is a single fact; `"low"`: it may hold several that belong together.
+        coverage: `"high"`: every statement is a claim; `"low"`: the main points alone. With both high the claims
+            are shared with other judges.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.factual_correctness",
+        aliases=("factual_correctness", "FactualCorrectness", "factuality"),
+        asks="How far do answer and reference make the same claims?",
+        needs=("response", "reference"),
+        calls="4, or 2 for a precision",
+        source="ragas 0.4",
+        differs="Recall is over the claims of the reference, where ragas divides the answer's supported claims "
+        "by a sum of both; exact, not rounded; claims that contradict are told from absent ones; "
+        "every fact is a claim (`atomicity`, `coverage`), where ragas' default is the main points.",
+        tags=("claims", "facts", "accuracy", "ground truth"),
+        examples=('mode="precision"', "beta=2.0", 'atomicity="low"', 'coverage="low"'),
+        follows="both generations, which agree",
+    )
+    pack = "factual_correctness"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        mode: FactualMode = "f1",
+        beta: float = 1.0,
+        atomicity: Degree = "high",
+        coverage: Degree = "high",
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        for name, degree in (("atomicity", atomicity), ("coverage", coverage)):
+            one_of(Degree, degree, setting=name)
+        one_of(FactualMode, mode, setting="mode")
+        self._mode, self._beta = mode, checked_beta(beta)
+        degrees = {"atomicity": atomicity, "coverage": coverage}
+
+        def fills(text: Prompt, _: Language) -> dict[str, str]:
+            return {name: text.feedback[f"{name}_{degree}"] for name, degree in degrees.items()}
+
+        self._claims = replace(FACTUAL_CLAIMS, fills=fills) if "low" in degrees.values() else CLAIMS
+        super().__init__(model, questions=(self._claims, SUPPORT), **settings)
+
+    @property
+    def calls(self) -> str:
+        """Model calls for one sample: two for a precision, else four."""
+        return "2" if self._mode == "precision" else "4"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Break the texts into claims, and verify each against the other text."""
+        answer, reference = answer_in(sample), reference_in(sample)
+        texts = (answer,) if self._mode == "precision" else (answer, reference)
+        answer_claims, *others = yield from claims_in_each(self, sample, *texts, question=self._claims)
+        reference_claims = others[0] if others else ()
+        if not self.compat:
+            self._require_claims(answer_claims, reference_claims)
+        checks = [(reference, answer_claims), (answer, reference_claims)]
+        replies = yield from self.ask_all(
+            [
+                support_request(self, sample, [text], claims, with_question=True)
+                for text, claims in checks
+                if claims
+            ]
+        )
+        received = iter(all_of(replies))
+        supported, covered = (support_verdicts(claims, next(received)) if claims else [] for _, claims in checks)
+        items = tuple(
+            verdict.model_copy(update={"judge": side})
+            for side, verdicts in (("answer", supported), ("reference", covered))
+            for verdict in verdicts
+        )
+        score = self._compat_score(supported, covered) if self.compat else self._score(supported, covered)
+        return self.verdict(
+            score, rationale=reasons(items), feedback=self._advice(sample, supported, covered), items=items
+        )
+
+    def _require_claims(self, answer_claims: Sequence[str], reference_claims: Sequence[str]) -> None:
+        if not answer_claims and self._mode != "recall":
+            raise CannotJudge("no_claims", "the answer makes no claim")
+        if not reference_claims and self._mode != "precision":
+            raise CannotJudge("no_claims", "the reference makes no claim")
+
+    def _score(self, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> float:
+        precision = share(supported) if supported else 0.0
+        recall = share(covered) if covered else 0.0
+        if self._mode != "f1":
+            return precision if self._mode == "precision" else recall
+        return f_score(precision, recall, self._beta)
+
+    def _compat_score(self, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> float:
+        right = sum(bool(claim.passed) for claim in supported)
+        wrong = len(supported) - right
+        left_out = sum(not claim.passed for claim in covered)
+        if self._mode == "precision":
+            return _round(right / (right + wrong + 1e-8))
+        if self._mode == "recall":
+            return _round(right / (right + left_out + 1e-8))
+        if not right:
+            return 0.0
+        precision, recall, weight = right / (right + wrong), right / (right + left_out), self._beta**2
+        # In the order of ragas: another order would round some halves, such as 0.625, the other way.
+        return _round((1 + weight) * (precision * recall) / ((weight * precision) + recall))
+
+    def _advice(self, sample: Sample, supported: Sequence[Verdict], covered: Sequence[Verdict]) -> str:
+        """Return feedback that names wrong claims, and only counts missing ones, to keep the reference hidden."""
+        lines = [support_feedback(self, sample, supported, called="claims", absent="unsupported")]
+        lacking = sum(not claim.passed for claim in covered)
+        if lacking:
+            lines.append(self.say("lacking", sample, count=lacking, of=len(covered)))
+        return "\n".join(filter(None, lines))
+
+
+def _round(score: float) -> float:
+    """Round to 2 places as numpy does, which can differ from `round(score, 2)`."""
+    return round(100 * score) / 100
+
+
+class SemanticSimilarity(Metric):
+    """Judge how close the answer is in meaning to the reference, by their vectors; no chat model is called.
+
+    Value = cosine of the two vectors, -1 to 1, both embedded in one batch; score = max(0, cosine).
+    A text that is missing or blank, and a vector of zeros, is unscored.
+
+    With `variant="compat"` a blank text is embedded as a blank, and with a threshold, 0 included, the value
+    becomes 1.0 or 0.0.
+
+    Args:
+        embeddings: A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`, which needs no network.
+        cross_encoder: Replaces them: a function, sync or async, from pairs (answer, reference) to one
+            similarity from -1 to 1 for each.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: Unless exactly one of `embeddings` and `cross_encoder` is set.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.semantic_similarity",
+        aliases=(
+            "semantic_similarity",
+            "answer_similarity",
+            "SemanticSimilarity",
+            "AnswerSimilarity",
+            "ragas.answer_similarity",
+            "similar",
+            "embedding_similarity",
+        ),
+        asks="How close does the answer come in meaning to the expected one?",
+        needs=("response", "reference"),
+        scale="-1 to 1",
+        source="ragas 0.4; arXiv 2108.06130",
+        differs="The threshold decides on passing and leaves the value alone; a blank text or a vector of zeros "
+        "is unscored; a cross-encoder may take the place of embeddings.",
+        tags=("embeddings", "cosine", "vectors", "same meaning", "paraphrase"),
+        examples=(
+            'embeddings="minilm"',
+            "cross_encoder=lambda pairs: [0.9 for pair in pairs]",
+        ),
+        follows="both generations, which agree",
+    )
+    pack = "semantic_similarity"
+
+    def __init__(
+        self, embeddings: object = None, *, cross_encoder: Scorer | None = None, **settings: Unpack[MetricSettings]
+    ) -> None:
+        if (embeddings is None) == (cross_encoder is None):
+            raise ConfigurationError(
+                f"{self.entry.name} compares texts by embeddings=..., a LangChain Embeddings object or 'minilm', "
+                f"or by cross_encoder=..., and not by both"
+            )
+        if cross_encoder is not None and not callable(cross_encoder):
+            raise ConfigurationError(
+                f"cross_encoder is a function of pairs of texts, not {shortened(cross_encoder)}"
+            )
+        self._has_threshold = settings.get("threshold") is not None
+        super().__init__(**settings)
+        self._compare: _Compare = (
+            partial(_by_vectors, as_embeddings(embeddings))
+            if cross_encoder is None
+            else partial(_by_scorer, cross_encoder)
+        )
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Compare answer and reference."""
+        texts = self._texts(sample)
+        likeness = yield from self._compare(texts, sample)
+        if self.compat and self._has_threshold:
+            alike = likeness >= self.threshold
+            verdict = Verdict.checked(alike, value=float(alike))
+        else:
+            verdict = self.verdict(max(0.0, likeness), value=likeness)
+        return verdict if verdict.passed else verdict.model_copy(update={"feedback": self._advice(sample, texts)})
+
+    def _advice(self, sample: Sample, texts: tuple[str, str]) -> str:
+        """Return that the texts are far apart, and which words of the answer the reference does not have."""
+        _, surplus = missing_and_surplus(*map(tokens, texts))
+        words = [self.say("surplus", sample, words=listed(surplus))] if surplus else []
+        return "\n".join([self.say("far", sample), *words])
+
+    def _texts(self, sample: Sample) -> tuple[str, str]:
+        if self.compat and sample.answer is not None and sample.reference is not None:
+            return sample.answer or " ", sample.reference or " "
+        return answer_in(sample), reference_in(sample)
+
+
+_Compare = Callable[[tuple[str, str], Sample], Generator[Any, Any, float]]
+
+
+def _by_vectors(model: EmbeddingModel, texts: tuple[str, str], _: Sample) -> Generator[Any, Any, float]:
+    answer, reference = yield from embed(model, texts)
+    return cosine(answer, reference)
+
+
+def _by_scorer(scorer: Scorer, texts: tuple[str, str], sample: Sample) -> Generator[Any, Any, float]:
+    (likeness,) = yield from score_pairs(scorer, [texts], sample)
+    if not -1 <= likeness <= 1:
+        raise CannotJudge("invalid_output", f"the cross-encoder gave {likeness}; -1 to 1 is wanted")
+    return likeness

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.items import bullets, one_each, reasons
-from judges.catalogue.parts.needed import answer_in, question_in
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.claims import bullets, one_each, reasons
+from judges.catalogue.parts.fields import answer_in, question_in
 from judges.catalogue.parts.similarity import cosine, embed
 from judges.entry import Entry
 from judges.errors import AskFailed, ConfigurationError
 from judges.model import EmbeddingModel
 from judges.models.resolve import as_embeddings
-from judges.prompting.questions import Question, ReplySchema
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
@@ -89,7 +89,7 @@ class AnswerRelevancy(ModelJudge):
         embeddings: A LangChain `Embeddings` object, an `EmbeddingModel`, or `"minilm"`.
         method: `"embeddings"` or `"judge"`; None uses embeddings if there are any.
         strictness: How many questions, from 1 on.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.items import bullets, reasons
-from judges.catalogue.parts.needed import answer_in, contexts_in, question_in, reference_in
-from judges.catalogue.parts.retrieval import EPSILON, average_precision, for_retriever
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.claims import bullets, reasons
+from judges.catalogue.parts.fields import answer_in, contexts_in, question_in, reference_in
+from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever
 from judges.entry import Entry
 from judges.errors import AskFailed, ConfigurationError, shortened
-from judges.prompting.questions import Question, ReplySchema
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
 from judges.sample import Sample
@@ -115,7 +115,7 @@ class ContextPrecision(_PrecisionOfContexts):
         k: How many of the first contexts are judged; None takes all.
         strict_k: With `metric="precision"`: divide by k even where there are fewer contexts, as precision@k is
             defined; False divides by the number of contexts.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -158,7 +158,7 @@ class ContextUtilization(_PrecisionOfContexts):
         k: How many of the first contexts are judged; None takes all.
         strict_k: With `metric="precision"`: divide by k even where there are fewer contexts; False divides by the
             number of contexts.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(

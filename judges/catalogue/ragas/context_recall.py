@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import CLAIMS, claims_in
-from judges.catalogue.parts.items import bullets, reasons, share
-from judges.catalogue.parts.needed import contexts_in, question_of, reference_in
-from judges.catalogue.parts.retrieval import for_retriever
-from judges.catalogue.parts.sentences import sentences
-from judges.catalogue.parts.support import SUPPORT, verify_claims
+from judges.catalogue.metric import ComputedMetric, MetricSettings, ModelJudge, ModelSettings, all_of
+from judges.catalogue.parts.claims import CLAIMS, SUPPORT, bullets, claims_in, reasons, share, verify_claims
+from judges.catalogue.parts.fields import contexts_in, question_of, reference_in
+from judges.catalogue.parts.similarity import DistanceMeasure, distance_of, nearest
+from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever, is_unspaced, sentences
 from judges.entry import Entry
-from judges.errors import CannotJudge, ConfigurationError
-from judges.prompting.questions import Question, ReplySchema
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.runtime.validation import one_of
 from judges.sample import Sample
@@ -57,7 +58,7 @@ class ContextRecall(ModelJudge):
     Args:
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         split: `"sentences"`, or `"claims"`: one more call, which other judges of the reference's claims share.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(
@@ -133,3 +134,320 @@ class ContextRecall(ModelJudge):
         if not missing:
             return ""
         return for_retriever(self, sample, self.say("missing", sample, sentences=bullets(missing)))
+
+
+_EPSILON = 1e-8
+
+
+class Entities(ReplySchema):
+    """The entities of a text."""
+
+    entities: list[str] = Field(description="list of texts: each entity once, by its fullest name in the text")
+
+
+ENTITIES: Question[Entities] = Question(prompt="entities", reply=Entities, shared=True)
+
+
+class ContextEntityRecall(ModelJudge):
+    """Judge what share of the reference's entities the retrieved contexts mention.
+
+    Two calls, at once, list the entities of the reference and of the contexts. Score = entities of the reference
+    that the contexts have / entities of the reference; letter case, width and blanks do not matter. What stands
+    in the contexts word for word is there, whether or not the model listed it.
+
+    With `variant="compat"` entities match only if they are identical, repeated ones stay in the denominator, and
+    1e-8 is added to it, as in ragas; a reference without entities is a 0.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.context_entity_recall",
+        aliases=("context_entity_recall", "ContextEntityRecall"),
+        asks="What share of the entities in the expected answer do the contexts mention?",
+        needs=("retrieved_contexts", "reference"),
+        calls="2",
+        subject="retriever",
+        source="ragas 0.4",
+        differs="Each entity counts once, whatever its letter case and width; exact; no entities is unscored.",
+        tags=("rag", "retrieval", "search", "entities", "names"),
+        follows="ragas.metrics (legacy)",
+    )
+    pack = "context_entity_recall"
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, questions=(ENTITIES,), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """List the entities of both, and compare."""
+        texts = (reference_in(sample), "\n".join(contexts_in(sample)))
+        replies = yield from self.ask_all([self.request(ENTITIES, sample, {"text": text}) for text in texts])
+        expected, mentioned = (reply.entities for reply in all_of(replies))
+        if self.compat:
+            score = len(set(expected) & set(mentioned)) / (len(expected) + _EPSILON)
+            return self._verdict(sample, score, _items({entity: entity for entity in expected}, mentioned))
+        names: dict[str, str] = {}
+        for entity in filter(_fold, expected):
+            names.setdefault(_fold(entity), entity)
+        text = _fold(texts[1])
+        found = {name for name in names if _stands_in(name, text)}
+        items = _items(names, {*map(_fold, mentioned), *found})
+        if not items:
+            raise CannotJudge("no_claims", "the reference names no entity")
+        return self._verdict(sample, share(items), items)
+
+    def _verdict(self, sample: Sample, score: float, items: tuple[Verdict, ...]) -> Verdict:
+        missing = [item.subject for item in items if not item.passed]
+        feedback = for_retriever(self, sample, self.say("missing", sample, entities=bullets(missing)))
+        rationale = f"{len(items) - len(missing)} of {len(items)} entities are mentioned"
+        return self.verdict(score, rationale=rationale, feedback=feedback if missing else "", items=items)
+
+
+def _items(expected: Mapping[str, str], mentioned: Iterable[str]) -> tuple[Verdict, ...]:
+    """Return a verdict on each expected entity; `expected` maps what is compared to the name that is reported."""
+    keys = set(mentioned)
+    return tuple(Verdict.checked(key in keys, subject=name) for key, name in expected.items())
+
+
+def _stands_in(name: str, text: str) -> bool:
+    """Whether a name stands in a text word by word, both folded; scripts without blanks have no words' ends."""
+    before = r"(?<!\w)" if name[0].isalnum() and not is_unspaced(name[0]) else ""
+    after = r"(?!\w)" if name[-1].isalnum() and not is_unspaced(name[-1]) else ""
+    return re.search(f"{before}{re.escape(name)}{after}", text) is not None
+
+
+def _fold(entity: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", entity).casefold().split())
+
+
+_NEEDS = ("retrieved_contexts", "reference_contexts")
+_ALIKE = 0.5
+
+
+class _ComparingContexts(ComputedMetric):
+    """The base of precision and recall: a distance, and the similarity from which two texts match."""
+
+    pack = "non_llm_contexts"
+
+    def __init__(
+        self,
+        *,
+        distance_measure: DistanceMeasure = "levenshtein",
+        similarity_threshold: float | None = None,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        default = self.threshold if self.compat else _ALIKE
+        minimum = default if similarity_threshold is None else similarity_threshold
+        if type(minimum) not in (int, float) or not 0 <= minimum <= 1:
+            raise ConfigurationError(
+                f"similarity_threshold is a similarity from 0 to 1, not {shortened(similarity_threshold)}"
+            )
+        self._minimum = minimum
+        self._distance = distance_of(distance_measure, judge=self.name)
+
+    def _match(self, text: str, others: Sequence[str], *, above: bool = False) -> Verdict:
+        """Return whether one of the others is similar enough: at least at the threshold, or above it."""
+        best = nearest(text, others, self._distance, least=self._minimum)
+        alike = best is not None and (best > self._minimum if above else best >= self._minimum)
+        figure = f"below {self._minimum}" if best is None else f"{best:.4f}"
+        return Verdict.checked(alike, subject=text, rationale=f"best similarity {figure}")
+
+
+class NonLLMContextPrecisionWithReference(_ComparingContexts):
+    """Judge whether the retriever ranked contexts first that are similar to one of the reference contexts.
+
+    A retrieved context is relevant if its best similarity, 1 - normalised distance, is at least
+    `similarity_threshold`; score = the mean of precision@k over the relevant ranks.
+
+    Args:
+        distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
+        similarity_threshold: Similarity from which two texts match, by default 0.5. It is ragas' `threshold`, and
+            with `variant="compat"` that name sets it as well; here `threshold` is the pass mark.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.non_llm_context_precision_with_reference",
+        aliases=("NonLLMContextPrecisionWithReference", "non_llm_context_precision_with_reference"),
+        asks="Are the contexts that resemble a reference context ranked first?",
+        needs=_NEEDS,
+        subject="retriever",
+        source="ragas 0.4; rapidfuzz",
+        differs="Exact average precision, without an epsilon; nothing retrieved is unscored.",
+        extra="strings",
+        tags=("rag", "retrieval", "search", "ranking", "similarity"),
+        examples=("similarity_threshold=0.7",),
+        follows="ragas.metrics (legacy), the only one",
+    )
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Compare each retrieved context with all reference contexts."""
+        if self.compat and sample.retrieved_contexts == ():
+            return self.verdict(0.0, rationale="nothing was retrieved", feedback=for_retriever(self, sample))
+        retrieved = _retrieved(sample) if self.compat else contexts_in(sample)
+        references = _references(sample, compat=self.compat)
+        items = tuple(self._match(one, references) for one in retrieved)
+        score = average_precision([bool(one.passed) for one in items], epsilon=EPSILON if self.compat else 0.0)
+        wrong = [f"{rank}. {one.subject}" for rank, one in enumerate(items, 1) if not one.passed]
+        advice = self.say("irrelevant", sample, contexts=bullets(wrong)) if wrong else ""
+        feedback = for_retriever(self, sample, advice) if wrong else ""
+        return self.verdict(score, rationale=_rationale(items), feedback=feedback, items=items)
+
+
+class NonLLMContextRecall(_ComparingContexts):
+    """Judge what share of the reference contexts was retrieved, by string similarity.
+
+    A reference context is recalled if the best similarity of a retrieved one, 1 - normalised distance, is at
+    least `similarity_threshold`; with `variant="compat"`, if it is above.
+
+    Args:
+        distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
+        similarity_threshold: Similarity from which two texts match, by default 0.5. It is ragas' `threshold`, and
+            with `variant="compat"` that name sets it as well; here `threshold` is the pass mark.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.non_llm_context_recall",
+        aliases=("NonLLMContextRecall", "non_llm_context_recall"),
+        asks="What share of the reference contexts was retrieved, by similarity?",
+        needs=_NEEDS,
+        subject="retriever",
+        source="ragas 0.4; rapidfuzz",
+        differs="A similarity of exactly the threshold recalls, as it does for precision; nothing retrieved is 0.",
+        extra="strings",
+        tags=("rag", "retrieval", "search", "similarity"),
+        examples=("similarity_threshold=0.7",),
+        follows="ragas.metrics (legacy), the only one",
+    )
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Compare each reference context with all retrieved contexts."""
+        references = _references(sample, compat=self.compat)
+        retrieved = _retrieved(sample)
+        if not retrieved and self.compat:
+            raise CannotJudge("no_contexts", "nothing was retrieved")
+        items = tuple(self._match(one, retrieved, above=self.compat) for one in references)
+        missing = [one.subject for one in items if not one.passed]
+        advice = self.say("missing", sample, contexts=bullets(missing)) if missing else ""
+        feedback = for_retriever(self, sample, advice) if missing else ""
+        return self.verdict(share(items), rationale=_rationale(items), feedback=feedback, items=items)
+
+
+def _retrieved(sample: Sample) -> tuple[str, ...]:
+    if sample.retrieved_contexts is None:
+        raise CannotJudge("no_contexts", "there are no retrieved contexts to look at")
+    return sample.retrieved_contexts
+
+
+def _references(sample: Sample, *, compat: bool) -> tuple[str, ...]:
+    """Return the reference contexts; blank ones count with `compat` alone, as in ragas."""
+    contexts = tuple(text for text in sample.reference_contexts or () if compat or text.strip())
+    if not contexts:
+        raise CannotJudge("no_reference", "there are no reference contexts to compare with")
+    return contexts
+
+
+def _rationale(items: Sequence[Verdict]) -> str:
+    return "\n".join(f"{rank}. {one.rationale}" for rank, one in enumerate(items, 1))
+
+
+class _ById(ComputedMetric):
+    """Compare the set of retrieved ids with the set of expected ids."""
+
+    pack = "id_based"
+
+    @abstractmethod
+    def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
+        """Return the hits as a share of one of the sets; raises `CannotJudge` where that set is empty."""
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Compare the ids."""
+        retrieved, expected = retrieved_ids(sample), expected_ids(sample)
+        score = self.share(retrieved, expected)
+        differences = {"missing": sorted(expected - retrieved), "surplus": sorted(retrieved - expected)}
+        advice = "\n".join(self.say(name, sample, ids=bullets(ids)) for name, ids in differences.items() if ids)
+        rationale = f"{len(retrieved & expected)} of {len(expected)} expected ids among {len(retrieved)} retrieved"
+        feedback = for_retriever(self, sample, advice) if score < 1 else ""
+        return self.verdict(score, rationale=rationale, feedback=feedback)
+
+
+class IDBasedContextPrecision(_ById):
+    """Judge what share of the retrieved contexts is expected: hits / retrieved, on sets of ids.
+
+    Args:
+        settings: See `judges.catalogue.metric.MetricSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.id_based_context_precision",
+        aliases=("IDBasedContextPrecision", "id_based_context_precision"),
+        asks="What share of the retrieved contexts was expected, by their ids?",
+        needs=("retrieved_context_ids", "reference_context_ids"),
+        subject="retriever",
+        source="ragas 0.4",
+        differs="Nothing retrieved is unscored, not NaN.",
+        tags=("rag", "retrieval", "search", "ids"),
+        follows="ragas.metrics (legacy), the only one",
+    )
+
+    def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
+        """Return hits / retrieved."""
+        if not retrieved:
+            raise CannotJudge("no_contexts", "nothing was retrieved, so there is no precision")
+        return len(retrieved & expected) / len(retrieved)
+
+
+class IDBasedContextRecall(_ById):
+    """Judge what share of the expected contexts was retrieved: hits / expected, on sets of ids.
+
+    Args:
+        settings: See `judges.catalogue.metric.MetricSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.id_based_context_recall",
+        aliases=("IDBasedContextRecall", "id_based_context_recall"),
+        asks="What share of the expected contexts was retrieved, by their ids?",
+        needs=("retrieved_context_ids", "reference_context_ids"),
+        subject="retriever",
+        source="ragas 0.4",
+        differs="Nothing expected is unscored, not NaN.",
+        tags=("rag", "retrieval", "search", "ids"),
+        follows="ragas.metrics (legacy), the only one",
+    )
+
+    def share(self, retrieved: frozenset[str], expected: frozenset[str]) -> float:
+        """Return hits / expected."""
+        return len(retrieved & expected) / len(expected)
+
+
+def retrieved_ids(sample: Sample) -> frozenset[str]:
+    """Return the ids that were retrieved, each once.
+
+    Raises:
+        CannotJudge: `no_contexts`, if the sample does not list them.
+    """
+    if sample.retrieved_context_ids is None:
+        raise CannotJudge("no_contexts", "there are no ids of retrieved contexts")
+    return frozenset(sample.retrieved_context_ids)
+
+
+def expected_ids(sample: Sample) -> frozenset[str]:
+    """Return the ids that are expected, each once.
+
+    Raises:
+        CannotJudge: `no_reference`, if there are none.
+    """
+    if not sample.reference_context_ids:
+        raise CannotJudge("no_reference", "there are no ids of expected contexts")
+    return frozenset(sample.reference_context_ids)

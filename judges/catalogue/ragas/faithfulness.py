@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal, Unpack
+import re
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any, ClassVar, Literal, Unpack, get_args
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import CLAIMS, claims_in
-from judges.catalogue.parts.items import reasons, share
-from judges.catalogue.parts.needed import answer_in
-from judges.catalogue.parts.support import SUPPORT, support_feedback, verify_claims
-from judges.catalogue.parts.tool_results import premises_in, reads_tool_results
+from pydantic import Field, JsonValue
+
+from judges.catalogue.metric import ComputedMetric, MetricSettings, ModelJudge, ModelSettings, all_of
+from judges.catalogue.parts.claims import (
+    CLAIMS,
+    SUPPORT,
+    YesNo,
+    bullets,
+    claims_in,
+    claims_in_each,
+    fault_in,
+    in_order,
+    numbered_items,
+    reasons,
+    share,
+    support_feedback,
+    support_request,
+    support_verdicts,
+    verify_claims,
+)
+from judges.catalogue.parts.fields import answer_in, contexts_in, premises_in, reads_tool_results, reference_in
+from judges.catalogue.parts.similarity import Scorer, score_pairs
+from judges.catalogue.parts.text import count_characters, count_words, occurs_in, plain_text, quotations, sentences
 from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
-from judges.runtime.validation import one_of
+from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -34,7 +56,7 @@ class Faithfulness(ModelJudge):
             the whole verdict unscored if that fails; `"unsupported"` counts them as unsupported at once.
         tool_results: Whether what tools returned counts as well as the contexts, or in place of them where there
             are none. None counts it, except with `variant="compat"`.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or `variant="compat"` is to count tool results.
@@ -84,3 +106,395 @@ class Faithfulness(ModelJudge):
         """Return the verdict on the answer; the feedback names the claims that nothing supports."""
         advice = support_feedback(self, sample, items, called="claims", absent="unsupported")
         return self.verdict(share(items), rationale=reasons(items), feedback=advice, items=tuple(items))
+
+
+_HALF = 0.5
+_ROUNDING = 1e-6
+"""How far a 32-bit probability may lie outside 0 to 1."""
+
+
+AnswerSplit = Literal["claims", "sentences"]
+
+
+class FaithfulnessWithHHEM(ModelJudge):
+    """Judge what share of the answer's statements a classifier finds supported by the retrieved contexts.
+
+    Each pair (contexts joined by line breaks, statement) gets a probability; score = statements whose probability
+    is at least `threshold_probability` / statements. No statements is unscored, `no_claims`.
+
+    With `variant="compat"` a probability is rounded as ragas does it, so that 0.5 itself counts as unsupported.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`, asked for the claims, in one
+            call; with `split="sentences"` none is needed.
+        classifier: A function, sync or async, from pairs (premise, hypothesis) to the probability, 0 to 1, that
+            the premise supports the hypothesis, for each: `judges.HHEM`, or one of your own. It runs in a thread
+            where the caller must not block.
+        split: What the answer is broken into: claims that stand alone, or its sentences as they are.
+        threshold_probability: Probability from which a statement counts as supported.
+        batch_size: Maximum number of pairs passed to the classifier at once.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.faithfulness_with_hhem",
+        aliases=(
+            "faithfulness_with_hhem",
+            "FaithfulnesswithHHEM",
+            "FaithfulnessWithHHEM",
+            "ragas.faithfulnesswith_hhem",
+        ),
+        asks="What share of the answer's statements does a classifier find supported by the contexts?",
+        needs=("response", "retrieved_contexts"),
+        calls="1, or 0 by sentences",
+        source="ragas 0.4; the classifier is Vectara's HHEM 2.1",
+        differs="The classifier is given, never downloaded; the probability that counts is a setting, and 0.5 is "
+        "a yes; sentences may take the place of claims, and then no model is asked.",
+        extra="hhem",
+        tags=("rag", "hallucination", "groundedness", "unsupported", "classifier", "local model", "vectara"),
+        examples=(
+            "classifier=lambda pairs: [0.9 for pair in pairs]",
+            "threshold_probability=0.7, classifier=lambda pairs: [0.9 for pair in pairs]",
+            "batch_size=32, classifier=lambda pairs: [0.9 for pair in pairs]",
+            'split="sentences", classifier=lambda pairs: [0.9 for pair in pairs]',
+        ),
+        follows="ragas.metrics (legacy), the only one",
+    )
+    pack = "faithfulness"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        classifier: Scorer | None = None,
+        split: AnswerSplit = "claims",
+        threshold_probability: float = _HALF,
+        batch_size: int = 10,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        if not callable(classifier):
+            raise ConfigurationError(
+                f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
+                f"judges.models.providers.local_models.HHEM(folder), not {shortened(classifier)}"
+            )
+        one_of(AnswerSplit, split, setting="split")
+        whole_number(batch_size, setting="batch_size")
+        _check_probability(threshold_probability, compat=settings.get("variant") == "compat")
+        self._classifier = classifier
+        self._split = split
+        self._minimum = threshold_probability
+        self._batch_size = batch_size
+        super().__init__(model, questions=(CLAIMS,) if split == "claims" else (), **settings)
+
+    @property
+    def calls(self) -> str:
+        """Model calls for one sample, set up as it is, as a formula."""
+        return "1" if self._split == "claims" else "0"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Break the answer into statements, and classify each."""
+        answer, contexts = answer_in(sample), contexts_in(sample)
+        if self._split == "claims":
+            statements = yield from claims_in(self, sample, answer)
+        else:
+            statements = sentences(answer)
+        if not statements:
+            return Verdict.without_score("no_claims", "the answer makes no statement")
+        premise = "\n".join(contexts)
+        probabilities = yield from self._probabilities([(premise, one) for one in statements], sample)
+        items = tuple(self._item(*pair) for pair in zip(statements, probabilities, strict=True))
+        wrong = [item.subject for item in items if not item.passed]
+        feedback = self.say("unsupported", sample, claims=bullets(wrong)) if wrong else ""
+        return self.verdict(share(items), rationale=reasons(items), feedback=feedback, items=items)
+
+    def _probabilities(self, pairs: list[tuple[str, str]], sample: Sample) -> Generator[Any, Any, list[float]]:
+        """Return the probability of each pair; batches run in turn, as classifiers serve one caller at a time."""
+        probabilities: list[float] = []
+        for start in range(0, len(pairs), self._batch_size):
+            probabilities += yield from score_pairs(
+                self._classifier, pairs[start : start + self._batch_size], sample
+            )
+        outside = [one for one in probabilities if not -_ROUNDING <= one <= 1 + _ROUNDING]
+        if outside:
+            raise CannotJudge("invalid_output", f"the classifier gave {outside[0]}; a probability is wanted")
+        return [min(1.0, max(0.0, one)) for one in probabilities]
+
+    def _item(self, statement: str, probability: float) -> Verdict:
+        supported = bool(round(probability)) if self.compat else probability >= self._minimum
+        return Verdict.checked(supported, value=probability, subject=statement, rationale=f"{probability:.3f}")
+
+
+def _check_probability(value: object, *, compat: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ConfigurationError(f"threshold_probability lies from 0 to 1, not {shortened(value)}")
+    if compat and value != _HALF:
+        raise ConfigurationError(
+            "with variant='compat' probabilities are rounded; leave threshold_probability out"
+        )
+
+
+_MARK = "[\"\u201c\u201d\u201e\u201f'\u2018\u2019`\u00b4]"
+_BETWEEN_ANY_MARKS = re.compile(f"{_MARK}(.*?){_MARK}")
+
+
+class QuotedSpansAlignment(ComputedMetric):
+    """Judge whether the answer's quotations occur in the contexts, word for word.
+
+    Score = quotations found / quotations. Only those of at least `min_span_words` words, or of
+    `min_span_characters` characters of Chinese or another script without blanks, count. Blanks, closing
+    punctuation and, by default, letter case are ignored; `...` matches omitted text.
+
+    With `variant="compat"` it is ragas' number: any two marks, apostrophes included, enclose a quotation, words
+    are separated by blanks, and an answer that quotes nothing scores 1.
+
+    Args:
+        casefold: Whether letter case is ignored.
+        min_span_words: Minimum number of words of a quotation that counts.
+        min_span_characters: Minimum number of characters in a script without blanks; not with `variant="compat"`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.quoted_spans_alignment",
+        aliases=("QuotedSpansAlignment", "QuotedSpans", "quoted_spans_alignment", "quoted_spans"),
+        asks="What share of the answer's quotations stands in the contexts, word for word?",
+        needs=("response", "retrieved_contexts"),
+        source="ragas 0.4",
+        differs="Quotation marks of many scripts, none of them apostrophes; Chinese counts by the character; an "
+        "answer that quotes nothing is unscored.",
+        tags=("rag", "citation", "quotations", "attribution", "verbatim", "hallucination"),
+        examples=("min_span_words=5", "min_span_characters=8"),
+        follows="ragas.metrics.collections, the only one",
+    )
+    pack = "quoted_spans"
+
+    def __init__(
+        self,
+        *,
+        casefold: bool = True,
+        min_span_words: int = 3,
+        min_span_characters: int = 4,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        self._casefold = casefold
+        self._words = whole_number(min_span_words, setting="min_span_words")
+        self._characters = whole_number(min_span_characters, setting="min_span_characters")
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Look for each quotation."""
+        answer = answer_in(sample)
+        spans = self._between_any_marks(answer) if self.compat else self._quotations(answer)
+        if not spans:
+            return self._nothing_quoted()
+        occurs = self._as_ragas(sample) if self.compat else self._in_contexts(sample)
+        items = tuple(Verdict.checked(occurs(span), subject=span) for span in spans)
+        astray = [item.subject for item in items if not item.passed]
+        feedback = self.say("astray", sample, quotations=bullets(astray)) if astray else ""
+        return self.verdict(share(items), rationale=feedback, feedback=feedback, items=items)
+
+    def _nothing_quoted(self) -> Verdict:
+        reason = "the answer quotes nothing"
+        return self.verdict(1.0, rationale=reason) if self.compat else Verdict.without_score("no_claims", reason)
+
+    def _quotations(self, answer: str) -> Sequence[str]:
+        return [
+            one
+            for one in quotations(answer)
+            if count_words(one) >= self._words or count_characters(one) >= self._characters
+        ]
+
+    def _in_contexts(self, sample: Sample) -> Callable[[str], bool]:
+        source = plain_text(" ".join(contexts_in(sample)), casefold=self._casefold)
+        return lambda span: occurs_in(span, source, casefold=self._casefold)
+
+    def _between_any_marks(self, answer: str) -> Sequence[str]:
+        spans = [one.strip() for one in _BETWEEN_ANY_MARKS.findall(answer)]
+        return [one for one in spans if len(one.split()) >= self._words]
+
+    def _as_ragas(self, sample: Sample) -> Callable[[str], bool]:
+        if sample.retrieved_contexts is None:
+            raise CannotJudge("no_contexts", "there are no retrieved contexts to look at")
+        source = self._lower(" ".join(sample.retrieved_contexts))
+        return lambda span: self._lower(span) in source
+
+    def _lower(self, text: str) -> str:
+        return re.sub(r"\s+", " ", text).strip().lower() if self._casefold else text
+
+
+NoiseMode = Literal["relevant", "irrelevant", "hallucination"]
+Origin = Literal["correct", "relevant", "irrelevant", "unsupported"]
+
+
+class Matrix(ReplySchema):
+    """What one context bears out, of the claims of the reference and of the answer."""
+
+    reference_claims: list[YesNo] = Field(
+        description="list of objects, exactly one for each number: true if the context supports the claim"
+    )
+    answer_claims: list[YesNo] = Field(
+        description="list of objects, exactly one for each number: true if the context supports the claim"
+    )
+
+
+MATRIX: Question[Matrix] = Question(prompt="noise_sensitivity", reply=Matrix, shared=True)
+
+
+@dataclass(frozen=True)
+class _ClaimSupport:
+    """Which claims each context supports, by context, then by claim; which answer claims the reference supports.
+
+    Args:
+        of_reference: Support of the reference's claims by each context.
+        of_answer: Support of the answer's claims by each context.
+        correct: Support of the answer's claims by the reference.
+    """
+
+    of_reference: Sequence[Sequence[bool]]
+    of_answer: Sequence[Sequence[bool]]
+    correct: Sequence[bool]
+
+    def origins(self) -> list[Origin]:
+        """Return for each claim of the answer whether it is correct, and if not, where it comes from.
+
+        A context is relevant if it supports any claim of the reference. A claim that a relevant context supports
+        comes from a relevant context, whatever else supports it.
+        """
+        return [self._origin(number) for number in range(len(self.correct))]
+
+    def _origin(self, number: int) -> Origin:
+        if self.correct[number]:
+            return "correct"
+        relevance = {
+            any(of_reference)
+            for of_reference, of_answer in zip(self.of_reference, self.of_answer, strict=True)
+            if of_answer[number]
+        }
+        if True in relevance:
+            return "relevant"
+        return "irrelevant" if relevance else "unsupported"
+
+
+class NoiseSensitivity(ModelJudge):
+    """Judge how many claims of the answer are wrong because of what was retrieved; low is good.
+
+    A claim of the answer is wrong if the reference does not support it. It comes from a relevant context (one that
+    supports any claim of the reference), else from an irrelevant one, else from nowhere. Value = claims of the
+    kind that `mode` names / claims of the answer; the three kinds add up to the share of wrong claims. The score
+    is 1 - value.
+
+    Both texts are broken into claims, one call for each context finds which claims of both it supports, and one
+    more which claims of the answer the reference supports: 3 + n calls, which all modes share.
+
+    With `variant="compat"` each context is asked about twice, as in ragas: 3 + 2n calls, the same formula.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        mode: `"relevant"`, `"irrelevant"`, or `"hallucination"`: wrong, and supported by nothing.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.noise_sensitivity",
+        aliases=("noise_sensitivity", "NoiseSensitivity"),
+        asks="What share of the answer's claims is wrong, and comes from the contexts?",
+        needs=("response", "reference", "retrieved_contexts"),
+        calls="3 + n; compat 3 + 2n",
+        better="low",
+        source="ragas 0.4; arXiv 2408.08067",
+        differs="Every wrong claim is told to come from a relevant context, an irrelevant one, or nowhere, which "
+        "is a mode of its own; no claims is unscored; one call for each context.",
+        tags=("rag", "hallucination", "robustness", "distraction", "claims"),
+        follows="both generations, which agree",
+    )
+    pack = "noise_sensitivity"
+
+    def __init__(
+        self, model: object = None, *, mode: NoiseMode = "relevant", **settings: Unpack[ModelSettings]
+    ) -> None:
+        one_of(NoiseMode, mode, setting="mode")
+        self._mode = mode
+        compat = settings.get("variant") == "compat"
+        questions: tuple[Question[Any], ...] = (CLAIMS, SUPPORT) if compat else (CLAIMS, MATRIX, SUPPORT)
+        super().__init__(model, questions=questions, **settings)
+
+    @property
+    def calls(self) -> str:
+        """Model calls for one sample, as a formula: one for each context, or two in compat."""
+        return "3 + 2n" if self.compat else "3 + n"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Break both texts into claims, and find what supports them."""
+        answer, reference, contexts = answer_in(sample), reference_in(sample), contexts_in(sample)
+        answer_claims, reference_claims = yield from claims_in_each(self, sample, answer, reference)
+        if not answer_claims:
+            raise CannotJudge("no_claims", "the answer makes no claim")
+        if not reference_claims:  # no context could be relevant, and an answer of noise alone would look perfect
+            raise CannotJudge("no_claims", "the reference makes no claim")
+        find_support = self._compat_support if self.compat else self._support
+        support: _ClaimSupport = yield from find_support(
+            sample, contexts, reference, (reference_claims, answer_claims)
+        )
+        origins = support.origins()
+        value = origins.count("unsupported" if self._mode == "hallucination" else self._mode) / len(origins)
+        items = tuple(
+            Verdict.checked(origin == "correct", value=origin, subject=claim)
+            for claim, origin in zip(chain(answer_claims, repeat("")), origins, strict=False)
+        )
+        return self.verdict(
+            1 - value,
+            value=value,
+            rationale="\n".join(f"{item.value}: {item.subject}" for item in items),
+            feedback=self._advice(sample, items) if value else "",
+            items=items,
+            detail=", ".join(f"{origins.count(origin)} {origin}" for origin in get_args(Origin)),
+        )
+
+    def _support(
+        self, sample: Sample, contexts: Sequence[str], reference: str, claims: tuple[Sequence[str], Sequence[str]]
+    ) -> Any:
+        reference_claims, answer_claims = claims
+        lists: dict[str, JsonValue] = {
+            "reference_claims": numbered_items(reference_claims, called="claim"),
+            "answer_claims": numbered_items(answer_claims, called="claim"),
+        }
+
+        def check(reply: Any) -> str | None:
+            return fault_in(reply.reference_claims, len(reference_claims), called="reference_claims") or fault_in(
+                reply.answer_claims, len(answer_claims), called="answer_claims"
+            )
+
+        requests = [self.request(MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
+        replies = yield from self.ask_all(
+            [*requests, support_request(self, sample, [reference], answer_claims, with_question=True)]
+        )
+        *matrices, last = all_of(replies)
+        return _ClaimSupport(
+            [[one.verdict for one in in_order(matrix.reference_claims)] for matrix in matrices],
+            [[one.verdict for one in in_order(matrix.answer_claims)] for matrix in matrices],
+            [bool(one.passed) for one in support_verdicts(answer_claims, last)],
+        )
+
+    def _compat_support(
+        self, sample: Sample, contexts: Sequence[str], reference: str, claims: tuple[Sequence[str], Sequence[str]]
+    ) -> Any:
+        pairs = [(context, side) for context in contexts for side in claims]
+        requests = [support_request(self, sample, [text], side) for text, side in pairs]
+        requests.append(support_request(self, sample, [reference], claims[1], with_question=True))
+        replies = all_of((yield from self.ask_all(requests)))
+        marks = [[bool(one.verdict) for one in reply.items] for reply in replies]
+        of_reference, of_answer, correct = marks[:-1:2], marks[1:-1:2], marks[-1]
+        if {len(one) for one in of_answer} != {len(correct)} or len({len(one) for one in of_reference}) > 1:
+            raise CannotJudge("invalid_output", "the model gave lists of verdicts of different lengths")
+        if not (correct and of_reference[0]):
+            raise CannotJudge("no_claims", "no claim was verified")
+        return _ClaimSupport(of_reference, of_answer, correct)
+
+    def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
+        wrong = {kind: [one.subject for one in items if one.value == kind] for kind in get_args(Origin)[1:]}
+        return "\n".join(
+            self.say(kind, sample, claims=bullets(claims)) for kind, claims in wrong.items() if claims
+        )

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.items import (
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.claims import (
     YesNos,
     bullets,
     in_order,
@@ -21,10 +21,10 @@ from judges.catalogue.parts.items import (
     share,
     yes_no_verdict,
 )
-from judges.catalogue.parts.needed import answer_in
+from judges.catalogue.parts.fields import answer_in
 from judges.entry import Entry
 from judges.errors import CannotJudge, ConfigurationError, shortened
-from judges.prompting.questions import Question, ReplySchema
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import HIGHEST, Verdict, rating_of
@@ -77,7 +77,7 @@ class SummarizationScore(ModelJudge):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         coeff: Weight of conciseness, 0 to 1.
         length_penalty: Whether the length counts; if not, score = qa.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
     """
 
     entry: ClassVar[Entry] = Entry(

@@ -8,16 +8,15 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.needed import answer_in, question_of
-from judges.catalogue.safety.personal.allowed import Allowed, is_of_user, user_text
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.fields import answer_in, question_of
+from judges.catalogue.safety.harm import chosen
 from judges.catalogue.safety.personal.finding import BY_MODEL, KINDS, Finding, Kind, without_overlaps
-from judges.catalogue.safety.personal.national_formats import COUNTRIES
-from judges.catalogue.safety.personal.search import PHONE_REGIONS, find
-from judges.catalogue.safety.settings import chosen
+from judges.catalogue.safety.personal.national import COUNTRIES
+from judges.catalogue.safety.personal.search import PHONE_REGIONS, Allowed, find, is_of_user, user_text
 from judges.entry import Entry
 from judges.errors import AskFailed, ConfigurationError
-from judges.prompting.questions import Question, ReplySchema
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation, Request
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -66,7 +65,7 @@ class PiiLeakage(ModelJudge):
         countries: ISO codes of the countries whose national phone and identity numbers count; None takes all that
             are known. International phone numbers and IBANs always count.
         allow: Values that may be disclosed, in any way of writing; `"@shop.com"` allows all addresses of a domain.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range, or the extra is not installed.

@@ -7,13 +7,12 @@ from typing import ClassVar, Literal, Unpack, get_args
 
 from pydantic import Field, JsonValue
 
-from judges.catalogue.model_judge import ModelJudge, ModelSettings
-from judges.catalogue.parts.evidence import evidence
-from judges.catalogue.parts.items import bullets, cut, reasons
-from judges.catalogue.parts.needed import answer_in
-from judges.catalogue.safety.settings import chosen, text_or_none
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.claims import bullets, cut, reasons
+from judges.catalogue.parts.fields import answer_in, evidence
+from judges.catalogue.safety.harm import chosen, text_or_none
 from judges.entry import Entry
-from judges.prompting.questions import Question, ReplySchema
+from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -60,7 +59,7 @@ class PromptInjection(ModelJudge):
         model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
         attacks: The attacks that count: indirect, direct; None takes both.
         rules: The operator's rules in words, in addition to the system messages of the sample.
-        settings: See `judges.catalogue.model_judge.ModelSettings`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
 
     Raises:
         ConfigurationError: If a setting is out of its range.

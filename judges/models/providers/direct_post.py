@@ -20,8 +20,8 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointResponse
-from judges.runtime.time_limit import time_limit
+from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
+from judges.runtime.context import time_limit
 
 _LARGE = 1 << 20
 """Bytes from which a body is not copied to join it to the headers; aiohttp itself warns of more in one piece."""

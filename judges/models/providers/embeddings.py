@@ -13,14 +13,12 @@ from pydantic import SecretStr
 from judges.errors import ConfigurationError
 from judges.model import EmbeddingResponse
 from judges.models import retry
-from judges.models.providers.endpoint import Connected, Endpoint
-from judges.models.providers.endpoint_errors import EndpointReplyError, EndpointResponse
+from judges.models.providers.http import Connected, Endpoint
+from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
 from judges.models.providers.openai import RETRIES
 from judges.models.providers.openai_fields import checked_name
 from judges.models.providers.openai_replies import usage_in
-from judges.runtime.no_requests import check_allowed
-from judges.runtime.pickling import SharedByCopies, check_picklable
-from judges.runtime.validation import whole_number
+from judges.runtime.validation import SharedByCopies, check_allowed, check_picklable, whole_number
 from judges.verdict import Usage
 
 _PATH = "/embeddings"
@@ -121,7 +119,7 @@ class OpenAICompatibleEmbeddings(Connected):
         """Embed texts, in their order, one request for each batch.
 
         Raises:
-            judges.models.providers.endpoint_errors.EndpointError: If a request fails.
+            judges.models.providers.http_errors.EndpointError: If a request fails.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
         check_allowed(self.name, self)

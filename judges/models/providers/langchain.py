@@ -10,27 +10,81 @@ import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
 from judges.errors import ConfigurationError, one_line, shortened
-from judges.media import MediaKind, langchain_content
+from judges.messages import MediaKind, langchain_content
 from judges.model import ModelRequest, ModelResponse, PromptRole, has_method
-from judges.models.endings import finish_reason_of
-from judges.models.methods import Method, Plan, checked_methods, closed_schema, response_format
-from judges.models.providers.endpoint import checked_address
-from judges.models.providers.openai_arguments import drops_arguments, keep_raw_arguments, raw_arguments
+from judges.models.prompt_and_reply import finish_reason_of
+from judges.models.providers.http import checked_address
 from judges.models.providers.openai_fields import address_for, parsed_name
 from judges.models.retry import status_of
-from judges.runtime import flow
-from judges.runtime.no_requests import check_allowed
-from judges.runtime.pickling import SharedByCopies, check_picklable
+from judges.models.structured import Method, Plan, checked_methods, closed_schema, response_format
+from judges.runtime import sharing
+from judges.runtime.validation import SharedByCopies, check_allowed, check_picklable
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
+
+_HOOK = "_create_chat_result"
+"""All replies of chat completions pass it; partner packages have it, too, and override it."""
+
+
+def drops_arguments(chat: object) -> bool:
+    """Check whether a model is one of LangChain's OpenAI models, or works like one: it drops raw arguments."""
+    return any(
+        _HOOK in vars(kind) or kind.__module__.partition(".")[0] == "langchain_openai"
+        for kind in type(chat).__mro__
+    )
+
+
+def keep_raw_arguments(chat: Any) -> None:
+    """Patch a model to keep the raw arguments of tool calls in its messages.
+
+    Args:
+        chat: A copy of the user's model; it is changed.
+    """
+    create = getattr(chat, _HOOK, None)
+    if create is None:
+        return
+
+    def create_with_arguments(response: Any, *args: Any, **kwargs: Any) -> Any:
+        result = create(response, *args, **kwargs)
+        choices = _part(response, "choices") or ()
+        if len(choices) == len(result.generations):
+            for generation, choice in zip(result.generations, choices, strict=True):
+                _keep(generation.message, _part(_part(choice, "message"), "tool_calls") or ())
+        return result
+
+    object.__setattr__(chat, _HOOK, create_with_arguments)  # pydantic forbids setattr here
+
+
+def _keep(message: Any, calls: Any) -> None:
+    raw = [{"function": {"arguments": _part(_part(call, "function"), "arguments")}} for call in calls]
+    if raw:
+        message.additional_kwargs["tool_calls"] = raw
+
+
+def raw_arguments(message: Any) -> list[Any]:
+    """List the arguments of a message's tool calls as they were received: JSON text where the message has it.
+
+    Args:
+        message: A LangChain message; what a provider left in it may have any shape.
+    """
+    calls = message.additional_kwargs.get("tool_calls")
+    if isinstance(calls, list):
+        return [_part(_part(call, "function"), "arguments") for call in calls]
+    blocks = message.content if isinstance(message.content, list) else ()
+    return [_part(block, "arguments") for block in blocks if _part(block, "type") == "function_call"]
+
+
+def _part(whole: Any, name: str) -> Any:
+    return whole.get(name) if isinstance(whole, Mapping) else getattr(whole, name, None)
+
 
 RETRIES = 2
 """How often a failed transport is repeated for a model whose own client does not retry."""
@@ -94,11 +148,14 @@ class LangChainModel(SharedByCopies):
 
     def send(self, request: ModelRequest) -> ModelResponse:
         """Send a request and wait for the reply."""
-        return flow.run(self._exchange(request), lambda plan: self._binding(request, plan).send(request))
+        exchange = self._exchange(request)
+        return sharing.run(exchange, lambda plan: self._binding(request, plan).send(request))
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking."""
-        return await flow.arun(self._exchange(request), lambda plan: self._binding(request, plan).asend(request))
+        return await sharing.arun(
+            self._exchange(request), lambda plan: self._binding(request, plan).asend(request)
+        )
 
     def _exchange(self, request: ModelRequest) -> Generator[Plan, ModelResponse, ModelResponse]:
         """Yield plans until the model replies to one, asking for less where it knows less."""
@@ -391,3 +448,37 @@ def usage_of(message: Any) -> Usage:
     details = metadata.get("input_token_details")
     cached = details.get("cache_read") if isinstance(details, Mapping) else None
     return Usage.of_call(metadata.get("input_tokens"), metadata.get("output_tokens"), cached)
+
+
+M = TypeVar("M")
+
+_REFUSAL_HOOK = "_convert_chunk_to_generation_chunk"
+"""All chunks of chat completions pass it; partner packages have it, too, and override it."""
+
+
+def keeping_refusals(chat: M) -> M:
+    """Return a copy of a streaming OpenAI model that keeps refusals; any other model as it is."""
+    convert = getattr(chat, _REFUSAL_HOOK, None) if getattr(chat, "streaming", False) else None
+    if convert is None:
+        return chat
+
+    def convert_with_refusal(chunk: Any, *args: Any, **kwargs: Any) -> Any:
+        converted = convert(chunk, *args, **kwargs)
+        refusal = _refusal_in(chunk)
+        if refusal and converted is not None:
+            converted.message.additional_kwargs.setdefault("refusal", refusal)
+        return converted
+
+    copy: M = chat.model_copy()  # type: ignore[attr-defined]  # a LangChain model, since it has the hook
+    object.__setattr__(copy, _REFUSAL_HOOK, convert_with_refusal)  # pydantic forbids setattr here
+    return copy
+
+
+def _refusal_in(chunk: Any) -> object:
+    """Return the piece of a refusal that a chunk holds; of a stream of the beta API it is one level deeper."""
+    for level in (chunk, chunk.get("chunk") if isinstance(chunk, Mapping) else None):
+        choices = level.get("choices") if isinstance(level, Mapping) else None
+        delta = choices[0].get("delta") if isinstance(choices, list) and choices else None
+        if isinstance(delta, Mapping) and delta.get("refusal"):
+            return delta["refusal"]
+    return None

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from judges.media import openai_content
-from judges.model import ModelRequest, ModelResponse
-from judges.models.providers.llm_run import LlmRun
+from judges.messages import openai_content
+from judges.model import LlmRun, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -61,7 +60,7 @@ def run_of_judging(model: str, request: ModelRequest) -> LlmRun[ModelResponse]:
         )
 
     def answer(response: ModelResponse) -> AIMessage:
-        from judges.models.providers.openai_answers import answer_of_response  # noqa: PLC0415 - as above
+        from judges.models.providers.openai_messages import answer_of_response  # noqa: PLC0415 - as above
 
         return answer_of_response(response, model)
 
@@ -77,7 +76,7 @@ def run_of_chat(model: str, fields: Mapping[str, Any]) -> LlmRun[dict[str, Any]]
         return to_messages(fields["messages"])
 
     def answer(completion: dict[str, Any]) -> AIMessage:
-        from judges.models.providers.openai_answers import answer_of  # noqa: PLC0415 - as above
+        from judges.models.providers.openai_messages import answer_of  # noqa: PLC0415 - as above
 
         return answer_of(completion, model)
 

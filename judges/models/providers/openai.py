@@ -14,13 +14,11 @@ from typing import Any, Self
 from pydantic import BaseModel, JsonValue, SecretStr
 
 from judges.errors import ConfigurationError, shortened
-from judges.media import Content, openai_content
-from judges.model import ModelRequest, ModelResponse, PromptRole
-from judges.models.methods import Method, Plan, checked_methods, forced_tool, response_format
+from judges.messages import Content, openai_content
+from judges.model import LlmRun, ModelRequest, ModelResponse, PromptRole
 from judges.models.providers import llm_runs
-from judges.models.providers.endpoint import Connected, Endpoint
-from judges.models.providers.endpoint_errors import EndpointResponse, error_in
-from judges.models.providers.llm_run import LlmRun
+from judges.models.providers.http import Connected, Endpoint
+from judges.models.providers.http_errors import EndpointResponse, error_in
 from judges.models.providers.openai_chat import PATH, ChatCalls, ChatSettings, Fields
 from judges.models.providers.openai_fields import (
     address_for,
@@ -32,9 +30,9 @@ from judges.models.providers.openai_fields import (
     tool_fields,
 )
 from judges.models.providers.openai_replies import OK, parse_completion
-from judges.runtime import flow
-from judges.runtime.no_requests import check_allowed
-from judges.runtime.validation import whole_number
+from judges.models.structured import Method, Plan, checked_methods, forced_tool, response_format
+from judges.runtime import sharing
+from judges.runtime.validation import check_allowed, whole_number
 
 RETRIES = 2
 """How often a call whose transport failed is repeated."""
@@ -177,15 +175,15 @@ class OpenAICompatible(Connected):
         """Send a request and wait for the reply.
 
         Raises:
-            judges.models.providers.endpoint_errors.EndpointError: If the request fails.
+            judges.models.providers.http_errors.EndpointError: If the request fails.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
-        call = partial(flow.run, self._exchange(request), partial(self._endpoint.post, PATH))
+        call = partial(sharing.run, self._exchange(request), partial(self._endpoint.post, PATH))
         return llm_runs.observed(self._judging(request), call) if llm_runs.is_observed() else call()
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking; otherwise as `send`, with aiohttp."""
-        call = partial(flow.arun, self._exchange(request), partial(self._endpoint.apost, PATH))
+        call = partial(sharing.arun, self._exchange(request), partial(self._endpoint.apost, PATH))
         return await (llm_runs.aobserved(self._judging(request), call) if llm_runs.is_observed() else call())
 
     def chat(self, request: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Fields:
@@ -199,7 +197,7 @@ class OpenAICompatible(Connected):
             headers: Headers of this request alone; they go before those of this client.
 
         Raises:
-            judges.models.providers.endpoint_errors.EndpointError: If the request fails;
+            judges.models.providers.http_errors.EndpointError: If the request fails;
                 `EndpointStatusError.upstream` is the endpoint's own response.
             judges.runtime.budget.Refused: If the budget is spent.
             ConfigurationError: If the request cannot be sent.
@@ -295,7 +293,7 @@ class OpenAICompatible(Connected):
         """Return the model's response in a completion that was not sent by this object.
 
         Raises:
-            judges.models.providers.endpoint_errors.EndpointReplyError: If it is none.
+            judges.models.providers.http_errors.EndpointReplyError: If it is none.
         """
         return self._with_known_ending(parse_completion(body))
 

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 from judges.models import retry
-from judges.models.providers.endpoint import Endpoint
-from judges.models.providers.endpoint_errors import EndpointError, EndpointReplyError, EndpointResponse
+from judges.models.providers.http import Endpoint
+from judges.models.providers.http_errors import EndpointError, EndpointReplyError, EndpointResponse
 from judges.models.providers.openai_replies import OK
 
 Fields = dict[str, Any]

@@ -8,19 +8,19 @@ from functools import partial
 from typing import Any, Literal, Self
 
 from judges.errors import ConfigurationError
+from judges.model import LlmRun
 from judges.models import retry
 from judges.models.providers import llm_runs
-from judges.models.providers.endpoint import Endpoint
-from judges.models.providers.endpoint_errors import (
+from judges.models.providers.http import Endpoint
+from judges.models.providers.http_errors import (
     EndpointResponse,
     EndpointStatusError,
     EndpointTimeoutError,
     error_in,
 )
-from judges.models.providers.llm_run import LlmRun
 from judges.models.providers.openai_fields import GENERATING, SETTINGS, checked_bound, checked_name, encoded
 from judges.models.providers.openai_replies import model_in, read_completion, texts_in, usage_in
-from judges.runtime import budget, flow
+from judges.runtime import budget, sharing
 
 PATH = "/chat/completions"
 """Where chat completions are, below the address of an endpoint."""
@@ -128,7 +128,7 @@ class ChatCalls:
             call, run = partial(self._deliver, fields), self._run(fields)
             return call() if run is None else llm_runs.observed(run, call)
 
-        return flow.run(self._claimed(request), deliver)
+        return sharing.run(self._claimed(request), deliver)
 
     async def asend(self, request: Mapping[str, Any]) -> Fields:
         """Send a request without blocking."""
@@ -137,7 +137,7 @@ class ChatCalls:
             call, run = partial(self._adeliver, fields), self._run(fields)
             return await (call() if run is None else llm_runs.aobserved(run, call))
 
-        return await flow.arun(self._claimed(request), deliver)
+        return await sharing.arun(self._claimed(request), deliver)
 
     def _run(self, fields: Fields) -> LlmRun[Fields] | None:
         return llm_runs.run_of_chat(self._settings.model, fields) if llm_runs.is_observed() else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.models.retry import is_transient, status_of
-from judges.runtime.pickling import SharedByCopies
+from judges.runtime.validation import SharedByCopies
 
 _ALIVE = {409, 425, 429}
 """Transient statuses that a healthy endpoint returns, too."""

@@ -6,24 +6,222 @@ import asyncio
 import hashlib
 import json
 import logging
+import os
 import re
+import sqlite3
+import threading
+import time
+import weakref
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from judges.errors import ConfigurationError
 from judges.model import JudgeModel, ModelRequest, ModelResponse, repetition
-from judges.models.dialects.general import dialect_of
 from judges.models.identity import identity_of, unread_settings
-from judges.models.parse import Unreadable
+from judges.models.prompt_and_reply import Unreadable, dialect_of
 from judges.models.resolve import as_model
-from judges.models.wrappers.cache_store import Cache
 from judges.models.wrappers.wrapped import Wrapped
+from judges.runtime import context
+from judges.runtime.context import outcome_label
+from judges.runtime.validation import SharedByCopies
 from judges.verdict import Usage
 
+FORMAT = 1
+"""Version of the file format; a file of another version is refused."""
+
+_APPLICATION = 0x6A647265
+"""Written into the file's header, so that no other program's database is ever written to."""
+_BUSY_TIMEOUT_S = 30.0
+"""Seconds a process waits for another one that is writing."""
+_creation_lock = threading.Lock()
 _log = logging.getLogger("judges")
+
+
+class Cache(SharedByCopies):
+    """A file that keeps models' replies, for `cached`.
+
+    It holds replies as JSON, and of the requests only a digest. Whoever can write to the file can decide verdicts;
+    a new file is readable and writable only by its owner. It needs a local disk, since a write-ahead log does not
+    work over a network, and it grows until it is cleared.
+
+    Args:
+        path: The file; it is created if missing.
+
+    Raises:
+        ConfigurationError: If the file cannot be opened, is no cache, or is damaged. Each method raises it too,
+            if the damage shows later, or the cache was closed.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).absolute()
+        self._writer = _Connection(self.path)
+        self._reader = _Connection(self.path)
+        self._end = weakref.finalize(self, _close, self._writer, self._reader)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cache, (self.path,)  # another process opens the same file
+
+    def get(self, key: bytes) -> str | None:
+        """Return a record, or None; no reader waits for a writer."""
+        try:
+            rows = self._reader.run("SELECT reply FROM replies WHERE key = ?", key)
+        except sqlite3.OperationalError as error:
+            with context.logging_safely():
+                _log.warning("the cache %s could not be read: %s%s", self.path, error, outcome_label())
+            return None
+        return rows[0][0] if rows and isinstance(rows[0][0], str) else None
+
+    def put(self, key: bytes, record: str) -> None:
+        """Store a record; a failure, for instance on a full disk, is logged and costs no verdict."""
+        try:
+            self._writer.run("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, record)
+        except sqlite3.OperationalError as error:
+            with context.logging_safely():
+                _log.warning("the cache %s could not be written: %s%s", self.path, error, outcome_label())
+
+    def clear(self) -> None:
+        """Delete all records."""
+        self._writer.run("DELETE FROM replies")
+
+    def close(self) -> None:
+        """Close the file; the cache cannot be used any more."""
+        self._end()
+
+    def __len__(self) -> int:
+        return int(self._reader.run("SELECT count(*) FROM replies")[0][0])
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Connection:
+    """One connection for all threads of a process; a forked process opens its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._closed = False
+        self._opened: dict[int, tuple[threading.Lock, sqlite3.Connection]] = {}
+        self._current()
+
+    def run(self, statement: str, *values: bytes | str) -> list[Any]:
+        if self._closed:
+            raise ConfigurationError(f"the cache {str(self._path)!r} was closed")
+        lock, database = self._current()
+        try:
+            with lock:
+                return database.execute(statement, values).fetchall()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            raise _refusal(self._path, error) from error
+
+    def close(self) -> None:
+        self._closed = True
+        entry = self._opened.get(os.getpid())
+        if entry is not None:
+            with entry[0]:
+                entry[1].close()
+
+    def _current(self) -> tuple[threading.Lock, sqlite3.Connection]:
+        process = os.getpid()
+        if process not in self._opened:
+            database = _open(self._path)
+            if self._opened.setdefault(process, (threading.Lock(), database))[1] is not database:
+                database.close()
+        return self._opened[process]
+
+
+def _close(*connections: _Connection) -> None:
+    for connection in connections:
+        connection.close()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        # The lock: closing a file ends every lock that this process has on it, those of SQLite included.
+        with _creation_lock:
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            database = sqlite3.connect(
+                path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigurationError(f"the cache {str(path)!r} cannot be opened: {error}") from error
+    try:
+        _prepare(database, path)
+    except BaseException as error:
+        database.close()
+        if isinstance(error, sqlite3.Error):
+            raise _refusal(path, error) from error
+        raise
+    return database
+
+
+def _prepare(database: sqlite3.Connection, path: Path) -> None:
+    """Check that the file is a cache, or empty, before anything is written to it."""
+    database.execute("BEGIN")  # one snapshot, in case another process creates the file just now
+    is_new = _is_new(database, path)
+    database.execute("COMMIT")
+    _log_ahead(database)
+    database.execute("PRAGMA synchronous = NORMAL")
+    if is_new:
+        database.execute("BEGIN IMMEDIATE")
+        if _is_new(database, path):  # nobody was faster
+            database.execute("CREATE TABLE replies (key BLOB PRIMARY KEY, reply TEXT NOT NULL)")
+            database.execute(f"PRAGMA application_id = {_APPLICATION}")
+            database.execute(f"PRAGMA user_version = {FORMAT}")
+        database.execute("COMMIT")
+
+
+def _is_new(database: sqlite3.Connection, path: Path) -> bool:
+    marks = tuple(
+        database.execute(query).fetchone()[0]
+        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    )
+    if marks == (0, 0, 0):
+        return True
+    if marks[0] != _APPLICATION:
+        raise ConfigurationError(f"{str(path)!r} is a database, but no cache of replies; give another path")
+    if marks[1] != FORMAT:
+        raise ConfigurationError(
+            f"the cache {str(path)!r} was written by another version of selfrefine (format {marks[1]}, this one "
+            f"knows {FORMAT}); give another path, or delete the file"
+        )
+    return False
+
+
+def _log_ahead(database: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; SQLite does not wait by itself while another process does the same."""
+    until = time.monotonic() + _BUSY_TIMEOUT_S
+    while database.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def _refusal(path: Path, error: sqlite3.Error) -> ConfigurationError:
+    return ConfigurationError(
+        f"{str(path)!r} is no cache of replies, or it is damaged: {error}; give another path, or delete the file"
+    )
+
 
 _KEY = 1
 """Version of the key's parts; a new one invalidates all earlier records."""

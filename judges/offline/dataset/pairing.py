@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 
 from judges.errors import BadSample, ConfigurationError
+from judges.offline.compare import pair_rows
 from judges.offline.results import Evaluation, Row
-from judges.offline.row_pairs import pair_rows
 from judges.offline.run.source import RowInput
 from judges.sample import Sample
 

@@ -2,23 +2,436 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
+import csv
+import json
+import logging
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
-from itertools import chain
+from difflib import get_close_matches
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 from judges.errors import BadSample, ConfigurationError, one_line, shortened
-from judges.offline.dataset.cells import cell_value
-from judges.offline.dataset.delimited import csv_records, csv_row, not_encoded
-from judges.offline.dataset.json_text import parsed, preview
-from judges.offline.dataset.renaming import checked_columns, renamed
-from judges.offline.dataset.tables import is_table, rows_in
-from judges.offline.dataset.unread import name_unread
 from judges.rows.columns import NESTED
-from judges.sample import Sample, canonical_field
+from judges.rows.replies import is_messages, row_of
+from judges.sample import FIELD_NAMES, Sample, canonical_field
+
+_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)')
+"""A text in a JSON document, or one of the words that Python reads as a number, which is group 1."""
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        BadSample: If it is not valid JSON; the message names the column, counted in characters from 1.
+    """
+    try:
+        return json.loads(text, parse_constant=_reject_constant)
+    except json.JSONDecodeError as error:
+        line = f" of line {error.lineno}" if error.lineno > 1 else ""
+        hint = "; a row is one whole JSON object on one line" if error.pos >= len(text) else ""
+        raise BadSample(f"not valid JSON: {error.msg.lower()} at column {error.colno}{line}{hint}") from None
+    except _NotJson as error:
+        column = next(match.start(1) for match in _CONSTANT.finditer(text) if match[1]) + 1
+        raise BadSample(f"{error} is not a JSON number, at column {column}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadSample(f"not readable JSON: {one_line(error)}") from None
+
+
+def preview(value: object) -> str:
+    """Return the beginning of a value as JSON."""
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."  # noqa: PLR2004 - about half a line
+
+
+class _NotJson(ValueError):  # noqa: N818 - carries a word that Python reads as a number
+    """A number that JSON does not have: NaN or an infinity."""
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise _NotJson(name)
+
+
+_TEXTS = frozenset({"user_input", "response", "reference"})
+"""Fields that hold text; those of the others are lists or objects."""
+
+
+def cell_value(column: str, value: Any) -> Any:
+    """Return the value of a cell: an empty text is an empty answer, and in any other field a missing one."""
+    return None if value == "" and canonical_field(column) not in {None, "response"} else value
+
+
+def frame_value(column: str, value: Any) -> Any:
+    """Return the value of a cell of a data frame as JSON has it.
+
+    NaN, NaT and NA are missing; dates are ISO text. Frames have numbers where a file has text, so a number or a
+    truth value in a field that holds text is read as its text.
+    """
+    value = _plain(value)
+    if isinstance(value, bool | int | float) and canonical_field(column) in _TEXTS:
+        return json.dumps(value)
+    return cell_value(column, value)
+
+
+def cell_of_text(column: str, text: str) -> Any:
+    """Return the value of a cell in a file that holds text alone: lists and objects are JSON in it.
+
+    Raises:
+        BadSample: If a list or an object begins and is not valid.
+    """
+    field = canonical_field(column)
+    begins = text.lstrip()[:1]
+    if begins in {"[", "{"} and (field not in _TEXTS or column == "messages") and field is not None:
+        return _structured(column, text)
+    if field == "metadata" or column == "messages":
+        return _structured(column, text) if text.strip() else None
+    return cell_value(column, text)
+
+
+def _structured(column: str, text: str) -> Any:
+    try:
+        return parsed(text)
+    except BadSample as error:
+        value = _python_literal(text)
+        if value is None:
+            raise BadSample(
+                f'field {column!r}: in a CSV file it is written as JSON, for instance ["first", "second"]; '
+                f"here it is {error} of the cell"
+            ) from None
+        return value
+
+
+def _python_literal(text: str) -> Any:
+    """Return a list or an object as Python shows it, which is how data frames are written to CSV; else None."""
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return value if isinstance(value, list | dict) else None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a data frame as one of Python's, None where it is missing, dates as ISO text."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):  # arrays and scalars of numpy
+        return _plain(value.tolist())
+    if type(value).__name__ in {"NaTType", "NAType"}:
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+_DELIMITERS = ",;\t|"
+Record = dict[str | None, Any]
+
+
+def csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, Record]]:
+    """Yield each record with the number of the line it begins in; a cell may hold line breaks.
+
+    What separates the cells is what separates the names in the first line: commas, semicolons, tabs or bars.
+    """
+    with path.open(encoding=encoding, errors="surrogateescape", newline="") as file:
+        delimiter = _delimiter(file.readline())
+        file.seek(0)
+        reader = csv.reader(_decoded_lines(file), strict=True, delimiter=delimiter)
+        columns: list[str] = []
+        line = 1
+        try:
+            for cells in reader:
+                if cells and columns:
+                    yield line, _record(columns, cells)
+                elif cells:
+                    columns = _checked_columns(cells)
+                line = reader.line_num + 1
+        except UnicodeEncodeError as error:
+            where = f"{path}, line {reader.line_num + 1}"
+            raise BadSample(f"{where}: {not_encoded(encoding, error.start)}") from None
+        except (csv.Error, BadSample) as error:
+            raise BadSample(f"{path}, line {line}: {_csv_fault(error)}") from error
+
+
+def csv_row(record: Record) -> Mapping[str, Any]:
+    """Return a record as a row.
+
+    Raises:
+        BadSample: If it has more cells than there are columns, or a cell cannot be read.
+    """
+    if None in record:
+        raise BadSample("there are more cells than columns; put quotation marks around text with commas in it")
+    return {str(name): cell_of_text(str(name), text) for name, text in record.items()}
+
+
+def not_encoded(encoding: str, place: int) -> str:
+    """Return that a text is not in its encoding, and what to do.
+
+    Args:
+        encoding: The encoding.
+        place: The first character that is not, counted from 0.
+    """
+    name = "UTF-8" if encoding == "utf-8-sig" else encoding
+    return f"not {name} at column {place + 1}; save the file as UTF-8, or name its encoding"
+
+
+def _delimiter(header: str) -> str:
+    """Return what separates the names of the first line outside quotation marks."""
+    outside = "".join(header.split('"')[::2])
+    return max(_DELIMITERS, key=outside.count)
+
+
+def _decoded_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a file in which bytes of another encoding became lone surrogates; these are refused."""
+    for line in lines:
+        if not line.isascii():
+            line.encode()
+        yield line
+
+
+def _record(columns: list[str], cells: list[str]) -> Record:
+    """Return a record by column; cells that have no column are under None."""
+    record: Record = dict(zip(columns, cells, strict=False))
+    return record if len(cells) <= len(columns) else {**record, None: cells[len(columns) :]}
+
+
+def _csv_fault(error: Exception) -> str:
+    text = str(error)
+    if text == "unexpected end of data":
+        return "a quotation mark is opened here and never closed"
+    return f"{text}; write such rows as .jsonl" if "field limit" in text else text
+
+
+def _checked_columns(names: list[str]) -> list[str]:
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise BadSample(f"the column {duplicates[0]!r} appears twice")
+    return names
+
+
+def rows_in(samples: Any) -> Any:
+    """Return the rows of a table; what is no table is returned as it is.
+
+    Raises:
+        ConfigurationError: If a table cannot be read row by row.
+    """
+    if isinstance(samples, Mapping):
+        return _of_lists(samples)
+    library, kind = type(samples).__module__.partition(".")[0], type(samples).__name__
+    match library, kind:
+        case "pandas", "DataFrame":
+            return Rows(samples, len(samples), _of_pandas)
+        case "polars", "DataFrame":
+            return Rows(samples, len(samples), lambda frame: map(_plain_value, frame.iter_rows(named=True)))
+        case "polars", "LazyFrame":
+            raise ConfigurationError("a LazyFrame has no rows yet; give frame.collect()")
+        case "pandas" | "polars", _:
+            raise ConfigurationError(f"a {kind} has no named columns; give a DataFrame")
+        case "pyarrow", "Table" | "RecordBatch":
+            return Rows(samples, samples.num_rows, _of_arrow)
+        case "deepeval", "EvaluationDataset":
+            return _of_deepeval(samples)
+        case "inspect_ai", "EvalLog":
+            return list(samples.samples or ())
+        case _:
+            return samples
+
+
+class Rows:
+    """The rows of a table, which can be read as often as one likes."""
+
+    def __init__(self, table: Any, size: int, read: Callable[[Any], Iterable[Any]]) -> None:
+        self._table, self._size, self._read = table, size, read
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._read(self._table)
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def _plain_value(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name): frame_value(str(name), value) for name, value in row.items()}
+
+
+def _of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
+    names = [str(name) for name in frame.columns]
+    for values in frame.itertuples(index=False, name=None):
+        yield _plain_value(dict(zip(names, values, strict=True)))
+
+
+def _of_arrow(table: Any) -> Iterator[dict[str, Any]]:
+    batches = table.to_batches() if hasattr(table, "to_batches") else [table]
+    return map(_plain_value, chain.from_iterable(batch.to_pylist() for batch in batches))
+
+
+def _of_deepeval(dataset: Any) -> list[Any]:
+    if not dataset.test_cases and dataset.goldens:
+        raise ConfigurationError("the dataset has goldens alone, without answers; give its test cases")
+    return list(dataset.test_cases)
+
+
+def is_table(columns: Mapping[Any, Any]) -> bool:
+    """Whether a mapping is a dict of lists, and no single row."""
+    lists = [_listed(value) for value in columns.values()]
+    return bool(lists) and None not in lists and not all(is_messages(values) for values in lists)
+
+
+def _of_lists(columns: Mapping[Any, Any]) -> Rows:
+    """Return the rows of a dict of lists; a single row, and a dict of datasets, are refused."""
+    if not is_table(columns):
+        remedy = "give [sample], or a dict of lists of one length"
+        if columns and all(_is_dataset(value) for value in columns.values()):
+            remedy = f"give one of its datasets, {shortened(list(map(str, columns)))[1:-1]}"
+        raise ConfigurationError(f"samples are several rows, not one {type(columns).__name__}; {remedy}")
+    lists = {str(name): _listed(value) or [] for name, value in columns.items()}
+    if len({len(values) for values in lists.values()}) > 1:
+        lengths = ", ".join(f"{name!r} {len(values)}" for name, values in islice(lists.items(), 8))
+        raise ConfigurationError(f"the columns of a dict of lists are of one length; here they are {lengths}")
+    return Rows(lists, max(map(len, lists.values())), _of_columns)
+
+
+def _is_dataset(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping | list | tuple)
+
+
+def _listed(values: Any) -> list[Any] | None:
+    """Return a column as a list, an array and a series among them, or None where a value is no column."""
+    if isinstance(values, list | tuple):
+        return list(values)
+    convert = getattr(values, "to_list", None) or getattr(values, "tolist", None)
+    column = convert() if callable(convert) else None
+    return column if isinstance(column, list) else None
+
+
+def _of_columns(columns: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    for values in zip(*columns.values(), strict=True):
+        yield _plain_value(dict(zip(columns, values, strict=True)))
+
+
+LABEL_NAMES = ("labels", "label", "human", "human_label", "human_labels", "human_rating", "gold")
+"""Names under which a row may hold what people say; the first is the documented one."""
+
+DRAW_NAMES = ("weight", "probability", "drawn")
+"""How a row was drawn, which an estimate from its label must know."""
+
+LABEL_COLUMNS = frozenset({*LABEL_NAMES, *DRAW_NAMES, "raters", "split"})
+"""All of them: how many people are to label the row, and what its labels may be used for, besides."""
+
+
+_log = logging.getLogger("judges")
+_named: set[str] = set()
+
+
+def name_unread(sample: Sample, row: object) -> None:
+    """Log the columns of a row that became metadata without being asked for, each column once a process.
+
+    Columns of labels are metadata on purpose.
+    """
+    if not sample.metadata or not isinstance(row, Mapping):
+        return
+    own = row.get("metadata")
+    unread = [name for name in sample.metadata if name in row and not (isinstance(own, Mapping) and name in own)]
+    new = [name for name in unread if name not in _named and name not in LABEL_COLUMNS]
+    if new:
+        _named.update(new)
+        _log.warning(
+            "no fields of a sample, but kept as metadata, for slices and for judges that read them: %s "
+            "(columns: %s); map={'answer': 'COLUMN'}, or --map answer=COLUMN, says which column is which",
+            shortened(new)[1:-1],
+            shortened(list(map(str, row)), longest=200)[1:-1],
+        )
+
+
+_MISSING = object()
+
+
+def checked_columns(columns: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return which column holds which field, checked.
+
+    Raises:
+        ConfigurationError: If a field is not one of a sample.
+    """
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping) or not all(  # type: ignore[redundant-expr]  # of users without types
+        isinstance(part, str) for pair in columns.items() for part in pair
+    ):
+        raise ConfigurationError(
+            f'map is {{"field": "column"}}, such as {{"answer": "text"}}, not {shortened(columns)}'
+        )
+    for name, column in columns.items():
+        if canonical_field(name) is None:
+            swapped = canonical_field(column) is not None
+            near = get_close_matches(name, FIELD_NAMES, n=1)
+            remedy = f"did you mean {column}={name}?" if swapped else f"did you mean {near[0]!r}?" if near else ""
+            raise ConfigurationError(
+                f"map: {one_line(name, longest=60)!r} is no field of a sample; "
+                f"{remedy or 'known are ' + ', '.join(Sample.model_fields)}"
+            )
+    return columns
+
+
+def renamed(row: object, columns: Mapping[str, str]) -> Any:
+    """Return a row with its columns under the names of fields; a dotted name leads into nested columns.
+
+    Raises:
+        BadSample: If the row does not have such a column.
+    """
+    source = row.model_dump(exclude_defaults=True) if isinstance(row, Sample) else row_of(row)
+    if not columns or source is None:
+        return row
+    others = dict(source)
+    values = {field: _value(others, column) for field, column in columns.items()}
+    for column in columns.values():
+        others.pop(column, None)
+    replaced = {canonical_field(field) for field in columns}
+    return {**{name: value for name, value in others.items() if canonical_field(name) not in replaced}, **values}
+
+
+def rename_rows(samples: Any, columns: Mapping[str, str]) -> Any:
+    """Return rows with their columns renamed, sync or async, as often as they can be read."""
+    if not columns:
+        return samples
+    if isinstance(samples, AsyncIterable):
+        return _arenamed(samples, columns)
+    if isinstance(samples, Sized):
+        return Rows(samples, len(samples), lambda rows: (_renamed_or_error(row, columns) for row in rows))
+    return (_renamed_or_error(row, columns) for row in samples)
+
+
+async def _arenamed(samples: AsyncIterable[Any], columns: Mapping[str, str]) -> AsyncIterator[Any]:
+    async for row in samples:
+        yield _renamed_or_error(row, columns)
+
+
+def _renamed_or_error(row: object, columns: Mapping[str, str]) -> Any:
+    try:
+        return row if isinstance(row, BadSample) else renamed(row, columns)
+    except BadSample as error:
+        return error
+
+
+def _value(row: Mapping[str, Any], column: str) -> Any:
+    if column in row:
+        return row[column]
+    value: Any = row
+    for name in column.split("."):
+        value = value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
+    if value is _MISSING:
+        raise BadSample(f"there is no column {column!r}; the columns are {shortened(list(row))[1:-1]}")
+    return value
+
 
 Raw = TypeVar("Raw")
 

@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import NamedTuple, NoReturn, Protocol
+from hashlib import blake2b
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import ConfigurationError
+from judges.fingerprint import fingerprint
 from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel, ModelRequest, ModelResponse
 from judges.models.identity import identity_of
 from judges.models.wrappers.cache import key_of
-from judges.offline.run import embeddings
 from judges.offline.run.journal import CallRecord, Journal
 from judges.offline.run.meter import CallMeter
-from judges.runtime.next_turn import NextTurn
+from judges.runtime.context import NextTurn
 from judges.verdict import Usage
+
+
+def digest_of(model: EmbeddingModel, texts: Sequence[str]) -> str:
+    """Return a digest of all that vectors depend on."""
+    parts = ["embeddings", fingerprint(model), list(texts)]
+    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def embedding_json(response: EmbeddingResponse) -> bytes:
+    """Return vectors and what they cost as JSON."""
+    vectors = [base64.b64encode(array("d", vector).tobytes()).decode() for vector in response.vectors]
+    usage = response.usage.model_dump(mode="json")
+    return json.dumps({"vectors": vectors, "usage": usage, "model": response.model}).encode()
+
+
+def read(record: Mapping[str, Any]) -> EmbeddingResponse | None:
+    """Return the vectors that `response_json` has written; None where they cannot be read."""
+    try:
+        vectors = [array("d", base64.b64decode(text, validate=True)).tolist() for text in record["vectors"]]
+        usage = Usage.model_validate(record["usage"])
+    except (KeyError, TypeError, ValueError, ValidationError):
+        return None
+    return EmbeddingResponse(vectors, usage, record.get("model"))
 
 
 class CallPlace(NamedTuple):
@@ -118,7 +145,7 @@ class CellCalls:
 
     def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResponse:
         """Return the journaled vectors of texts, or embed them."""
-        digest = embeddings.digest_of(model, texts)
+        digest = digest_of(model, texts)
         replayed = self._replay_vectors(digest)
         if replayed is None:
             replayed = model.embed(texts)
@@ -127,7 +154,7 @@ class CellCalls:
 
     async def aembed(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResponse:
         """Return the journaled vectors of texts, or embed them without blocking."""
-        digest = embeddings.digest_of(model, texts)
+        digest = digest_of(model, texts)
         replayed = self._replay_vectors(digest)
         if replayed is None:
             replayed = await model.aembed(texts)
@@ -180,11 +207,11 @@ class CellCalls:
         if not self._records:
             return None
         record, is_own = self._recorded(digest, shared=True)
-        response = None if record is None else embeddings.read(record.response)
+        response = None if record is None else read(record.response)
         return response if response is None or is_own else replace(response, usage=Usage())
 
     def _write_vectors(self, digest: str, response: EmbeddingResponse) -> None:
-        self._journal.add_call(self._row, self._judge, digest, embeddings.response_json(response))
+        self._journal.add_call(self._row, self._judge, digest, embedding_json(response))
 
     def _collect(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> None:
         if self._collector is None:

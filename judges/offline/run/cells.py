@@ -1,4 +1,4 @@
-"""Judging the missing cells of a run: workers that take one row before one judge after the other."""
+"""Judging the missing cells of a journal, within the limits of a run: in one process, and in each of several."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from typing import NamedTuple, Protocol
 from judges.errors import BadSample, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
+from judges.models.wrappers.limiter import Limiter
 from judges.offline.run import outputs
 from judges.offline.run.calls import Awaiting, CallCollector, CellCalls
 from judges.offline.run.journal import CallRecord, Journal, is_failure
-from judges.offline.run.meter import CallMeter, RunStopped
-from judges.offline.run.progress import OnProgress, Progress
+from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
+from judges.offline.run.settings import OnProgress, Progress, RunSettings
 from judges.offline.run.source import NumberedRows, digest_of, row_json
-from judges.runtime import calls, faults
-from judges.runtime.context import setting
-from judges.runtime.next_turn import NextTurn
+from judges.runtime import budget, context
+from judges.runtime.budget import known_prices
+from judges.runtime.context import NextTurn, setting
 from judges.runtime.sharing import Shared, sharing
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -227,7 +228,7 @@ class CellWorkers:
             is_alone=len(self._judges) == 1,
             collector=self._collector,
         )
-        with setting(calls.watcher, watcher), sharing(cell.shared):
+        with setting(context.watcher, watcher), sharing(cell.shared):
             verdict = await _verdict(self._judges[cell.judge], cell.sample)
         watcher.finish()
         self._count_own_calls(cell.judge, verdict, watcher.sent)
@@ -290,4 +291,73 @@ async def _verdict(judge: Judge, sample: Sample) -> Verdict:
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost row
-        return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))
+        return Verdict.without_score("judge_failed", context.report(error, repr(judge.name)))
+
+
+async def judge_missing(
+    rows: NumberedRows,
+    judges: Mapping[str, Judge],
+    settings: RunSettings,
+    sink: RowSink,
+    *,
+    max_concurrency: int,
+    log_texts: bool,
+    meter: CallMeter | None = None,
+    collector: CallCollector | None = None,
+) -> Progress:
+    """Judge the cells that are missing in the journal of `sink`, and return how far the run is then.
+
+    Args:
+        rows: The rows.
+        judges: The judges by name.
+        settings: Limits, and which cells are judged again.
+        sink: Takes the cells.
+        max_concurrency: Model calls at once.
+        log_texts: Whether the log of a judge's own errors holds what they say.
+        meter: What the calls are counted by; None for a new one.
+        collector: Takes calls that are made later, whose cells stay missing; None makes them now.
+
+    Raises:
+        RunStopped: If a limit of the run was reached; calls in flight have been finished.
+        ConfigurationError: If every further call would fail.
+    """
+    meter = meter or new_meter(settings, judges, max_concurrency)
+    workers = CellWorkers(rows, judges, sink, meter, settings, collector=collector)
+    with context.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
+        await workers.run(max_concurrency)
+    return workers.progress()
+
+
+def new_meter(settings: RunSettings, judges: Mapping[str, Judge], max_concurrency: int) -> CallMeter:
+    """Return what counts and limits the calls of a run."""
+    return CallMeter(
+        Limiter(max_concurrency, requests_per_minute=settings.rate, tokens_per_minute=settings.tokens_per_minute),
+        prices=prices_of(settings, judges),
+        max_calls=settings.max_calls,
+        max_cost=settings.max_cost,
+    )
+
+
+def warn_of_unreadable(journal: Journal) -> None:
+    """Say once which lines of a journal cannot be read."""
+    if journal.unreadable:
+        _log.warning(
+            "%s: %d lines cannot be read, the first is line %d; their cells are judged again",
+            journal.path,
+            len(journal.unreadable),
+            journal.unreadable[0],
+        )
+
+
+def prices_of(settings: RunSettings, judges: Mapping[str, Judge]) -> RememberedPrices:
+    """Return the prices of a run; without judges that ask models there is nothing to price."""
+    if settings.prices is not None:
+        return RememberedPrices(settings.prices)
+    if not any(judge.models for judge in judges.values()):
+        return RememberedPrices({})
+    try:
+        return RememberedPrices(known_prices())
+    except ConfigurationError:
+        if settings.max_cost is not None:
+            raise
+        return RememberedPrices({})

@@ -14,10 +14,9 @@ from pydantic import BaseModel
 from judges.errors import CannotJudge
 from judges.judge import Judge
 from judges.model import ModelRequest
-from judges.models.dialects.general import dialect_of
-from judges.models.render import fresh_nonce
+from judges.models.prompt_and_reply import dialect_of, fresh_nonce
 from judges.requests import Ask, Consult, Request
-from judges.runtime.prices import Price, price_of
+from judges.runtime.budget import Price, price_of
 from judges.sample import Sample
 from judges.verdict import Usage
 

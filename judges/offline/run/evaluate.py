@@ -13,26 +13,80 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
-from judges.catalogue.naming import named
+from judges.catalogue.names import named
 from judges.compose.panel import as_judge
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import Judge
-from judges.offline.dataset.renaming import checked_columns, rename_rows
-from judges.offline.dataset.tables import rows_in
+from judges.offline.dataset.reading import checked_columns, rename_rows, rows_in
 from judges.offline.first_guesses import naming_arguments
-from judges.offline.results import Evaluation, Row
-from judges.offline.run.batch.settings import BatchSettings
+from judges.offline.results import Evaluation, Row, Tally
 from judges.offline.run.journaled import run_samples
-from judges.offline.run.ordered_writer import OrderedWriter
-from judges.offline.run.settings import Outputs, RunSettings
+from judges.offline.run.settings import BatchSettings, Outputs, RunSettings
 from judges.offline.run.source import RowInput, read_sample
-from judges.rows.objects import row_of
-from judges.runtime import faults
+from judges.rows.replies import row_of
+from judges.runtime import context
 from judges.runtime.blocking import DaemonThreads
 from judges.runtime.sharing import shared_work
 from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.verdict import Verdict
+
+
+class OrderedWriter:
+    """Receives rows as they finish, and emits each as soon as all before it are there.
+
+    Args:
+        names: Names of the judges.
+        out: Where each row is written as a line of JSON, flushed at once; None writes nothing.
+        on_result: Called with each row, one at a time.
+        keep_rows: Whether the rows stay in memory for the evaluation.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        *,
+        out: TextIO | None,
+        on_result: Callable[[Row], object] | None,
+        keep_rows: bool,
+    ) -> None:
+        self._tallies = {name: Tally() for name in names}
+        self._out, self._on_result, self._keep_rows = out, on_result, keep_rows
+        self._rows: list[Row] = []
+        self._early: dict[int, Row] = {}
+        self._next = 0
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def add(self, row: Row) -> None:
+        """Accept a row, in any order, from any thread."""
+        with self._lock:
+            self._early[row.index] = row
+            while not self._closed and (ready := self._early.pop(self._next, None)) is not None:
+                self._next += 1
+                self._emit(ready)
+
+    def close(self) -> None:
+        """Stop writing; results from threads that are still running are discarded."""
+        with self._lock:
+            self._closed = True
+
+    def evaluation(self) -> Evaluation:
+        """Return the evaluation of the rows written."""
+        summary = {name: tally.summary() for name, tally in self._tallies.items()}
+        return Evaluation(rows=tuple(self._rows), summary=summary)
+
+    def _emit(self, row: Row) -> None:
+        for name, verdict in row.verdicts.items():
+            self._tallies[name].add(verdict, judged=row.sample is not None)
+        if self._keep_rows:
+            self._rows.append(row)
+        if self._out is not None:
+            self._out.write(f"{row.line()}\n")
+            self._out.flush()
+        if self._on_result is not None:
+            self._on_result(row)
+
 
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
 
@@ -119,7 +173,7 @@ def evaluate(
             source.close()
             raise
 
-    with faults.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
+    with context.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
         _in_threads(work, max_concurrency, source)
         return writer.evaluation()
 
@@ -171,7 +225,7 @@ async def aevaluate(
             writer.add(await _ajudge_row(*item, members))
             await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
 
-    with faults.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
+    with context.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
         async with aclosing(_aenumerate(samples)) as source:
             await _in_tasks([asyncio.create_task(work()) for _ in range(max_concurrency)])
         return writer.evaluation()
@@ -259,7 +313,7 @@ async def _averdict(judge: Judge, sample: Sample) -> Verdict:
 def _failure_verdict(error: Exception, judge: Judge) -> Verdict:
     if isinstance(error, ConfigurationError):
         raise error
-    return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))
+    return Verdict.without_score("judge_failed", context.report(error, repr(judge.name)))
 
 
 def _with_judge(name: str, verdict: Verdict) -> Verdict:

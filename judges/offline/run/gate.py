@@ -12,10 +12,10 @@ from judges.catalogue.registry import qualified_name
 from judges.errors import ConfigurationError, shortened
 from judges.offline.results import Evaluation, Summary
 from judges.offline.run.journal import is_failure
-from judges.runtime.by_judge import ByJudge
+from judges.runtime.context import ByJudge
 
 if TYPE_CHECKING:
-    from judges.offline.run_comparison import RunComparison
+    from judges.offline.compare import RunComparison
 
 MOST_UNSCORED = 0.1
 """Share of cells whose judging may fail before a figure says nothing."""

@@ -6,20 +6,113 @@ or `{"call": ROW, ...}` with a model's response, which is needed until all cells
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
 import threading
 import time
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from types import ModuleType
+from typing import Any, BinaryIO, Literal
 
-from judges.offline.run.files import cannot_write, open_private
+from judges.errors import ConfigurationError
 from judges.verdict import NOTHING_TO_JUDGE
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+
+
+def make_folder(folder: Path) -> bool:
+    """Create a folder that only its owner can enter, and return whether it is new.
+
+    Raises:
+        ConfigurationError: If it cannot be created.
+    """
+    try:
+        if folder.is_dir():
+            return False
+        if folder.exists():
+            raise ConfigurationError(f"{folder} is a file; choose another --out, or delete it first")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        reason = "Not a directory" if isinstance(error, FileExistsError) else getattr(error, "strerror", error)
+        raise ConfigurationError(f"{folder} cannot be written ({reason}); choose another --out") from error
+    return True
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a file of a run, and return its descriptor; a new file belongs to its owner alone.
+
+    Raises:
+        ConfigurationError: If it cannot be opened, or is a link to somewhere else.
+    """
+    if path.is_symlink():
+        raise ConfigurationError(f"{path} is a link; a run writes to its own folder only, so delete the link")
+    try:
+        return os.open(path, flags | _NO_LINKS | getattr(os, "O_CLOEXEC", 0), 0o600)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError, run: Path | None = None) -> ConfigurationError:
+    """Return the error for a file that cannot be written, for instance on a full disk.
+
+    Args:
+        path: The file.
+        error: What the system said.
+        run: Folder of its run; None finds it.
+    """
+    run = run or next((folder for folder in path.parents if (folder / "run.json").exists()), path.parent)
+    return ConfigurationError(
+        f"{path} cannot be written ({error.strerror}); nothing that was judged is lost: make room, then go on "
+        f"with `refine resume {run}`"
+    )
+
+
+@contextmanager
+def full_disk_told(folder: Path) -> Iterator[None]:
+    """Say in one line that there is no room for something in the folder of a run, whatever it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise cannot_write(folder, error, folder) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file whole: it takes the place of an older one when the block ends well.
+
+    Raises:
+        ConfigurationError: If it cannot be written.
+    """
+    draft = path.with_name(f"{path.name}.part")
+    descriptor = open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        with os.fdopen(descriptor, "wb", buffering=1 << 16) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
 
 NAME = "journal.jsonl"
 _SYNC_EVERY_S = 1.0
@@ -288,3 +381,112 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value
+
+
+fcntl: ModuleType | None
+try:
+    fcntl = import_module("fcntl")
+except ImportError:  # a system without it: the file alone is the lock
+    fcntl = None
+
+LOCK_NAME = "lock"
+_ATTEMPTS = 10
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[str]:
+    """Hold the lock of a run's folder; yields a line about the owner that died with it, or an empty text.
+
+    The system frees the lock of a process that dies, so such a lock is taken over. The file names the owner.
+
+    Raises:
+        ConfigurationError: If another process, or another thread of this one, works on the run.
+    """
+    path = folder / LOCK_NAME
+    descriptor, before = _acquire(path)
+    try:
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat()}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(owner).encode(), 0)
+        yield f"took over {folder} from {_described(before)}, which has ended without finishing" if before else ""
+    finally:
+        if _is_current(descriptor, path):
+            path.unlink()  # while the lock is held, so that nobody else's is removed
+        os.close(descriptor)
+
+
+def check_unlocked(folder: Path) -> None:
+    """Check that nobody works on a run.
+
+    Raises:
+        ConfigurationError: If somebody does.
+    """
+    try:
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR)
+    except OSError:  # there is no lock
+        return
+    try:
+        _checked_owner(descriptor, folder / LOCK_NAME)
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(path: Path) -> tuple[int, dict[str, object]]:
+    for _ in range(_ATTEMPTS):
+        descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
+        try:
+            owner = _checked_owner(descriptor, path)
+            if _is_current(descriptor, path):
+                return descriptor, owner
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its owner has ended and removed the file meanwhile
+    raise ConfigurationError(f"{path} changes hands all the time; try again")
+
+
+def _checked_owner(descriptor: int, path: Path) -> dict[str, object]:
+    """Return the last owner of a lock; an error if it still holds it."""
+    owner = _owner(descriptor)
+    if _is_free(descriptor) and _may_be_taken(owner):
+        return owner
+    raise ConfigurationError(
+        f"{path.parent} is in use by {_described(owner)}; wait until it ends, or delete {path} if you know that "
+        f"it does not run any more"
+    )
+
+
+def _is_free(descriptor: int) -> bool:
+    if fcntl is None:
+        return os.fstat(descriptor).st_size == 0
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _may_be_taken(owner: dict[str, object]) -> bool:
+    """Whether the owner is gone: a lock of another host may be held although it is free here."""
+    return not owner or owner.get("host") == socket.gethostname()
+
+
+def _is_current(descriptor: int, path: Path) -> bool:
+    try:
+        return os.fstat(descriptor).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _owner(descriptor: int) -> dict[str, object]:
+    try:
+        owner = json.loads(os.pread(descriptor, 1000, 0) or b"{}")
+    except ValueError:
+        return {}
+    return owner if isinstance(owner, dict) else {}
+
+
+def _described(owner: dict[str, object]) -> str:
+    if not owner:
+        return "another process"
+    return f"process {owner.get('pid')} on host {owner.get('host')} since {owner.get('since')}"

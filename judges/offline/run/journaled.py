@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import shutil
 import time
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from judges.offline.results import Evaluation
+from judges.offline.results import Evaluation, Row, summarised
 from judges.offline.run import outputs, parts
-from judges.offline.run.batch.settings import BatchSettings
-from judges.offline.run.files import full_disk_told, make_folder
+from judges.offline.run.cells import judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
-from judges.offline.run.journal import Journal
-from judges.offline.run.judging import judge_missing, warn_of_unreadable
-from judges.offline.run.lock import check_unlocked, locked
-from judges.offline.run.manifest import NAME as MANIFEST
-from judges.offline.run.manifest import JudgeRecord, Manifest
-from judges.offline.run.settings import Outputs, RunSettings
-from judges.offline.run.source import RowInput, Source, spooled
+from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, locked, make_folder
+from judges.offline.run.outputs import RESULTS, SUMMARY, Results
+from judges.offline.run.settings import BatchSettings, Outputs, RunSettings
+from judges.offline.run.source import NAME as MANIFEST
+from judges.offline.run.source import JudgeRecord, Manifest, RowInput, Source, spooled
 
 _log = logging.getLogger("judges")
 Loader = Callable[[], Mapping[str, Judge]]
@@ -190,7 +190,7 @@ async def _judge(
     started = time.monotonic()
     parts.gather(folder, source.step)  # those of an earlier start that was killed
     if settings.batch is not None:
-        from judges.offline.run.batch.rounds import judge_in_batches  # noqa: PLC0415 - loads the direct client
+        from judges.offline.run.batch import judge_in_batches  # noqa: PLC0415 - loads the direct client
 
         await judge_in_batches(source, judges, settings, folder, log_texts=log_texts)
         settings = settings.when_all_is_judged()
@@ -226,3 +226,108 @@ def summed_up(results: outputs.Results, folder: Path, output: Outputs, *, second
     facts = {"rows": next(iter(summary.values())).n, **output.facts}
     outputs.write_summary(folder, summary, facts, seconds=seconds)
     return Evaluation(rows=tuple(output.rows), summary=summary)
+
+
+def load_run(folder: str | Path) -> Evaluation:
+    """Return the evaluation of a finished run, with its rows; latencies are not in it.
+
+    Raises:
+        ConfigurationError: If the folder holds no run, or one that has not finished.
+    """
+    folder = Path(folder)
+    path = folder / RESULTS
+    if not path.is_file():
+        Manifest.read(folder)
+        raise ConfigurationError(f"{folder} has not finished; go on with `refine resume {folder}`")
+    try:
+        with path.open("rb") as file, _garbage_left():
+            rows = tuple(Row.model_validate_json(line) for line in file)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise ConfigurationError(f"{path} cannot be read: {fault['msg']}; it was changed after the run") from None
+    return Evaluation(rows=rows, summary=summarised(rows))
+
+
+@contextmanager
+def _garbage_left() -> Iterator[None]:
+    """Do not look for garbage: every row read stays, and looking through them takes twice as long as reading."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def check_shards(folders: Sequence[Path]) -> Manifest:
+    """Return the manifest of the run that some shards make up together.
+
+    Raises:
+        ConfigurationError: If they are not all the shards of one run, each finished.
+    """
+    manifests = [Manifest.read(folder) for folder in folders]
+    whole = [manifest.model_copy(update={"shard": None}) for manifest in manifests]
+    for folder, manifest, other in zip(folders, manifests, whole, strict=True):
+        if manifest.shard is None:
+            raise ConfigurationError(
+                f"{folder} is a whole run, not a shard of one; there is nothing to merge it with"
+            )
+        changes = other.changes(whole[0])
+        if changes:
+            raise ConfigurationError(
+                f"{folder} and {folders[0]} are not shards of one run: {'; '.join(changes)} differ"
+            )
+        if not (folder / SUMMARY).exists():
+            raise ConfigurationError(f"{folder} has not finished; go on with `refine resume {folder}` first")
+    _check_parts(folders, manifests)
+    return whole[0]
+
+
+def merge(folders: Sequence[Path], out: Path, source: Source, output: Outputs) -> Evaluation:
+    """Write the run that finished shards make up together into a new folder, and return its evaluation.
+
+    Args:
+        folders: Folders of the shards.
+        out: The new folder.
+        source: All rows of the dataset.
+        output: What becomes of the rows.
+
+    Raises:
+        ConfigurationError: If the shards are not all of one run, or the folder cannot be written.
+    """
+    manifest = check_shards(folders)
+    check_free(out)
+    make_folder(out)
+    with ExitStack() as held:
+        for folder in (*folders, out):
+            held.enter_context(locked(folder))
+        check_free(out, is_ours=True)
+        manifest.write(out)
+        journal = Journal(out)
+        held.callback(journal.close)
+        for folder in folders:
+            shard = Journal(folder)
+            try:
+                journal.copy_cells(shard)
+            finally:
+                shard.close()
+        names = [judge.name for judge in manifest.judges]
+        with Results(out, journal, names, output) as results:
+            results.write_all(source)
+        return summed_up(results, out, output, seconds=0.0)
+
+
+def _check_parts(folders: Sequence[Path], manifests: Sequence[Manifest]) -> None:
+    parts = {manifest.shard: folder for folder, manifest in zip(folders, manifests, strict=True) if manifest.shard}
+    numbers = {n for _, n in parts}
+    if len(numbers) > 1:
+        raise ConfigurationError(f"these are shards of {sorted(numbers)} parts; merge the shards of one run")
+    (n,) = numbers
+    if len(parts) < len(manifests):
+        raise ConfigurationError("the same shard is named twice; name each one once")
+    missing = [f"{part}/{n}" for part in range(1, n + 1) if (part, n) not in parts]
+    if missing:
+        raise ConfigurationError(
+            f"shards are missing: {', '.join(missing)}; judge them first with --shard {missing[0]}"
+        )

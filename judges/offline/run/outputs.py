@@ -17,8 +17,7 @@ from pydantic_core import PydanticSerializationError
 
 from judges.errors import BadSample, ConfigurationError
 from judges.offline.results import Row, Summary, Tally
-from judges.offline.run.files import replacing
-from judges.offline.run.journal import Journal, quoted
+from judges.offline.run.journal import Journal, quoted, replacing
 from judges.offline.run.source import Source, row_json
 from judges.sample import Sample
 from judges.verdict import Verdict

@@ -15,12 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from judges.errors import BadSample, ConfigurationError
-from judges.offline.run.files import make_folder, replacing
 from judges.offline.run.journal import NAME as JOURNAL
-from judges.offline.run.journal import Journal
-from judges.offline.run.lock import check_unlocked
-from judges.offline.run.manifest import Manifest
-from judges.offline.run.source import SPOOL, NumberedRows, read_again, row_json
+from judges.offline.run.journal import Journal, check_unlocked, make_folder, replacing
+from judges.offline.run.source import SPOOL, Manifest, NumberedRows, read_again, row_json
 from judges.sample import Sample
 
 FOLDER = "parts"

@@ -8,10 +8,87 @@ from pathlib import Path
 
 from judges.errors import ConfigurationError, shortened
 from judges.offline.results import Row
-from judges.offline.run.batch.settings import BatchSettings
-from judges.offline.run.progress import OnProgress
 from judges.offline.run.source import checked_shard
-from judges.runtime.prices import Price
+from judges.runtime.budget import Price
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far a run is.
+
+    Args:
+        done: Cells that are finished, those of earlier starts included; a cell is one row before one judge.
+        total: All cells, or None where the dataset does not say how many rows it has.
+        unscored: Finished cells without a score.
+        in_flight: Model calls in flight.
+        calls: Calls since this start.
+        cost: US dollars of these calls; None where a price is unknown.
+        seconds: Seconds since this start.
+        seconds_left: Seconds that the rest will take at the pace so far; None where that is unknown.
+        batches: What the batches do that are waited for; empty without batches.
+    """
+
+    done: int = 0
+    total: int | None = None
+    unscored: int = 0
+    in_flight: int = 0
+    calls: int = 0
+    cost: float | None = 0.0
+    seconds: float = 0.0
+    seconds_left: float | None = None
+    batches: str = ""
+
+    def __str__(self) -> str:
+        done = f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"
+        cost = "cost unknown" if self.cost is None else f"${self.cost:.4f}"
+        left = "" if self.seconds_left is None else f", {_clock(self.seconds_left)} left"
+        return (
+            f"judged {done} cells, {self.unscored:,} unscored, {self.in_flight} in flight, {self.calls:,} calls, "
+            f"{cost}, {_clock(self.seconds)} so far{left}{'; ' if self.batches else ''}{self.batches}"
+        )
+
+
+OnProgress = Callable[[Progress], object]
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
+
+
+_MOST_REQUESTS = 50_000
+_MOST_BYTES = 200_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSettings:
+    """How the calls of a run are sent in batches; for `evaluate(..., batch=BatchSettings(poll_s=300))`.
+
+    Args:
+        poll_s: Seconds between two looks at a batch.
+        window: How long the provider may take, as it names it.
+        max_requests: Most requests of a batch.
+        max_bytes: Most bytes of a batch.
+        tries: How often a request is sent, each time in another batch, until it counts as failed.
+        price: What a call costs, as a share of its price outside of batches.
+    """
+
+    poll_s: float = 60.0
+    window: str = "24h"
+    max_requests: int = _MOST_REQUESTS
+    max_bytes: int = _MOST_BYTES
+    tries: int = 3
+    price: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("max_requests", "max_bytes", "tries"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(getattr(self, name))}")
+        for name, least in (("poll_s", 0.01), ("price", 0.0)):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int | float) or not least <= number < 1e6:  # noqa: PLR2004 - some bound
+                raise ConfigurationError(f"{name} is a number from {least}, not {shortened(number)}")
 
 
 @dataclass(frozen=True, kw_only=True)

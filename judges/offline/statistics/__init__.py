@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from judges.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from judges.offline.statistics.active import active_mean, active_probabilities
     from judges.offline.statistics.bias import BiasReport, BiasTest, bias_report, instrumental
     from judges.offline.statistics.certificates import (
         Certificate,
@@ -21,26 +20,56 @@ if TYPE_CHECKING:
         PolicyRow,
         certify,
         certify_runs,
+        certify_weighted,
+        confidence_sequence,
+        e_cusum,
+        e_value,
         hoeffding_bentkus,
         labels_needed,
         weighted_risk,
     )
+    from judges.offline.statistics.comparing import (
+        LengthAdjusted,
+        WinRate,
+        length_adjusted,
+        mcnemar,
+        n_pairs,
+        n_per_arm,
+        sign_flip,
+        win_rate,
+    )
     from judges.offline.statistics.correction import (
         CorrectedRate,
+        active_mean,
+        active_probabilities,
         neyman,
         ppi_mean,
         ppi_rate,
         rogan_gladen,
         stratified_rate,
     )
-    from judges.offline.statistics.discrimination import RankMetrics, rank_metrics
-    from judges.offline.statistics.figure import Figure
-    from judges.offline.statistics.intervals import clopper_pearson, kendall_tau, pearson, spearman, wilson
-    from judges.offline.statistics.judge_agreement import Agreement, agreement, cohen_kappa
-    from judges.offline.statistics.multiplicity import benjamini_hochberg, benjamini_yekutieli, holm
-    from judges.offline.statistics.paired import mcnemar, sign_flip
-    from judges.offline.statistics.planning import n_pairs, n_per_arm
-    from judges.offline.statistics.preferences import LengthAdjusted, WinRate, length_adjusted, win_rate
+    from judges.offline.statistics.intervals import (
+        Bca,
+        Figure,
+        bca,
+        benjamini_hochberg,
+        benjamini_yekutieli,
+        bootstrap,
+        clopper_pearson,
+        cluster_se,
+        holm,
+        kendall_tau,
+        pearson,
+        spearman,
+        wilson,
+    )
+    from judges.offline.statistics.judge_agreement import (
+        Agreement,
+        RankMetrics,
+        agreement,
+        cohen_kappa,
+        rank_metrics,
+    )
     from judges.offline.statistics.raters import AltTest, alt_test, gwet_ac, human_likeness, krippendorff_alpha
     from judges.offline.statistics.replay import (
         AttemptPoint,
@@ -53,75 +82,72 @@ if TYPE_CHECKING:
         replay_run,
         replay_runs,
     )
-    from judges.offline.statistics.resampling import Bca, bca, bootstrap, cluster_se
-    from judges.offline.statistics.sequential import confidence_sequence, e_cusum, e_value
-    from judges.offline.statistics.weighted import certify_weighted
 
 _HOMES = {
     "Agreement": "judge_agreement",
     "AltTest": "raters",
     "AttemptPoint": "replay",
-    "Bca": "resampling",
+    "Bca": "intervals",
     "BiasReport": "bias",
     "BiasTest": "bias",
     "Certificate": "certificates",
     "CorrectedRate": "correction",
     "Counts": "certificates",
-    "Figure": "figure",
+    "Figure": "intervals",
     "Gain": "replay",
-    "LengthAdjusted": "preferences",
+    "LengthAdjusted": "comparing",
     "PolicyRow": "certificates",
-    "RankMetrics": "discrimination",
+    "RankMetrics": "judge_agreement",
     "Replay": "replay",
     "ReplaySummary": "replay",
-    "WinRate": "preferences",
-    "active_mean": "active",
-    "active_probabilities": "active",
+    "WinRate": "comparing",
+    "active_mean": "correction",
+    "active_probabilities": "correction",
     "agreement": "judge_agreement",
     "alt_test": "raters",
-    "bca": "resampling",
-    "benjamini_hochberg": "multiplicity",
-    "benjamini_yekutieli": "multiplicity",
+    "bca": "intervals",
+    "benjamini_hochberg": "intervals",
+    "benjamini_yekutieli": "intervals",
     "best_and_last": "replay",
     "bias_report": "bias",
-    "bootstrap": "resampling",
+    "bootstrap": "intervals",
     "certify": "certificates",
     "certify_runs": "certificates",
-    "certify_weighted": "weighted",
+    "certify_weighted": "certificates",
     "clopper_pearson": "intervals",
-    "cluster_se": "resampling",
+    "cluster_se": "intervals",
     "cohen_kappa": "judge_agreement",
-    "confidence_sequence": "sequential",
-    "e_cusum": "sequential",
-    "e_value": "sequential",
+    "confidence_sequence": "certificates",
+    "e_cusum": "certificates",
+    "e_value": "certificates",
     "gains": "replay",
     "gwet_ac": "raters",
     "hoeffding_bentkus": "certificates",
-    "holm": "multiplicity",
+    "holm": "intervals",
     "human_likeness": "raters",
     "instrumental": "bias",
     "kendall_tau": "intervals",
     "krippendorff_alpha": "raters",
     "labels_needed": "certificates",
-    "length_adjusted": "preferences",
-    "mcnemar": "paired",
-    "n_pairs": "planning",
-    "n_per_arm": "planning",
+    "length_adjusted": "comparing",
+    "mcnemar": "comparing",
+    "n_pairs": "comparing",
+    "n_per_arm": "comparing",
     "neyman": "correction",
     "pass_at_attempt": "replay",
     "pearson": "intervals",
     "ppi_mean": "correction",
     "ppi_rate": "correction",
-    "rank_metrics": "discrimination",
+    "rank_metrics": "judge_agreement",
     "replay_run": "replay",
     "replay_runs": "replay",
     "rogan_gladen": "correction",
-    "sign_flip": "paired",
+    "sign_flip": "comparing",
     "spearman": "intervals",
     "stratified_rate": "correction",
     "weighted_risk": "certificates",
     "wilson": "intervals",
-    "win_rate": "preferences",
+    "win_rate": "comparing",
 }
 """Where each function and record lives: loaded when first used, so that only what computes needs numpy."""
 

@@ -10,12 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from judges.offline.statistics.checks import finite, listed, rows_of_numbers, same_length
-from judges.offline.statistics.figure import Undefined
-from judges.offline.statistics.multiplicity import holm
-from judges.offline.statistics.paired import mcnemar, sign_flip
-from judges.offline.statistics.resampling import bootstrap_rows, cluster_rows
-from judges.offline.statistics.sequential import normal_quantile
+from judges.offline.statistics.certificates import normal_quantile
+from judges.offline.statistics.comparing import mcnemar, sign_flip
+from judges.offline.statistics.intervals import (
+    Undefined,
+    bootstrap_rows,
+    cluster_rows,
+    finite,
+    holm,
+    listed,
+    rows_of_numbers,
+    same_length,
+)
 
 Array = NDArray[np.float64]
 Finding = Literal["flagged", "small", "not enough data", "association"]

@@ -5,15 +5,124 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
-from judges.offline.statistics.checks import chosen, finite, listed, recorded_runs, share, whole
-from judges.offline.statistics.intervals import clopper_pearson, wilson
+from judges.offline.statistics.intervals import (
+    chosen,
+    clopper_pearson,
+    finite,
+    listed,
+    recorded_runs,
+    share,
+    whole,
+    wilson,
+)
 from judges.offline.statistics.replay import Ratings, replay_run
-from judges.offline.statistics.sequential import e_value
+
+_LARGEST_LOGARITHM = 700.0
+_TINY = 1e-200
+
+
+def confidence_sequence(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+    """Return an interval for a rate that covers it at all times at once, with probability `level`.
+
+    The beta mixture of Robbins (Annals of Mathematical Statistics 41, 1970); see Howard et al., Annals of
+    Statistics 49, 2021. An interval made for one look, Wilson's for instance, misses in half of 2,000 looks.
+
+    Args:
+        successes: How many of the `n` passed.
+        n: How many were seen, 0 or more.
+        level: Probability, 0 to 1, that every interval of the sequence holds the rate.
+    """
+    successes, n = _checked_counts(successes, n)
+    level = share(level, "level")
+    failures = n - successes
+    mixture = special.betaln(0.5 + successes, 0.5 + failures) - special.betaln(0.5, 0.5)
+    threshold = -math.log1p(-level)
+
+    def surplus(rate: float) -> float:
+        return float(mixture - special.xlogy(successes, rate) - special.xlog1py(failures, -rate) - threshold)
+
+    centre = successes / n if n else 0.5
+    low = _root(surplus, 0.0, centre) if successes else 0.0
+    high = _root(surplus, 1.0, centre) if failures else 1.0
+    return low, high
+
+
+def _root(function: Callable[[float], float], edge: float, centre: float) -> float:
+    tiny = 1e-300 if edge == 0 else 0.0
+    outer = edge + tiny if edge == 0 else math.nextafter(1.0, 0.0)
+    if function(outer) <= 0:  # closer to the edge than a float can tell
+        return edge
+    return float(optimize.brentq(function, outer, centre, xtol=1e-14, rtol=1e-14))
+
+
+def e_value(bad: int, n: int, alpha: float) -> float:
+    """Return the evidence against "more than a share `alpha` is bad" after `n` labels, `bad` of them bad.
+
+    Whenever it reaches 1/delta, at any look, the share is at most `alpha` with confidence 1 - delta (Ville's
+    inequality); the mixture is uniform over 0 to `alpha`. Larger evidence than e^700 is returned as that.
+
+    Raises:
+        ValueError: If a count is negative or not whole, `bad` exceeds `n`, or `alpha` is not between 0 and 1.
+    """
+    bad, n = _checked_counts(bad, n)
+    alpha = share(alpha, "alpha")
+    good = n - bad
+    below = float(special.betainc(bad + 1, good + 1, alpha))
+    if below < _TINY:
+        return _far_above(bad, n, alpha)
+    logarithm = special.betaln(bad + 1, good + 1) - (bad + 1) * math.log(alpha) - good * math.log1p(-alpha)
+    return math.exp(min(_LARGEST_LOGARITHM, float(logarithm) + math.log(below)))
+
+
+def _far_above(bad: int, n: int, alpha: float) -> float:
+    """Return the evidence where far more than `alpha` are bad, by the series of the incomplete beta function."""
+    term = total = (1 - alpha) / (bad + 1)
+    step = 0
+    while term > total * 1e-16:
+        term *= alpha * (n + 2 + step) / (bad + 2 + step)
+        total += term
+        step += 1
+    return total
+
+
+def e_cusum(outcomes: Sequence[bool | int], p0: float, p1: float | None = None) -> list[float]:
+    """Return the alarm statistic after each audited release: an alarm is due where it reaches 100.
+
+    M = max(M before, 1) x L, with L = p1/p0 for a bad release and (1 - p1)/(1 - p0) for a good one. Without a
+    change the mean run to an alarm at 100 is at least 100 audits.
+
+    Args:
+        outcomes: True or 1 for a bad release, in the order of the audits.
+        p0: The share of bad releases that was certified, above 0 and below 1.
+        p1: The share worth an alarm; None takes twice `p0`.
+    """
+    raised = min(2 * p0, (1 + p0) / 2) if p1 is None else p1
+    if not 0 < p0 < raised < 1:
+        raise ValueError(f"p0 and p1 satisfy 0 < p0 < p1 < 1; they are {p0!r} and {raised!r}")
+    statistic, path = 1.0, []
+    for outcome in outcomes:
+        statistic = max(statistic, 1.0) * (raised / p0 if outcome else (1 - raised) / (1 - p0))
+        path.append(statistic)
+    return path
+
+
+def normal_quantile(level: float) -> float:
+    """Return z such that a normal value lies within z standard errors with probability `level`."""
+    return NormalDist().inv_cdf((1 + share(level, "level")) / 2)
+
+
+def _checked_counts(successes: object, n: object) -> tuple[int, int]:
+    count, total = whole(successes, "a count"), whole(n, "a count")
+    if not 0 <= count <= total:
+        raise ValueError(f"counts satisfy 0 <= count <= n; they are {successes!r} of {n!r}")
+    return count, total
+
 
 Status = Literal["certified", "refused", "too_few", "not_tested"]
 Method = Literal["sequence", "fallback", "anytime"]
@@ -391,3 +500,134 @@ def _most_bad(n: int, alpha: float, delta: float) -> int:
     while bad + 1 <= n and special.bdtr(bad + 1, n, alpha) <= delta:
         bad += 1
     return bad
+
+
+_MOST_QUESTIONS = 3000
+_HALVINGS = 40
+
+
+class Release(NamedTuple):
+    """A released answer.
+
+    Args:
+        loss: Harm it does, 0 to 1; 1 is bad.
+        weight: Its design weight, 1 / probability with which its run was drawn.
+        question: What tells its question from others.
+    """
+
+    loss: float
+    weight: float
+    question: Hashable
+
+
+def certify_weighted(
+    chain: Mapping[float, Sequence[Release]] | Sequence[Sequence[Release]],
+    alpha: float = ALPHA,
+    delta: float = DELTA,
+    *,
+    largest: float | None = None,
+) -> Certificate:
+    """Choose the most lenient policy whose weighted mean loss is at most alpha, with confidence 1 - delta.
+
+    The sequence of `certify`, with the Hoeffding-Bentkus bound of `weighted_risk` over questions in place of the
+    exact test. It is much weaker: take it for weights, several runs a question, or harm between 0 and 1.
+
+    Args:
+        chain: What each policy releases in the calibration runs, strictest first; a mapping is from success
+            ratings, in any order.
+        alpha: Largest tolerated mean loss.
+        delta: Probability that the promise does not hold.
+        largest: At least the largest sum of weights of a question, fixed before labels are seen; None takes that
+            of the answers released.
+
+    Raises:
+        ValueError: If a level, a loss or a weight is out of range, or a question outweighs `largest`.
+    """
+    if not (0 < alpha < 1 and 0 < delta < 1):
+        raise ValueError(f"alpha and delta lie between 0 and 1, not {alpha!r} and {delta!r}")
+    pairs = sorted(chain.items(), reverse=True) if isinstance(chain, Mapping) else list(enumerate(chain))
+    released = [(float(policy), [_checked(Release(*one)) for one in releases]) for policy, releases in pairs]
+    scale = largest or max((_heaviest(releases) for _, releases in released), default=1.0) or 1.0
+    least = math.ceil(round(math.log(delta) / math.log(1 - alpha), 9))
+    rows: list[PolicyRow] = []
+    for policy, releases in released:
+        rows.append(_weighted_row(policy, releases, alpha, delta, scale, status=_status(rows, releases, least)))
+    certified = [row.policy for row in rows if row.status == "certified"]
+    uppers = [row.upper for row in rows if row.upper is not None]
+    return Certificate(
+        alpha=alpha,
+        delta=delta,
+        method="weighted",
+        certified=certified[-1] if certified else None,
+        rows=tuple(rows),
+        least=least,
+        reachable_alpha=min(uppers) if uppers and not certified else None,
+    )
+
+
+def _checked(release: Release) -> Release:
+    if not (0 <= release.loss <= 1 and 0 < release.weight < math.inf):
+        raise ValueError(f"a loss is 0 to 1 and a weight above 0, not {release.loss!r} and {release.weight!r}")
+    return release
+
+
+def _status(earlier: Sequence[PolicyRow], releases: Sequence[Release], least: int) -> Status | None:
+    """Return the status of a policy that is not tested; None for one that is."""
+    statuses = {row.status for row in earlier}
+    if "refused" in statuses:
+        return "not_tested"
+    few = len({release.question for release in releases}) < least
+    return "too_few" if few and "certified" not in statuses else None
+
+
+def _weighted_row(
+    policy: float, releases: Sequence[Release], alpha: float, delta: float, scale: float, *, status: Status | None
+) -> PolicyRow:
+    p = _weighted_p_value(releases, alpha, scale) if status is None else None
+    total = math.fsum(release.weight for release in releases)
+    return PolicyRow(
+        policy=policy,
+        released=len(releases),
+        bad=sum(release.loss > 0 for release in releases),
+        rate=math.fsum(release.loss * release.weight for release in releases) / total if releases else None,
+        upper=_upper(releases, delta, scale) if releases else None,
+        p=p,
+        e=None,
+        status=status or ("certified" if p is not None and p <= delta else "refused"),
+    )
+
+
+def _weighted_p_value(releases: Sequence[Release], alpha: float, scale: float) -> float:
+    return weighted_risk(
+        [release.loss for release in releases],
+        alpha,
+        weights=[release.weight for release in releases],
+        clusters=[release.question for release in releases],
+        largest=scale,
+    )
+
+
+def _upper(releases: Sequence[Release], delta: float, scale: float) -> float:
+    """Return the smallest mean loss that the test would have confirmed, to nine digits."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if _weighted_p_value(releases, middle, scale) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _heaviest(releases: Sequence[Release]) -> float:
+    """Return the largest sum of weights of a question."""
+    sums: dict[Hashable, float] = {}
+    for release in releases:
+        sums[release.question] = sums.get(release.question, 0.0) + release.weight
+    return max(sums.values(), default=0.0)
+
+
+def questions_needed(alpha: float, delta: float, mean: float) -> int | None:
+    """Return how many questions certify alpha if their mean loss stays as it is; None if 3,000 do not suffice."""
+    enough = (n for n in range(1, _MOST_QUESTIONS) if hoeffding_bentkus(mean, n, alpha) <= delta)
+    return next(enough, None)

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from judges.offline.statistics.checks import chosen, finite, listed, on_scale, same_length
+from judges.offline.statistics.intervals import benjamini_yekutieli, chosen, finite, listed, on_scale, same_length
 from judges.offline.statistics.judge_agreement import LEVELS, cohen_kappa
-from judges.offline.statistics.multiplicity import benjamini_yekutieli
 
 Array = NDArray[np.float64]
 Unit = Sequence[float | None]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean
 
 from judges.offline.statistics import best_and_last, cluster_se, gains, pass_at_attempt, replay_run, wilson
-from judges.offline.statistics.curves import curve_intervals
-from judges.offline.statistics.replay import AttemptPoint
+from judges.offline.statistics.replay import AttemptPoint, curve_intervals
 from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, best_of
 
 _Z = NormalDist().inv_cdf(0.975)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from judges.errors import ConfigurationError
-from judges.offline.trust.labelling import Label, LabelItem
+from judges.offline.trust.label import Label, LabelItem
 from judges.offline.trust.rows import JudgedRow, read_labels
 
 try:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from judges.certificate import Subject
-from judges.offline.trust.labels import Opinion, is_bad, is_tuned
+from judges.errors import BadSample, ConfigurationError, shortened
+from judges.offline.dataset.reading import LABEL_NAMES, read_rows
+from judges.offline.run.journaled import load_run
+from judges.offline.run.source import read_sample
+from judges.offline.trust.rows import Opinion, Source, is_bad, is_tuned, opinions_in, read_judged, read_labels
 from judges.sample import Sample
-from judges.verdict import LOWEST
+from judges.verdict import HIGHEST, LOWEST
 
 LeftOut = Literal["unreadable", "no attempt", "attempts missing", "no policy", "no stop reason", "not judged"]
 """Why a row or a loop is left out."""
@@ -154,3 +165,213 @@ def best_of(attempts: Iterable[LoopAttempt]) -> LoopAttempt | None:
     """Return the attempt with the highest rating before any shadow, the latest on a tie; None if none is rated."""
     rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.shadow]
     return max(reversed(rated), key=lambda attempt: attempt.rating or 0, default=None)
+
+
+LoopRows = str | Path | Iterable[Sample | Mapping[str, object] | BadSample]
+"""The path of a file of rows or of a run's folder, or the rows: samples, or mappings as a record yields them."""
+
+
+def read_loops(rows: LoopRows, labels: Source | None = None) -> Loops:
+    """Read the loops of a record.
+
+    An outcome that was recorded twice, while it waited for a review and after it, is read once, as it was last. Of
+    several candidates for one attempt, only the one chosen is read.
+
+    Args:
+        rows: A file of JSON lines as `record=` or `refine export` writes it, the folder of a run of `refine
+            evaluate` over such a file, or rows, for instance `DatabaseRecord.attempts()`.
+        labels: Labels that are not in the rows: a file that `refine label` wrote, or rows of its form. Each
+            belongs to the row with its `outcome_id` and `attempt`, or with its question and answer.
+
+    Raises:
+        ConfigurationError: If there is no such file, or no row is an attempt.
+    """
+    left_out: Counter[LeftOut] = Counter()
+    groups: dict[str, dict[int, tuple[Mapping[str, object], Sample | None]]] = {}
+    current = ""
+    for place, (metadata, sample) in enumerate(_rows(rows, left_out)):
+        number = _whole(metadata.get("attempt"), 1)
+        if number is None:
+            left_out["no attempt"] += 1
+            continue
+        if metadata.get("chosen") is False:
+            continue
+        identifier = metadata.get("outcome_id")
+        if isinstance(identifier, str) and identifier:
+            current = identifier
+        elif number == 1 or not current.startswith("row "):
+            current = f"row {place}"
+        groups.setdefault(current, {})[number] = metadata, sample
+    if not groups and left_out["no attempt"]:
+        raise ConfigurationError(
+            "no row is a recorded attempt (none has an attempt in its metadata); record loops with "
+            "SelfRefine(..., record='attempts.jsonl')"
+        )
+    beside = _Labels(labels)
+    loops = [_loop(identifier, group, beside, left_out) for identifier, group in groups.items()]
+    beside.check()
+    return Loops(loops=tuple(loop for loop in loops if loop is not None), left_out=dict(left_out))
+
+
+def _rows(rows: LoopRows, left_out: Counter[LeftOut]) -> Iterator[tuple[Mapping[str, object], Sample | None]]:
+    """Yield the metadata of each row, with the sample where the row has texts."""
+    if isinstance(rows, str | os.PathLike):
+        rows = _read(rows)
+    for row in rows:
+        if isinstance(row, Sample):
+            yield row.metadata, row
+        elif isinstance(row, Mapping) and "metadata" not in row:
+            yield row, None
+        elif isinstance(read := read_sample(row), Sample):
+            yield read.metadata, read
+        else:
+            left_out["unreadable"] += 1
+
+
+def _read(path: str | Path) -> Iterable[Sample | BadSample]:
+    if "://" in str(path):
+        raise ConfigurationError(
+            f"a database is read by refine.record: pass DatabaseRecord({shortened(str(path))}).attempts(), or use "
+            f"the command, which takes its URL"
+        )
+    folder = Path(path)
+    if not folder.is_dir():
+        return read_rows(path, errors="keep")
+    return [BadSample(row.error) if row.sample is None else row.sample for row in load_run(folder).rows]
+
+
+class _Labels:
+    """Labels of another file, by what they belong to."""
+
+    def __init__(self, source: Source | None) -> None:
+        self._by_key: dict[object, list[Opinion]] = {}
+        self._used = False
+        for row in () if source is None else read_labels(source):
+            key = row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
+            self._by_key.setdefault(key, []).extend(row.opinions)
+
+    def of(self, loop: str, number: int, sample: Sample | None) -> list[Opinion]:
+        """Return the labels of an attempt."""
+        if not self._by_key:
+            return []
+        by_text = [] if sample is None else self._by_key.get(read_judged([sample])[0].key, [])
+        opinions = [*self._by_key.get((loop, number), []), *by_text]
+        self._used = self._used or bool(opinions)
+        return opinions
+
+    def check(self) -> None:
+        """Raise a `ConfigurationError` if there are labels and none belongs to an attempt."""
+        if self._by_key and not self._used:
+            raise ConfigurationError("no label belongs to a recorded attempt; give the labels of this record")
+
+
+def _loop(
+    identifier: str,
+    group: Mapping[int, tuple[Mapping[str, object], Sample | None]],
+    labels: _Labels,
+    left_out: Counter[LeftOut],
+) -> RecordedLoop | None:
+    if sorted(group) != list(range(1, len(group) + 1)):
+        left_out["attempts missing"] += 1
+        return None
+    ordered = [group[number] for number in sorted(group)]
+    first = ordered[0][0]
+    policy = _policy(first)
+    stops = [reason for metadata, _ in ordered if isinstance(reason := metadata.get("stop_reason"), str)]
+    attempts = [
+        _attempt(number, metadata, sample, labels.of(identifier, number, sample))
+        for number, (metadata, sample) in enumerate(ordered, 1)
+    ]
+    return RecordedLoop(
+        id=identifier,
+        question_id=str(first.get("question_id") or identifier),
+        at=seconds_of(first.get("at")),
+        policy=policy,
+        stop_reason=stops[-1] if stops else None,
+        continuation_probability=_fraction(first.get("continuation_probability")) or None,
+        attempts=tuple(attempts[: policy.max_attempts] if policy is not None else attempts),
+        subject=_subject(first.get("subject")),
+    )
+
+
+def _subject(data: object) -> Subject | None:
+    try:
+        return Subject.model_validate(data) if isinstance(data, Mapping) else None
+    except ValidationError:
+        return None
+
+
+def _policy(metadata: Mapping[str, object]) -> LoopPolicy | None:
+    success, most = _whole(metadata.get("success_rating"), LOWEST), _whole(metadata.get("max_attempts"), 1)
+    if success is None or success > HIGHEST or most is None:
+        return None
+    return LoopPolicy(
+        success_rating=success,
+        max_attempts=1 if metadata.get("observed_only") is True else most,
+        patience=_whole(metadata.get("patience"), 1),
+        policy_digest=str(metadata.get("policy_digest") or ""),
+        judge_digest=str(metadata.get("judge_digest") or ""),
+    )
+
+
+def _attempt(
+    number: int, metadata: Mapping[str, object], sample: Sample | None, labels: Iterable[Opinion]
+) -> LoopAttempt:
+    rating, score = _whole(metadata.get("rating"), LOWEST), _fraction(metadata.get("score"))
+    if rating is not None and score is None:
+        score = (rating - LOWEST) / (HIGHEST - LOWEST)
+    rejudged = _whole(metadata.get("rejudged"), LOWEST)
+    return LoopAttempt(
+        number=number,
+        rating=rating if rating is None or rating <= HIGHEST else None,
+        score=score,
+        passes=metadata.get("rated_natively") is not False or metadata.get("passed") is not False,
+        released=metadata.get("released") is True,
+        shadow=metadata.get("shadow") is True,
+        cost=_cost(metadata),
+        rejudged=rejudged if rejudged is None or rejudged <= HIGHEST else None,
+        opinions=_opinions(metadata, labels, f"attempt {number} of {metadata.get('outcome_id', 'a loop')}: "),
+        sample=None if sample is None or sample.response is None else sample,
+    )
+
+
+def _opinions(metadata: Mapping[str, object], others: Iterable[Opinion], place: str) -> tuple[Opinion, ...]:
+    """Return the labels of a row and of another file; of each person the last."""
+    labels = next((metadata[name] for name in LABEL_NAMES if metadata.get(name) is not None), None)
+    split = metadata.get("split")
+    own = opinions_in(labels, split=None if split is None else str(split), place=place)
+    return tuple({(opinion.by, opinion.split): opinion for opinion in (*own, *others)}.values())
+
+
+def _cost(metadata: Mapping[str, object]) -> float | None:
+    """Return what generating and judging cost; None where either is unknown."""
+    total = 0.0
+    for name in ("usage", "judge_usage"):
+        usage = metadata.get(name)
+        cost = usage.get("cost") if isinstance(usage, Mapping) else None
+        if not isinstance(cost, int | float):
+            return None
+        total += cost
+    return total
+
+
+def seconds_of(time: object) -> float | None:
+    """Return a time in seconds since the epoch: from ISO 8601, or from milliseconds; None for anything else."""
+    if isinstance(time, int | float) and not isinstance(time, bool) and math.isfinite(time):
+        return time / 1000
+    if not isinstance(time, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _whole(value: object, least: int) -> int | None:
+    return value if type(value) is int and value >= least else None
+
+
+def _fraction(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= 1 else None  # type: ignore[operator,arg-type]  # a number

@@ -2,11 +2,306 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
 
-from judges.offline.statistics import Agreement, BiasReport, BiasTest, CorrectedRate, Figure, RankMetrics
-from judges.offline.trust.correcting import PassRate
-from judges.offline.trust.raters import People
+from judges.offline.statistics import (
+    Agreement,
+    AltTest,
+    BiasReport,
+    BiasTest,
+    CorrectedRate,
+    Figure,
+    RankMetrics,
+    active_mean,
+    alt_test,
+    cohen_kappa,
+    gwet_ac,
+    human_likeness,
+    krippendorff_alpha,
+    ppi_mean,
+    ppi_rate,
+    rogan_gladen,
+    stratified_rate,
+    wilson,
+)
+from judges.offline.statistics.correction import labels_alone
+from judges.offline.trust.rows import JudgedRow, lower_median, majority
+from judges.verdict import HIGHEST, LOWEST
+
+FigureT = TypeVar("FigureT", bound=Figure)
+Sampling = Literal["random", "by_rating", "active", "elsewhere"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One judged row: its question, the judge's rating, and whether people call it good, where they said.
+
+    Args:
+        question_id: The question.
+        rating: The judge's rating; None where it is unscored.
+        passes: Whether the judge passes it; None where it is unscored.
+        good: Whether people call it good; None without a label.
+        weight: Design weight.
+        probability: With which it was drawn to be labelled, of an active sample.
+    """
+
+    question_id: str
+    rating: int | None
+    passes: bool | None
+    good: bool | None
+    weight: float = 1.0
+    probability: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassRate:
+    """How many answers people would call good.
+
+    Args:
+        corrected: The estimate; it has no value where labels are too few or the judge carries no information.
+        uncorrected: Share that the judge passes, of those it scored; over questions where some rows ask the same.
+        human: What the labels alone say.
+        bounds: Share that the judge passes with every unscored row refused, and with every one passed; None where
+            all are scored.
+        sampling: How the labels were drawn, as was said.
+    """
+
+    corrected: Figure
+    uncorrected: Figure
+    human: Figure | None
+    bounds: tuple[float, float] | None
+    sampling: Sampling
+
+
+def pass_rate(items: Sequence[Item], *, sampling: Sampling) -> PassRate | None:
+    """Return the corrected pass rate of all judged rows; None where no row is judged.
+
+    Args:
+        items: All rows, those without a label included.
+        sampling: `"random"`: the labelled rows are a random sample of all. `"by_rating"`: of each rating some were
+            drawn at random. `"active"`: each was drawn with the probability that it holds. `"elsewhere"`: the
+            labels are of other data, and only error rates are taken from them.
+    """
+    scored = [item for item in items if item.passes is not None]
+    if not scored:
+        return None
+    labelled = [item for item in scored if item.good is not None]
+    rest = [item for item in scored if item.good is None]
+    population = rest if sampling == "elsewhere" else scored
+    missing = len(items) - len(scored)
+    passes = sum(bool(item.passes) for item in scored)
+    return PassRate(
+        corrected=_corrected(labelled, rest, scored, sampling),
+        uncorrected=_passing(population)
+        if sampling in {"random", "active"}
+        else _as_share(sum(map(_passes, population)), len(population)),
+        human=None if sampling != "random" or not labelled else _human(labelled),
+        bounds=(passes / len(items), (passes + missing) / len(items)) if missing else None,
+        sampling=sampling,
+    )
+
+
+def _corrected(
+    labelled: Sequence[Item], rest: Sequence[Item], scored: Sequence[Item], sampling: Sampling
+) -> Figure:
+    if not rest and labelled:
+        return _human(labelled)
+    if sampling == "elsewhere":
+        return _by_error_rates(labelled, rest)
+    if sampling == "by_rating":
+        return _by_stratum(labelled, scored)
+    if sampling == "active":
+        return _by_probability(scored)
+    good, passes = [float(bool(item.good)) for item in labelled], [float(bool(item.passes)) for item in labelled]
+    others = [float(bool(item.passes)) for item in rest]
+    if any(item.weight != 1 for item in labelled):
+        weights = [item.weight for item in labelled]
+        return ppi_mean(good, passes, others, variant="reference", weights=weights)
+    if _is_clustered(scored):
+        questions = {item.question_id for item in labelled}
+        apart = [item for item in rest if item.question_id not in questions]
+        if not apart:
+            return _human(labelled)
+        labelled_questions = [item.question_id for item in labelled]
+        return _within(ppi_mean(good, passes, _means(apart, _passes), clusters=labelled_questions))
+    return ppi_rate([bool(one) for one in good], [bool(one) for one in passes], [bool(one) for one in others])
+
+
+def _passes(item: Item) -> bool:
+    return bool(item.passes)
+
+
+def _is_good(item: Item) -> bool:
+    return bool(item.good)
+
+
+def _is_clustered(items: Sequence[Item]) -> bool:
+    """Check whether some rows ask the same, so that a question is the unit and not a row."""
+    return len({item.question_id for item in items}) < len(items)
+
+
+def _means(items: Sequence[Item], holds: Callable[[Item], bool]) -> list[float]:
+    """Return for each question the share of its rows of which something holds."""
+    by_question: dict[str, list[bool]] = {}
+    for item in items:
+        by_question.setdefault(item.question_id, []).append(holds(item))
+    return [sum(values) / len(values) for values in by_question.values()]
+
+
+def _by_error_rates(labelled: Sequence[Item], rest: Sequence[Item]) -> Figure:
+    good = [item for item in labelled if item.good]
+    bad = [item for item in labelled if not item.good]
+    if not good or not bad:
+        return Figure.undefined("one_class", len(rest), method="Rogan-Gladen")
+    return rogan_gladen(
+        sum(bool(item.passes) for item in rest),
+        len(rest),
+        sum(not item.passes for item in bad),
+        len(bad),
+        sum(bool(item.passes) for item in good),
+        len(good),
+    )
+
+
+def _by_probability(scored: Sequence[Item]) -> Figure:
+    """Return the rate from an active sample; a label without a probability is of a row that was known before."""
+    return _within(
+        active_mean(
+            [float(_passes(item)) for item in scored],
+            [None if item.good is None else float(item.good) for item in scored],
+            [1.0 if item.probability is None else item.probability for item in scored],
+            clusters=[item.question_id for item in scored],
+        )
+    )
+
+
+def _by_stratum(labelled: Sequence[Item], scored: Sequence[Item]) -> Figure:
+    ratings = [rating for rating in range(LOWEST, HIGHEST + 1) if any(item.rating == rating for item in scored)]
+    drawn = {rating: [item for item in labelled if item.rating == rating] for rating in ratings}
+    if not ratings or not all(drawn.values()):
+        return Figure.undefined("too_few", len(labelled), method="stratified")
+    shares = [sum(item.rating == rating for item in scored) / len(scored) for rating in ratings]
+    return stratified_rate(
+        shares,
+        len(scored),
+        [len(drawn[rating]) for rating in ratings],
+        [sum(bool(item.good) for item in drawn[rating]) for rating in ratings],
+    )
+
+
+def _human(labelled: Sequence[Item]) -> Figure:
+    if _is_clustered(labelled):
+        return _within(replace(labels_alone(_means(labelled, _is_good)), method="labels alone, over questions"))
+    return _as_share(sum(map(_is_good, labelled)), len(labelled), method="Wilson, labels alone")
+
+
+def _passing(items: Sequence[Item]) -> Figure:
+    if _is_clustered(items):
+        return _within(replace(labels_alone(_means(items, _passes)), method="over questions"))
+    return _as_share(sum(map(_passes, items)), len(items))
+
+
+def _within(rate: FigureT) -> FigureT:
+    """Return a rate with its interval cut off at 0 and 1."""
+    low, high = (None if end is None else min(1.0, max(0.0, end)) for end in (rate.low, rate.high))
+    return replace(rate, low=low, high=high)
+
+
+def _as_share(wins: int, n: int, *, method: str = "Wilson") -> Figure:
+    if not n:
+        return Figure.undefined("too_few", 0, method=method)
+    low, high = wilson(wins, n)
+    return Figure(value=wins / n, n=n, low=low, high=high, method=method)
+
+
+_LEAST_FOR_TEST, _LEAST_FOR_LIKENESS = 3, 4
+_BOTH = (0, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class People:
+    """Agreement among people, the ceiling for a judge.
+
+    Args:
+        names: Who labelled.
+        rows: Rows with at least two labels.
+        ceiling: Mean over people of Cohen's kappa of each with the majority of the others, of good and bad.
+        ceiling_ratings: The same of ratings, with quadratic weights; None where people only said good or bad.
+        alpha: Krippendorff's alpha, ordinal for ratings, else nominal.
+        ac: Gwet's AC2 with quadratic weights for ratings, else AC1.
+        alt_test: Whether the judge may stand in for a person; None for fewer than three.
+        likeness: How many standard deviations the judge's kappas lie from those among people; for four or more.
+        skipped: People with too few rows for the test.
+    """
+
+    names: tuple[str, ...]
+    rows: int
+    ceiling: float | None = None
+    ceiling_ratings: float | None = None
+    alpha: float | None = None
+    ac: float | None = None
+    alt_test: AltTest | None = None
+    likeness: float | None = None
+    skipped: tuple[str, ...] = field(default=())
+
+
+def people_of(
+    rows: Sequence[JudgedRow], judged: Sequence[int | None], *, good: float, ratings: bool
+) -> People | None:
+    """Return how people agree; None where no row has two labels.
+
+    Args:
+        rows: Labelled rows, in order.
+        judged: The judge's rating of each.
+        good: Least rating that is good.
+        ratings: Whether all labels are ratings.
+    """
+    several = [row for row in rows if len(row.opinions) > 1]
+    if not several:
+        return None
+    names = sorted({opinion.by for row in rows for opinion in row.opinions})
+    table = [{opinion.by: opinion.rating for opinion in row.opinions} for row in rows]
+    units = [[labels.get(name) for labels in table] for name in names]
+    goodness = [[None if label is None else float(label >= good) for label in unit] for unit in units]
+    passes = [None if rating is None else float(rating >= good) for rating in judged]
+    chosen = units if ratings else goodness
+    test = None
+    if len(names) >= _LEAST_FOR_TEST:
+        judge = [None if rating is None else float(rating) for rating in judged] if ratings else passes
+        test = alt_test(chosen, judge, scoring="rmse" if ratings else "accuracy")
+    by_row = list(zip(*chosen, strict=True))
+    return People(
+        names=tuple(names),
+        rows=len(several),
+        ceiling=_ceiling(rows, names, good=good, ratings=False),
+        ceiling_ratings=_ceiling(rows, names, good=good, ratings=True) if ratings else None,
+        alpha=krippendorff_alpha(by_row, metric="ordinal" if ratings else "nominal"),
+        ac=gwet_ac(by_row, weighting="quadratic") if ratings else gwet_ac(by_row, levels=_BOTH),
+        alt_test=test,
+        likeness=human_likeness(units, list(judged)) if ratings and len(names) >= _LEAST_FOR_LIKENESS else None,
+        skipped=() if test is None else tuple(names[number] for number in test.skipped),
+    )
+
+
+def _ceiling(rows: Sequence[JudgedRow], names: Sequence[str], *, good: float, ratings: bool) -> float | None:
+    """Return the mean over people of the kappa of each with the others together."""
+    kappas = []
+    for name in names:
+        own, rest = [], []
+        for row in rows:
+            mine = [opinion for opinion in row.opinions if opinion.by == name]
+            others = [opinion for opinion in row.opinions if opinion.by != name]
+            together = lower_median(others) if ratings else majority(others, good)
+            if mine and others and together is not None:
+                own.append(mine[-1].rating if ratings else float(mine[-1].is_good(good)))
+                rest.append(float(together))
+        kappa = cohen_kappa(rest, own, weighting="quadratic") if ratings else cohen_kappa(rest, own, levels=_BOTH)
+        if own and kappa is not None:
+            kappas.append(kappa)
+    return sum(kappas) / len(kappas) if kappas else None
+
 
 _INDICATIVE_BELOW = 30
 

@@ -5,20 +5,325 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
-from judges.offline.dataset.label_columns import LABEL_NAMES
-from judges.offline.dataset.reading import read_mappings
+from judges.offline.dataset.reading import LABEL_NAMES, read_mappings
 from judges.offline.results import Evaluation, Row
-from judges.offline.run.loading import load_run
-from judges.offline.trust.labels import Opinion, opinions_in
-from judges.offline.trust.marks import Mark, mark_of, marks_in, number_in
+from judges.offline.run.journaled import load_run
 from judges.sample import Sample, canonical_field
+from judges.verdict import HIGHEST, LOWEST, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What one judge says of an answer.
+
+    Args:
+        rating: 1 to 4; None is unscored.
+        score: 0 to 1.
+        passed: Whether it passes by the judge's own mark.
+        natively: Whether the judge chose the rating itself; else its own mark must be reached, too.
+        cost: Cost of judging in US dollars, where known.
+    """
+
+    rating: int | None = None
+    score: float | None = None
+    passed: bool | None = None
+    natively: bool = True
+    cost: float | None = None
+
+    @property
+    def scored(self) -> bool:
+        """Whether the judge came to a verdict."""
+        return self.rating is not None or self.score is not None or self.passed is not None
+
+    @property
+    def effective(self) -> int | None:
+        """The rating that a threshold is compared with; one below the judge's own mark passes none."""
+        if self.rating is None:
+            return None
+        return self.rating if self.natively or self.passed is not False else LOWEST - 1
+
+    @property
+    def as_rating(self) -> int | None:
+        """The rating; 4 and 1 where the judge only passes or refuses, the score as one where it only scores."""
+        if self.rating is not None:
+            return self.rating
+        if self.passed is not None:
+            return HIGHEST if self.passed else LOWEST
+        return None if self.score is None else LOWEST + round((HIGHEST - LOWEST) * self.score)
+
+
+def mark_of(verdict: Verdict) -> Mark:
+    """Return what a verdict says."""
+    return Mark(
+        rating=verdict.rating,
+        score=verdict.score,
+        passed=verdict.passed,
+        natively=verdict.rated_natively,
+        cost=verdict.usage.cost,
+    )
+
+
+def marks_in(data: Mapping[str, Any], place: str) -> dict[str, Mark]:
+    """Return what the judges of a row say, by judge.
+
+    In a record that is the judge of the loop, whatever part of it, or of the loop itself, gave the verdict.
+
+    Args:
+        data: `rating`, `score`, `passed` or `unscored` of one judge, or `verdicts` or `ratings` by judge.
+        place: Where the row stands, for errors.
+
+    Raises:
+        ConfigurationError: If a verdict is out of range.
+    """
+    several = data.get("verdicts") or data.get("ratings")
+    if isinstance(several, Mapping):
+        return {str(name): _mark(value, place) for name, value in several.items()}
+    own = data.get("verdict")
+    fields = {**own, **data} if isinstance(own, Mapping) else data
+    mark = _mark(fields, place)
+    if not mark.scored and fields.keys().isdisjoint({"attempt", "rating", "score", "unscored"}):
+        return {}
+    subject = data.get("subject")
+    recorded = subject.get("judge") if isinstance(subject, Mapping) else None
+    return {str(recorded or data.get("judge") or "judge"): mark}
+
+
+def _mark(value: object, place: str) -> Mark:
+    if isinstance(value, bool):
+        return Mark(passed=value, rating=HIGHEST if value else LOWEST)
+    if value is None or isinstance(value, int | str):
+        return Mark(rating=_rating(value, place))
+    if isinstance(value, float):
+        return Mark(rating=_rating(value, place)) if value.is_integer() else Mark(score=_score(value, place))
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(
+            f"{place}a verdict has a rating from 1 to 4 or a score from 0 to 1, not {value!r}"
+        )
+    if value.get("unscored"):
+        return Mark()
+    passed = value.get("passed")
+    usage = value.get("judge_usage") or value.get("usage")
+    return Mark(
+        rating=_rating(value.get("rating"), place),
+        score=_score(value.get("score"), place),
+        passed=passed if isinstance(passed, bool) else {"true": True, "false": False}.get(str(passed).lower()),
+        natively=value.get("rated_natively") is not False,
+        cost=usage.get("cost") if isinstance(usage, Mapping) else None,
+    )
+
+
+def _rating(value: object, place: str) -> int | None:
+    number = number_in(value, "rating", place)
+    if number is None:
+        return None
+    if number not in range(LOWEST, HIGHEST + 1):
+        raise ConfigurationError(
+            f"{place}the judge's rating is a whole number from 1 to 4, not {shortened(value)}"
+        )
+    return int(number)
+
+
+def _score(value: object, place: str) -> float | None:
+    number = number_in(value, "score", place)
+    if number is not None and not 0 <= number <= 1:
+        raise ConfigurationError(f"{place}the judge's score is a number from 0 to 1, not {shortened(value)}")
+    return number
+
+
+def number_in(value: object, name: str, place: str) -> float | None:
+    """Return a number, from a text of a CSV file, too; None where there is none.
+
+    Raises:
+        ConfigurationError: If it is something else.
+    """
+    if value is None or value == "":
+        return None
+    try:
+        return float(str(value))
+    except ValueError:
+        raise ConfigurationError(f"{place}{name} is a number, not {shortened(value)}") from None
+
+
+_RATING_NAMES = ("rating", "label", "good", "up", "passed")
+_WORDS = {
+    **dict.fromkeys(("good", "pass", "passed", "yes", "true", "up", "accept", "correct"), True),
+    **dict.fromkeys(("bad", "fail", "failed", "no", "false", "down", "reject", "incorrect"), False),
+}
+TUNED = frozenset({"tune", "tuned", "tuning", "train", "training", "dev", "few_shot", "few-shot", "prompt"})
+"""Splits whose labels were used to make the judge what it is."""
+
+Goodness = bool | None
+Harm = tuple[float, float, float, float]
+"""Harm of an answer that people rate 1, 2, 3 and 4, each 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """One person's label of one answer.
+
+    Args:
+        by: Who it is.
+        rating: 1 to 4; 4 and 1 where the person only said good or bad.
+        is_rating: Whether it is a rating.
+        split: What the label may be used for.
+        at: When it was given, where known.
+    """
+
+    by: str
+    rating: float
+    is_rating: bool
+    split: str | None = None
+    at: str | None = None
+
+    def is_good(self, good: float) -> bool:
+        """Whether the answer is good, if ratings are good from `good` on."""
+        return self.rating >= good
+
+
+def opinions_in(value: object, *, split: str | None = None, place: str = "") -> tuple[Opinion, ...]:
+    """Return the labels that a value holds.
+
+    Args:
+        value: A rating from 1 to 4, True or False, "good" or "bad", or a mapping with `by` and `rating` or `up`;
+            several of these in a list, or in a mapping by the person's name.
+        split: What the labels may be used for, where one does not say so itself.
+        place: Where the value stands, for errors.
+
+    Raises:
+        ConfigurationError: If a label is none of these.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, Mapping) and not value.keys() & {*_RATING_NAMES, "by", "note"}:
+        pairs: Iterable[tuple[str, object]] = [(str(name), label) for name, label in value.items()]
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        pairs = [(f"rater {number}", label) for number, label in enumerate(value, 1)]
+    else:
+        pairs = [("rater 1", value)]
+    return tuple(opinion for by, label in pairs for opinion in _opinion(label, by, split, place))
+
+
+def _opinion(label: object, by: str, split: str | None, place: str) -> Iterator[Opinion]:
+    at = None
+    if isinstance(label, Mapping):
+        by, split = str(label.get("by") or by), _text(label.get("split")) or split
+        at = _text(label.get("at"))
+        label = next((label[name] for name in _RATING_NAMES if label.get(name) is not None), None)
+    if label is None or label == "":
+        return
+    rating, is_rating = _label_rating(label, place)
+    yield Opinion(by, rating, is_rating, split, at)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _label_rating(label: object, place: str) -> tuple[float, bool]:
+    if isinstance(label, str):
+        word = label.strip().lower()
+        label = _WORDS[word] if word in _WORDS else _number(word, label)
+    if isinstance(label, bool):
+        return float(HIGHEST if label else LOWEST), False
+    if isinstance(label, int | float) and label in range(LOWEST, HIGHEST + 1):
+        return float(label), True
+    raise ConfigurationError(
+        f"{place}a label is a rating from 1 to 4, true or false, or 'good' or 'bad', not {shortened(label)}"
+    )
+
+
+def _number(word: str, label: str) -> object:
+    try:
+        return float(word)
+    except ValueError:
+        return label
+
+
+def majority(opinions: Collection[Opinion], good: float) -> Goodness:
+    """Return whether most people call an answer good; None if as many do as do not, or nobody said anything."""
+    goods = sum(opinion.is_good(good) for opinion in opinions)
+    bads = len(opinions) - goods
+    return None if goods == bads else goods > bads
+
+
+def lower_median(opinions: Collection[Opinion]) -> float | None:
+    """Return the rating in the middle, the lower of two; None without any."""
+    ratings = sorted(opinion.rating for opinion in opinions)
+    return ratings[(len(ratings) - 1) // 2] if ratings else None
+
+
+def is_bad(opinions: Collection[Opinion], good: float) -> bool | None:
+    """Return whether an answer counts as bad in a certificate, where a tie does; None without any label."""
+    return majority(opinions, good) is not True if opinions else None
+
+
+def loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> float | None:
+    """Return the harm of an answer: by its rating in the middle, or 1 for a bad one; None without a label."""
+    median = lower_median(opinions)
+    if median is None:
+        return None
+    return float(bool(is_bad(opinions, good))) if harm is None else harm[int(median) - LOWEST]
+
+
+def is_tuned(split: str | None) -> bool:
+    """Return whether labels of a split tuned the judge, however its name is spelled."""
+    return (split or "").strip().casefold().replace(" ", "_") in TUNED
+
+
+def usable(opinions: Sequence[Opinion], split: str | None) -> tuple[Opinion, ...]:
+    """Return the labels of a split; without one, all.
+
+    Raises:
+        ConfigurationError: If labels that the judge was tuned on are among them.
+    """
+    if split is not None:
+        if is_tuned(split):
+            raise ConfigurationError(f"tuned_on: {_TUNED_ON.format(names=split)}")
+        refuse_reused([("", opinion) for opinion in opinions], split)
+        return tuple(opinion for opinion in opinions if opinion.split == split)
+    tuned = sorted({opinion.split for opinion in opinions if opinion.split and is_tuned(opinion.split)})
+    if tuned:
+        raise ConfigurationError(f"tuned_on: {_TUNED_ON.format(names=', '.join(tuned))}")
+    return tuple(opinions)
+
+
+def refuse_reused(labels: Sequence[tuple[Hashable, Opinion]], split: str | None) -> None:
+    """Refuse a person's label of an answer that the judge was tuned on, under another split.
+
+    Args:
+        labels: Every label with what identifies its answer.
+        split: The split that is asked for.
+
+    Raises:
+        ConfigurationError: If one of that split was used for tuning, too.
+    """
+    tuned = {(answer, opinion.by) for answer, opinion in labels if is_tuned(opinion.split)}
+    twice = [one.by for answer, one in labels if one.split == split and (answer, one.by) in tuned]
+    if split is not None and twice:
+        raise ConfigurationError(
+            f"tuned_on: {min(twice)!r} labelled the same answer for tuning and for {split!r}; leave out the "
+            f"answers that the judge was tuned on, or label fresh rows"
+        )
+
+
+_TUNED_ON = (
+    "labels of the split {names} were used to tune the judge, so they cannot say how good it is; choose others "
+    "with split=... (--split), or label fresh rows"
+)
+
+
+def label_digest(key: str, opinion: Opinion) -> str:
+    """Return what identifies a label: the answer it is about, the person and the rating."""
+    text = "\x1f".join((key, opinion.by, f"{opinion.rating:g}"))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
 
 Source = str | os.PathLike[str] | Evaluation | Iterable[object]
 

@@ -8,17 +8,17 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from graphs.reasoning import reply_without_reasoning
-from judges.models.providers.openai_answers import answer_of
-from judges.models.providers.openai_messages import to_dicts, to_message
+from graphs.answers import reply_without_reasoning
+from judges.models.providers.openai_messages import answer_of, to_dicts, to_message
 from judges.models.providers.openai_replies import usage_in
 from judges.verdict import Usage
-from refine.server import json_text
-from refine.server.dialects.protocol import Json, JudgedRequest
-from refine.server.dialects.reading import (
+from refine.server import requests
+from refine.server.dialects.protocol import (
     ASKING,
     LEFT_OUT,
     NO_QUESTION,
+    Json,
+    JudgedRequest,
     check_message,
     objects,
     read_count,
@@ -117,7 +117,7 @@ def events(reply: Json) -> list[bytes]:
     """Return a whole reply as one chunk: each choice's message is its delta, usage and `refine` go with it."""
     choices = [_delta(choice) for choice in objects(reply.get("choices"))]
     chunk = {**reply, "object": "chat.completion.chunk", "choices": choices}
-    return [b"data: " + json_text.write(chunk) + b"\n\n", _DONE]
+    return [b"data: " + requests.write(chunk) + b"\n\n", _DONE]
 
 
 def _delta(choice: Json) -> Json:
@@ -137,4 +137,4 @@ def error_body(error: ApiError) -> Json:
 
 def error_events(body: Json) -> list[bytes]:
     """Return an error in the midst of a stream as events, the last of the stream included."""
-    return [b"data: " + json_text.write(body) + b"\n\n", _DONE]
+    return [b"data: " + requests.write(body) + b"\n\n", _DONE]

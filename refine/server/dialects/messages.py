@@ -9,10 +9,11 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 
 from judges.verdict import Usage
-from refine.server import json_text
-from refine.server.dialects.protocol import Json, JudgedRequest
-from refine.server.dialects.reading import (
+from refine.server import requests
+from refine.server.dialects.protocol import (
     LEFT_OUT,
+    Json,
+    JudgedRequest,
     message,
     objects,
     read_flag,
@@ -170,7 +171,7 @@ def _block(block: Json) -> tuple[Json, list[Json]]:
             signature: Json = {"type": "signature_delta", "signature": string(block.get("signature"))}
             return {**block, "thinking": "", "signature": ""}, [thought, signature]
         case "tool_use" | "server_tool_use":
-            text = json_text.write(block.get("input", {})).decode()
+            text = requests.write(block.get("input", {})).decode()
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": text}]
         case _:
             return block, []
@@ -189,4 +190,4 @@ def error_events(body: Json) -> list[bytes]:
 
 
 def _event(event: Json) -> bytes:
-    return f"event: {event['type']}\ndata: ".encode() + json_text.write(event) + b"\n\n"
+    return f"event: {event['type']}\ndata: ".encode() + requests.write(event) + b"\n\n"

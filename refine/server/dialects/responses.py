@@ -10,12 +10,13 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from judges.verdict import Usage
-from refine.server import json_text
-from refine.server.dialects.protocol import Json, JudgedRequest
-from refine.server.dialects.reading import (
+from refine.server import requests
+from refine.server.dialects.protocol import (
     ASKING,
     LEFT_OUT,
     NO_QUESTION,
+    Json,
+    JudgedRequest,
     arguments,
     message,
     objects,
@@ -98,7 +99,7 @@ def _message(item: Json, where: str) -> AnyMessage | None:
 
 
 def _output(output: object) -> str | list[Any]:
-    return output if isinstance(output, str | list) else json_text.write(output).decode()
+    return output if isinstance(output, str | list) else requests.write(output).decode()
 
 
 def _call(item: Json) -> Json:
@@ -252,4 +253,4 @@ def error_events(body: Json) -> list[bytes]:
 
 def _event(number: int, event: Json) -> bytes:
     numbered = {**event, "sequence_number": number}
-    return f"event: {event['type']}\ndata: ".encode() + json_text.write(numbered) + b"\n\n"
+    return f"event: {event['type']}\ndata: ".encode() + requests.write(numbered) + b"\n\n"

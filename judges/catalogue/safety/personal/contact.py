@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from judges.catalogue.safety.personal.finding import Finding
-from judges.catalogue.safety.personal.labels import PHONE, QUANTITY, REACH, Labels, words
-from judges.catalogue.safety.personal.plain import Plain
+from judges.catalogue.safety.personal.finding import PHONE, QUANTITY, REACH, Finding, Labels, Plain, words
 
 _LONGEST_LOCAL, _LONGEST_DOMAIN = 64, 190
 _WIDE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"

@@ -1,0 +1,290 @@
+"""What kind of answer a draft is, and what becomes of it: one rule for every door, and for every provider.
+
+A refusal, an answer that the provider filtered, and one without text (audio, an image) are handed on unjudged: no
+judge of texts can rate them, and asking again would press a model out of its refusal. An answer that was cut off
+at its length limit, an empty one, and a call of a tool that cannot be read are rejected without a judge, each with
+feedback of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage
+
+from judges.models.prompt_and_reply import ending_of, finish_reason_of, reason_in
+from judges.prompting.prompts import Language
+from judges.verdict import Verdict
+
+AnswerKind = Literal[
+    "text",
+    "empty",
+    "tool_call",
+    "invalid_tool_call",
+    "refusal",
+    "filtered",
+    "cut",
+    "audio",
+    "image",
+    "video",
+    "file",
+]
+"""Text to judge; nothing at all; a call of a tool; calls of which none can be read; a refusal; stopped by the
+provider's filter; cut off at its length limit; or no text, but audio, an image, a video or a file."""
+
+Fault = Literal["empty", "cut", "invalid_tool_call"]
+
+_MEDIA: tuple[Literal["audio", "image", "video"], ...] = ("audio", "image", "video")
+_FILES = ("file", "input_file", "media", "document", "text-plain")
+_WRAPPED = "non_standard"
+_CODE = re.compile(r"[A-Za-z][\w.-]{0,39}")
+"""A provider's word for why an answer ended, as it may stand in a log."""
+
+NOTES: Mapping[str, str] = {
+    "cut": "the answer was cut off at its length limit",
+    "invalid_tool_call": "the answer calls a tool in a way that cannot be read",
+}
+"""The detail of an outcome whose answer has such a fault and is released all the same, by the answer's kind."""
+
+_REJECTIONS: dict[Language, dict[Fault, tuple[str, str]]] = {
+    "en": {
+        "empty": ("There is no text.", "The answer was empty. Write a complete answer."),
+        "cut": (
+            "The answer was cut off.",
+            "The answer was cut off at the length limit. Write a complete answer that is short enough.",
+        ),
+        "invalid_tool_call": (
+            "The call of a tool could not be read.",
+            "The call of a tool could not be read: its arguments are no JSON object. Call it again, or answer.",
+        ),
+    },
+    "zh": {
+        "empty": ("没有文本。", "回答是空的。请写出完整的回答。"),
+        "cut": ("回答被截断了。", "回答因达到长度上限而被截断。请写出完整且足够简短的回答。"),
+        "invalid_tool_call": (
+            "无法读取工具调用。",
+            "无法读取工具调用：参数不是 JSON 对象。请重新调用工具，或直接回答。",
+        ),
+    },
+    "ru": {
+        "empty": ("Текста нет.", "Ответ был пустым. Напиши полный ответ."),
+        "cut": (
+            "Ответ оборван.",
+            "Ответ был оборван на пределе длины. Напиши полный, но достаточно короткий ответ.",
+        ),
+        "invalid_tool_call": (
+            "Вызов инструмента не читается.",
+            "Вызов инструмента не читается: аргументы не объект JSON. Вызови его снова или ответь.",
+        ),
+    },
+}
+
+
+def kind_of_answer(answer: AIMessage) -> AnswerKind:
+    """Return the kind of an answer, in whichever form its provider says it."""
+    if answer.tool_calls:
+        return "tool_call"
+    reason = finish_reason_of(answer.response_metadata)
+    ending = ending_of(reason)
+    if _refusal_in(answer) is not None or (ending == "filtered" and "refus" in reason.lower()):
+        return "refusal"
+    if ending == "filtered":
+        return "filtered"
+    has_text = bool(str(answer.text).strip())
+    media = None if has_text else next(_media_in(answer), None)
+    if media is not None:
+        return media
+    if ending == "cut":
+        return "cut"
+    if answer.invalid_tool_calls:
+        return "invalid_tool_call"
+    if has_text:
+        return "text"
+    return "filtered" if _blocked_prompt(answer) else "empty"
+
+
+def text_of_answer(answer: AIMessage) -> str:
+    """Return the text of an answer; of a refusal that came without a text, the text of the refusal."""
+    text = str(answer.text)
+    return text if text.strip() else _refusal_in(answer) or text
+
+
+def reason_to_skip(kind: AnswerKind, answer: AIMessage, *, judge_refusals: bool = False) -> str | None:
+    """Return why an answer is handed on unjudged, in a line without any of its text; None if it is to be judged.
+
+    Args:
+        kind: Its kind.
+        answer: The answer.
+        judge_refusals: Whether a refusal is judged like any other text; one without a text cannot be.
+    """
+    match kind:
+        case "text" | "empty" | "cut" | "invalid_tool_call":
+            return None
+        case "tool_call":
+            return "tool_call: the turn calls a tool"
+        case "refusal":
+            is_judged = judge_refusals and bool(text_of_answer(answer).strip())
+            return None if is_judged else "refusal: the model declined to answer"
+        case "filtered":
+            return f"filtered: the provider stopped the answer{_reason_of(answer)}"
+        case _:
+            return f"{kind}: the answer has no text to judge"
+
+
+def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> Fault | None:
+    """Return the fault for which an answer is rejected without a judge; None if a judge is to be asked.
+
+    Args:
+        kind: Its kind.
+        answer: The answer.
+        is_last: Whether there is no further attempt. An answer that was cut off is judged then, as what there is;
+            so is the text beside a call that cannot be read.
+    """
+    if kind in ("cut", "invalid_tool_call") and not is_last:
+        return kind
+    if kind == "text" or text_of_answer(answer).strip():
+        return None
+    return "invalid_tool_call" if kind == "invalid_tool_call" else "empty"
+
+
+def rejection_for(fault: Fault, language: Language) -> Verdict:
+    """Return the verdict on a faulty answer, with feedback in a language."""
+    if fault == "empty":
+        return empty_answer(language)
+    rationale, feedback = _REJECTIONS[language][fault]
+    return Verdict.checked(passed=False, judge="refine", rationale=rationale, feedback=feedback)
+
+
+def unread_call(language: Language = "en") -> str:
+    """Return the feedback on a call of a tool that cannot be read."""
+    return _REJECTIONS[language]["invalid_tool_call"][1]
+
+
+def empty_answer(language: Language = "en") -> Verdict:
+    """Return the verdict on an empty draft, without asking a judge."""
+    rationale, feedback = _REJECTIONS[language]["empty"]
+    return Verdict.rated(1, judge="refine", rationale=rationale, feedback=feedback)
+
+
+def unfit_answer(fault: str) -> Verdict:
+    """Return the verdict on a draft that its generator calls unfit to be released, with its feedback."""
+    return Verdict.rated(1, judge="refine", rationale="The answer cannot be used as it is.", feedback=fault)
+
+
+def draft_message(answer: AIMessage, mark: Mapping[str, str]) -> AIMessage:
+    """Return an answer as a draft to look back on: its text, and whatever it holds beside texts.
+
+    Args:
+        answer: The answer. Its reasoning, its tool calls, and ids of its parts are left out.
+        mark: Fields that mark the message as a draft.
+    """
+    content: Any = text_of_answer(answer)
+    blocks = _blocks(answer.content)
+    if any(_medium_of(block) for block in blocks):
+        parts = [block for block in blocks if block.get("type") == "text" or _medium_of(block)]
+        content = [{name: value for name, value in part.items() if name != "id"} for part in parts]
+    audio = answer.additional_kwargs.get("audio")
+    return AIMessage(content, additional_kwargs={**({"audio": audio} if audio else {}), **mark})
+
+
+def _refusal_in(answer: AIMessage) -> str | None:
+    """Return the text of a refusal; None if there is no refusal."""
+    refusals = [answer.additional_kwargs.get("refusal")]
+    refusals += [block.get("refusal") for block in _blocks(answer.content) if block.get("type") == "refusal"]
+    texts = [refusal if isinstance(refusal, str) else "" for refusal in refusals if refusal]
+    return "\n".join(texts) if texts else None
+
+
+def _media_in(answer: AIMessage) -> Iterator[AnswerKind]:
+    """Yield the kind of everything in an answer that is no text."""
+    if answer.additional_kwargs.get("audio"):
+        yield "audio"
+    for block in (*_blocks(answer.content), *_blocks(answer.additional_kwargs.get("tool_outputs"))):
+        if medium := _medium_of(block):
+            yield medium
+
+
+def _medium_of(block: Mapping[str, Any]) -> Literal["audio", "image", "video", "file"] | None:
+    kind, mime_type = str(block.get("type", "")), str(block.get("mime_type") or "")
+    medium = next((medium for medium in _MEDIA if medium in kind or mime_type.startswith(medium)), None)
+    return medium or ("file" if kind in _FILES else None)
+
+
+def _blocks(content: object) -> list[Mapping[str, Any]]:
+    """Return the parts of a content in their providers' own form."""
+    if not isinstance(content, list):
+        return []
+    blocks = [block for block in content if isinstance(block, Mapping)]
+    inner = [block.get("value") if block.get("type") == _WRAPPED else block for block in blocks]
+    return [block for block in inner if isinstance(block, Mapping)]
+
+
+def _blocked_prompt(answer: AIMessage) -> str:
+    """Return why Google blocked the question itself, so that there is no answer; empty if it did not."""
+    feedback = answer.response_metadata.get("prompt_feedback")
+    reason = reason_in(feedback.get("block_reason")) if isinstance(feedback, Mapping) else ""
+    return "" if reason in ("0", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED") else reason
+
+
+def _reason_of(answer: AIMessage) -> str:
+    reason = finish_reason_of(answer.response_metadata)
+    reason = reason if ending_of(reason) == "filtered" else _blocked_prompt(answer)
+    return f" ({reason})" if _CODE.fullmatch(reason) else ""
+
+
+_BLOCKS = ("reasoning", "thinking", "redacted_thinking", "thought")
+_KEYS = ("reasoning", "thinking", "thought", "redacted_thinking", "chain_of_thought")
+
+
+def without_reasoning(answer: AIMessage) -> AIMessage:
+    """Return an answer without blocks and fields of reasoning; text stays as it is, `<think>` included.
+
+    Ids that a provider gave to texts and tool calls go with the reasoning: OpenAI's Responses API refuses an item
+    by its id that comes back without the reasoning before it.
+    """
+    content: Any = answer.content
+    if isinstance(content, list):
+        blocks = [block for block in content if not _is_reasoning(block)]
+        content = content if len(blocks) == len(content) else [_without_id(block) for block in blocks]
+    fields = {
+        "content": content,
+        "additional_kwargs": _without_keys(answer.additional_kwargs),
+        "response_metadata": _without_keys(answer.response_metadata),
+    }
+    return answer.model_copy(update=fields)
+
+
+def reply_without_reasoning(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return a chat completion without the reasoning in its messages; the rest is as it was."""
+    return {**reply, "choices": [_choice_without_reasoning(choice) for choice in reply["choices"]]}
+
+
+def _choice_without_reasoning(choice: Any) -> Any:
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(message, Mapping):
+        return choice
+    remaining = _without_keys(message)
+    if isinstance(remaining.get("content"), list):
+        remaining["content"] = [part for part in remaining["content"] if not _is_reasoning(part)]
+    return {**choice, "message": remaining}
+
+
+def _is_reasoning(block: object) -> bool:
+    if not isinstance(block, Mapping):
+        return False
+    if block.get("type") == _WRAPPED:
+        return _is_reasoning(block.get("value"))
+    return str(block.get("type", "")).startswith(_BLOCKS)
+
+
+def _without_id(block: Any) -> Any:
+    kinds = ("text", "output_text", "refusal", "function_call")
+    if not isinstance(block, Mapping) or block.get("type") not in kinds:
+        return block
+    return {key: value for key, value in block.items() if key != "id"}
+
+
+def _without_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if not key.startswith(_KEYS)}

@@ -1,0 +1,477 @@
+"""Several drafts an attempt: generated and judged side by side, and the best one goes on.
+
+Each candidate runs the steps of the ordinary loop, on a record of its own and within one budget for all. Together
+they come to one attempt: the chosen draft, and the others beside it, which are rejected drafts like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphBubbleUp, ParentCommand
+
+from graphs import langgraph_private
+from graphs.attempt import score_of, wholeness_of
+from graphs.drivers import aperform, perform
+from graphs.errors import DraftError
+from graphs.events import CANDIDATE_FAILED, Event, Needs, candidate_events, candidates_events, started_events
+from graphs.generators import as_generator
+from graphs.loop import Loop
+from graphs.overrides import Bounds
+from graphs.policy import Policy
+from graphs.refinement import Refinement, RunningClock
+from graphs.step import Effect, Messages, Transition
+from judges.errors import ConfigurationError
+from judges.judge import Judge
+from judges.models.metering import metered
+from judges.models.retry import kind_of
+from judges.runtime import sharing
+from judges.runtime.blocking import DaemonThreads, leave_unjoined, let_calls_be_left
+from judges.runtime.budget import Allowance, Refused, also_within
+from judges.verdict import Usage, Verdict
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(Generic[T]):
+    """One of the calls.
+
+    Args:
+        run: Makes the call, blocking.
+        arun: Makes it without blocking.
+        allowance: What its model calls are claimed from.
+    """
+
+    run: Callable[[], T]
+    arun: Callable[[], Awaitable[T]]
+    allowance: Allowance = field(default_factory=Allowance)
+
+
+class Race(Generic[T]):
+    """Calls side by side, each known by its number; those that are stopped ask no model and use no tool any more.
+
+    Args:
+        entries: The calls by number.
+    """
+
+    def __init__(self, entries: Mapping[int, Entry[T]]) -> None:
+        self._entries = entries
+        self._running: set[int] = set()
+        self._ended: SimpleQueue[tuple[int, Future[T]]] = SimpleQueue()
+        self._tasks: dict[int, asyncio.Future[T]] = {}
+        self._open = ExitStack()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether results are still to come."""
+        return bool(self._running)
+
+    def start(self) -> None:
+        """Begin all calls, each in a thread."""
+        threads = self._open.enter_context(DaemonThreads(len(self._entries)))
+        self._running = set(self._entries)
+        for number, entry in self._entries.items():
+            threads.submit(entry.run).add_done_callback(partial(self._end, number))
+
+    async def astart(self) -> None:
+        """Begin all calls, each as a task."""
+        let_calls_be_left()
+        self._running = set(self._entries)
+        self._tasks = {number: asyncio.ensure_future(entry.arun()) for number, entry in self._entries.items()}
+
+    def next(self) -> tuple[int, T]:
+        """Wait for the next result, and return its number and it; what the call raised is raised."""
+        number, future = self._ended.get()
+        self._running.discard(number)
+        return number, future.result()
+
+    async def anext(self) -> tuple[int, T]:
+        """Wait without blocking; otherwise as `next`."""
+        tasks = {self._tasks[number]: number for number in sorted(self._running)}
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        task, number = next((task, number) for task, number in tasks.items() if task.done())
+        self._running.discard(number)
+        return number, task.result()
+
+    def stop(self) -> None:
+        """Stop the calls that are still running, without waiting for them."""
+        self._open.close()
+        if not self._running:
+            return
+        for number in self._running:
+            self._entries[number].allowance.close()
+            if number in self._tasks:  # one that has ended by now may have failed
+                self._tasks[number].add_done_callback(_retrieve_exception)
+                self._tasks[number].cancel()
+        self._running = set()
+        leave_unjoined()
+
+    def _end(self, number: int, future: Future[T]) -> None:
+        self._ended.put((number, future))
+
+
+def _retrieve_exception(task: asyncio.Future[T]) -> None:
+    """Retrieve the exception of a task that was stopped, so that asyncio does not warn about it."""
+    if not task.cancelled():
+        task.exception()
+
+
+_Events = Callable[[], tuple[Event, ...]]
+
+
+_HANDED_ON = frozenset({"tool_call", "invalid_tool_call", "text", "cut", "empty"})
+"""Kinds of answer that are no worse for having been handed on unjudged."""
+
+
+class Standing(IntEnum):
+    """How far a candidate came; of two, the higher one goes on.
+
+    A turn that calls a tool goes before answers that were not accepted, since it is on its way to a better one. A
+    refusal, an answer without text, and one unfit to be released go on only where there is nothing else.
+    """
+
+    UNFIT = 0
+    UNJUDGED = 1
+    RATED = 2
+    HANDED_ON = 3
+    ACCEPTED = 4
+
+
+def standing_of(candidate: Refinement) -> Standing:
+    """Return how far a candidate came that has drafted.
+
+    Args:
+        candidate: The record as the candidate has continued it.
+    """
+    attempt = candidate.attempts[-1]
+    if candidate.stop_reason == "skipped":
+        return Standing.HANDED_ON if attempt.kind in _HANDED_ON else Standing.UNFIT
+    verdict = attempt.verdict
+    if attempt.fault or attempt.kind in ("empty", "invalid_tool_call"):
+        return Standing.UNFIT
+    if verdict is None or verdict.rating is None:
+        return Standing.UNJUDGED
+    return Standing.ACCEPTED if verdict.reaches(candidate.policy.success_rating) else Standing.RATED
+
+
+def best_of(candidates: Mapping[int, Refinement]) -> int:
+    """Return the number of the candidate that goes on: the one that came farthest, with the highest score.
+
+    Args:
+        candidates: The record as each has continued it, by number; at least one. On a tie a whole answer wins over
+            one that was cut off, then the first one.
+    """
+
+    def rank(number: int) -> tuple[Standing, float, int, int]:
+        attempt = candidates[number].attempts[-1]
+        return standing_of(candidates[number]), score_of(attempt), wholeness_of(attempt), -number
+
+    return max(candidates, key=rank)
+
+
+@dataclass
+class _Results:
+    """What the candidates of an attempt have come to so far.
+
+    Args:
+        entries: Their calls, by number.
+        ended: What those that are done have ended in.
+    """
+
+    entries: Mapping[int, Entry[Transition]]
+    ended: dict[int, Transition] = field(default_factory=dict)
+
+    @property
+    def drafted(self) -> dict[int, Refinement]:
+        """The record as continued by each candidate that came to a draft."""
+        return {number: end.refinement for number, end in sorted(self.ended.items()) if end.goto is not None}
+
+    @property
+    def errors(self) -> dict[int, Exception]:
+        """What was raised instead of a draft; to hand over to another node is no error."""
+        raised = {number: end.error for number, end in sorted(self.ended.items()) if end.error is not None}
+        return {number: error for number, error in raised.items() if not isinstance(error, ParentCommand)}
+
+    @property
+    def failed(self) -> dict[int, str]:
+        """Why each candidate without a draft has none."""
+        return {number: _failure(self.ended.get(number)) for number in self.entries if number not in self.drafted}
+
+    @property
+    def lost(self) -> Usage:
+        """What candidates consumed that came to no draft."""
+        return sum((self.entries[number].allowance.spent for number in self.failed), Usage())
+
+    @property
+    def alarms(self) -> tuple[Event, ...]:
+        """Warnings that came up meanwhile."""
+        return tuple(alarm for end in self.ended.values() for alarm in end.alarms)
+
+
+class BestOfLoop(Loop):
+    """The steps of a loop with several candidates an attempt; its step `generate` drafts and judges them."""
+
+    def __init__(
+        self,
+        generator: object,
+        judge: Judge,
+        policy: Policy,
+        *,
+        name: str = "self_refine",
+        bounds: Bounds | None = None,
+    ) -> None:
+        super().__init__(generator, judge, policy, name=name, bounds=bounds)
+        numbers = range(1, policy.candidates + 1)
+        self._candidates = tuple(_Candidate(self._generator, judge, policy, self, number) for number in numbers)
+
+    def with_generator(self, generator: object) -> Loop:
+        """Return the same loop around another generator, for all candidates."""
+        own = as_generator(generator)
+        other = super().with_generator(own)
+        vars(other)["_candidates"] = tuple(candidate.with_generator(own) for candidate in self._candidates)
+        return other
+
+    @property
+    def may_interrupt(self) -> bool:
+        """Whether a generator may stop for a human in the midst of an attempt of a single draft."""
+        return super().may_interrupt or any(candidate.may_interrupt for candidate in self._candidates)
+
+    def generate(
+        self, refinement: Refinement, messages: Messages, config: RunnableConfig
+    ) -> Generator[Effect, Any, Transition]:
+        """Draft and judge the candidates of an attempt, and record the best one with the others beside it."""
+        count = self._count(refinement)
+        clock = RunningClock(refinement)
+        if count == 1 or refinement.limit_reached(clock()) is not None:
+            return (yield from super().generate(refinement, messages, config))
+        entries = {
+            number: candidate.entry(refinement, messages, config)
+            for number, candidate in enumerate(self._candidates[:count], 1)
+        }
+        results, race = _Results(entries), Race(entries)
+        events = yield from self._run(race, results, refinement, config, clock())
+        end = self._conclude(results, refinement, messages, clock())
+        return replace(end, events=_joined(events, end.events), alarms=(*end.alarms, *results.alarms))
+
+    def _count(self, refinement: Refinement) -> int:
+        """Return how many candidates the next attempt has: one where none is judged, else as calls allow."""
+        limit, candidates = refinement.policy.max_calls, self.policy.candidates
+        if not refinement.sampled:
+            return 1
+        if limit is None:
+            return candidates
+        calls = 2 if self._judge.models else 1  # a draft, and a question to the judge's model about it
+        return max(1, min(candidates, (limit - refinement.usage.calls) // calls))
+
+    def _run(
+        self,
+        race: Race[Transition],
+        results: _Results,
+        refinement: Refinement,
+        config: RunnableConfig,
+        now: float,
+    ) -> Generator[Effect, Any, _Events]:
+        """Run the candidates until all are done, or one is accepted; return what is still to be published."""
+        allowance = refinement.allowance(now, purpose="the candidates were done", bounds_retries=False)
+        shared = Allowance() if allowance is None else allowance
+        events: _Events = partial(started_events, refinement, len(results.entries))
+        start, astart = _within(shared, race.start), _awithin(shared, race.astart)
+        try:
+            yield Effect(run=start, arun=astart, config=config, events=events, allowance=shared)
+            events = tuple
+            while race.is_running and not (self.policy.first_accepted and _is_accepted(results)):
+                number, end = yield Effect(
+                    run=race.next, arun=race.anext, config=config, events=events, allowance=shared
+                )
+                results.ended[number] = end
+                events = partial(candidate_events, end.refinement) if number in results.drafted else tuple
+        finally:
+            race.stop()
+        return events
+
+    def _conclude(self, results: _Results, refinement: Refinement, messages: Messages, now: float) -> Transition:
+        """Return what the attempt comes to, with the rejected drafts and all that was consumed on record."""
+        drafted, left = results.drafted, _handover(results)
+        number = best_of(drafted) if drafted else 0
+        if left is not None and not (drafted and standing_of(drafted[number]) is Standing.ACCEPTED):
+            return replace(left, refinement=refinement, alarms=())
+        if not drafted:
+            return self._without_draft(results, refinement, messages, now)
+        chosen = drafted[number]
+        drafts = [candidate.attempts[-1] for candidate in drafted.values()]
+        attempt = chosen.attempts[-1]
+        recorded = refinement.drafted_best_of(drafts, attempt, usage=results.lost, now=now)
+        if attempt.verdict is None:
+            stopped = recorded.stopped(chosen.stop_reason or "deadline", chosen.detail, now=now)
+            end = self._to_finish(stopped)
+        else:
+            end = self._judged(recorded, attempt.verdict, now)
+        events = partial(candidates_events, end.refinement, results.failed)
+        return replace(end, events=events, alarms=self._alarms(results, refinement))
+
+    def _without_draft(
+        self, results: _Results, refinement: Refinement, messages: Messages, now: float
+    ) -> Transition:
+        """Return what becomes of an attempt of which no candidate came to a draft."""
+        errors = list(results.errors.values())
+        if errors and all(isinstance(error, DraftError) for error in errors):
+            raise errors[0]
+        faults = [error for error in errors if not isinstance(error, DraftError)]
+        if faults:
+            return self._generator_failed(refinement, messages, faults[0], results.lost, now)
+        stopped = results.ended[min(results.ended)].refinement
+        reason = stopped.stop_reason or "deadline"
+        return self._to_finish(refinement.stopped(reason, stopped.detail, now=now, usage=results.lost))
+
+    def _alarms(self, results: _Results, refinement: Refinement) -> tuple[Event, ...]:
+        """Return the warnings about candidates that failed while others did not."""
+        alarms = []
+        for number, error in results.errors.items():
+            if self._ration.allows((CANDIDATE_FAILED, number, type(error))):
+                figures = {"attempt": refinement.number, "candidate": number, "error": kind_of(error)}
+                alarms.append(Event(CANDIDATE_FAILED, figures, streamed=False, level=logging.WARNING))
+        return tuple(alarms)
+
+
+class _Candidate(Loop):
+    """The steps of one candidate, which decide nothing beyond its draft and its verdict.
+
+    Args:
+        generator: The loop's generator.
+        judge: The loop's judge.
+        policy: The loop's policy.
+        loop: The loop.
+        number: The candidate's number, from 1.
+    """
+
+    def __init__(self, generator: object, judge: Judge, policy: Policy, loop: Loop, number: int) -> None:
+        super().__init__(generator, judge, policy, name=loop.name, candidate=number)
+        self._ration = loop._ration  # noqa: SLF001 - one warning for all candidates
+        self._loop = loop
+        self._number = number
+
+    @property
+    def _needs(self) -> Needs:
+        return self._loop._needs  # noqa: SLF001 - of its own class
+
+    def with_generator(self, generator: object) -> _Candidate:
+        """Return the same candidate with another generator."""
+        return _Candidate(generator, self._judge, self.policy, self._loop, self._number)
+
+    def entry(self, refinement: Refinement, messages: Messages, config: RunnableConfig) -> Entry[Transition]:
+        """Return the call that drafts and judges, by itself."""
+        own = langgraph_private.unsaved_config(config)
+        allowance = Allowance(prices=self.policy.prices, may_be_left=self.policy.first_accepted)
+
+        def proceed(effect: Effect) -> Any:
+            _check_open(allowance)
+            return perform(effect)
+
+        async def aproceed(effect: Effect) -> Any:
+            _check_open(allowance)
+            return await aperform(effect)
+
+        def run() -> Transition:
+            with metered(allowance):
+                return sharing.run(self._pursue(refinement, messages, own), proceed)
+
+        async def arun() -> Transition:
+            with metered(allowance):
+                return await sharing.arun(self._pursue(refinement, messages, own), aproceed)
+
+        return Entry(run=run, arun=arun, allowance=allowance)
+
+    def _pursue(
+        self, refinement: Refinement, messages: Messages, config: RunnableConfig
+    ) -> Generator[Effect, Any, Transition]:
+        """Draft and judge; a transition that leads nowhere says that there is no draft, and why."""
+        try:
+            end = yield from self.generate(refinement, messages, config)
+            if end.goto == "judge":
+                end = yield from self.judge(self._numbered(end.refinement), messages, config)
+        except DraftError as error:
+            return Transition(refinement=refinement, error=error)
+        except GraphBubbleUp as stop:
+            raise ConfigurationError(
+                f"the generator or the judge stopped to ask a human, which it cannot do as one of "
+                f"{self.policy.candidates} candidates side by side; set candidates=1"
+            ) from stop
+        if len(end.refinement.attempts) == len(refinement.attempts):
+            if end.error is None and not end.refinement.done:
+                raise ConfigurationError(
+                    f"the generator goes on outside of the loop before it answers, which {self.policy.candidates} "
+                    f"candidates side by side cannot; set candidates=1"
+                )
+            return replace(end, goto=None)
+        return replace(end, refinement=self._numbered(end.refinement))
+
+    def _numbered(self, refinement: Refinement) -> Refinement:
+        *before, last = refinement.attempts
+        return replace(refinement, attempts=(*before, last.model_copy(update={"candidate": self._number})))
+
+    def _judged(
+        self, refinement: Refinement, verdict: Verdict, now: float, *, alarms: tuple[Event, ...] = ()
+    ) -> Transition:
+        """Record the verdict; what follows is decided once, for all candidates."""
+        return Transition(refinement=refinement.judged(verdict, now=now), goto="finish", alarms=alarms)
+
+    def _generator_failed(
+        self, refinement: Refinement, messages: Messages, error: Exception, spent: Usage, now: float
+    ) -> Transition:
+        del messages, spent, now
+        return Transition(refinement=refinement, error=error)
+
+
+def _is_accepted(results: _Results) -> bool:
+    return any(standing_of(record) is Standing.ACCEPTED for record in results.drafted.values())
+
+
+def _handover(results: _Results) -> Transition | None:
+    """Return the end of the first candidate that goes to another node of the graph around."""
+    ends = (end for _, end in sorted(results.ended.items()))
+    return next((end for end in ends if isinstance(end.error, ParentCommand)), None)
+
+
+def _failure(end: Transition | None) -> str:
+    """Return in a word why a candidate came to no draft; None is one that was still at it."""
+    if end is None:
+        return "stopped"
+    if isinstance(end.error, ParentCommand):
+        return "handover"
+    return "generator_failed" if end.error is not None else end.refinement.stop_reason or "stopped"
+
+
+def _check_open(allowance: Allowance) -> None:
+    if allowance.is_closed:
+        raise Refused("deadline", "another candidate was accepted")
+
+
+def _within(allowance: Allowance, function: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        with also_within(allowance):
+            function()
+
+    return run
+
+
+def _awithin(allowance: Allowance, function: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        with also_within(allowance):
+            await function()
+
+    return run
+
+
+def _joined(*parts: _Events) -> _Events:
+    return lambda: tuple(event for part in parts for event in part())

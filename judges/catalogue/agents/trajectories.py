@@ -1,0 +1,318 @@
+"""Trajectory accuracy: whether an agent's way to its answer makes sense, by a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, Unpack, get_args
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from judges.catalogue.metric import MetricSettings, ModelSettings
+from judges.catalogue.parts.calls import (
+    Alignment,
+    ArgumentsComparison,
+    ArgumentsMode,
+    ArgumentsRule,
+    Step,
+    Trajectories,
+    TrajectoryMode,
+    parallel_calls_in,
+    reference_calls_in,
+    render_call,
+)
+from judges.catalogue.parts.fields import exchange_in, transcript
+from judges.catalogue.parts.questions import OneQuestion
+from judges.catalogue.ragas.tool_calls import ToolCalls
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError, one_line, shortened
+from judges.judge import Judge
+from judges.messages import Conversation, Message
+from judges.rows.columns import TRAJECTORY_KEYS
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+REFERENCE_KEYS = TRAJECTORY_KEYS
+"""Keys of the metadata that hold a reference trajectory: a list of messages. The first that is there counts."""
+
+_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
+
+
+class ReferenceSteps(NamedTuple):
+    """The expected calls.
+
+    Args:
+        steps: The calls of each message that has some; of a plain list, one call each.
+        grouped: Whether the reference says which calls belong to one message.
+    """
+
+    steps: tuple[Step, ...]
+    grouped: bool
+
+
+def reference_steps_in(sample: Sample) -> ReferenceSteps:
+    """Return the calls that should have been made.
+
+    Raises:
+        CannotJudge: `no_reference`, if the sample has neither a reference trajectory nor reference calls;
+            `invalid_sample`, if the trajectory is no list of messages.
+    """
+    messages = reference_messages_in(sample)
+    if messages is None:
+        return ReferenceSteps(tuple((call,) for call in reference_calls_in(sample)), grouped=False)
+    return ReferenceSteps(tuple(message.tool_calls for message in messages if message.tool_calls), grouped=True)
+
+
+def reference_messages_in(sample: Sample) -> Conversation | None:
+    """Return the messages of the reference trajectory, or None where there is none.
+
+    Raises:
+        CannotJudge: `invalid_sample`, if it is no list of messages.
+    """
+    key = next((key for key in REFERENCE_KEYS if sample.metadata.get(key) is not None), None)
+    if key is None:
+        return None
+    try:
+        return _MESSAGES.validate_python(sample.metadata[key])
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise CannotJudge(
+            "invalid_sample", f"{key} is a list of messages with tool_calls: {place}: {one_line(fault['msg'])}"
+        ) from error
+
+
+def reference_shown(sample: Sample) -> list[JsonValue] | None:
+    """Return the reference trajectory as shown to a model, or None where there is none."""
+    messages = reference_messages_in(sample)
+    if messages is not None:
+        return transcript(messages)
+    if sample.reference_tool_calls is None:
+        return None
+    return [call.model_dump(mode="json", exclude={"id"}) for call in sample.reference_tool_calls]
+
+
+class TrajectoryAccuracy(OneQuestion):
+    """Judge whether an agent's way to its answer makes sense, step by step.
+
+    Where the sample has a reference trajectory (`metadata["reference_trajectory"]`, a list of messages, or
+    `reference_tool_calls`), the model is shown it as one good way: another that does the same is as good.
+
+    | value | score | when |
+    |---|---|---|
+    | sound | 1 | each step follows from what was known, and leads on |
+    | wasteful | 2/3 | it gets there, with steps that were not needed |
+    | flawed | 1/3 | a step does not follow, or one that is needed is missing |
+    | wrong | 0 | it does not lead to what the user wants |
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="trajectory_accuracy",
+        aliases=(
+            "TrajectoryAccuracy",
+            "trajectory",
+            "create_trajectory_llm_as_judge",
+            "create_async_trajectory_llm_as_judge",
+            "TRAJECTORY_ACCURACY_PROMPT",
+            "TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE",
+            "TrajectoryEvalChain",
+            "PlanAdherence",
+            "StepEfficiency",
+        ),
+        asks="Does the agent's way to its answer make sense, step by step?",
+        needs=("user_input",),
+        calls="1",
+        reads=("reference_tool_calls",),
+        scale="sound, wasteful, flawed, wrong",
+        subject="agent",
+        source="as in openevals and LangChain",
+        differs="Four degrees instead of yes or no; a reference is one good way among others.",
+        tags=("agent", "tools", "steps", "path", "plan", "efficiency"),
+    )
+    pack = "trajectory_accuracy"
+    labels = MappingProxyType({"sound": 1.0, "wasteful": 2 / 3, "flawed": 1 / 3, "wrong": 0.0})
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, **settings)
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """The keys of a reference trajectory."""
+        return REFERENCE_KEYS
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the whole exchange, and the reference trajectory where there is one."""
+        conversation = transcript(exchange_in(sample))
+        reference = reference_shown(sample)
+        data: dict[str, JsonValue] = {} if reference is None else {"reference_trajectory": reference}
+        return {**data, "conversation": conversation}
+
+
+class TrajectoryMatch(ToolCalls):
+    """Judge whether an agent made the tool calls of a reference trajectory: yes or no.
+
+    The reference is a list of messages in `metadata["reference_trajectory"]`, or else `reference_tool_calls`.
+    Calls of one message are a set: their order among themselves does not count. Messages without calls are not
+    compared, except by their roles with `variant="compat"` and `"strict"`. A call counts as often as it is made.
+
+    | mode | passes when |
+    |---|---|
+    | strict | the same calls were made, in the same order; a reference of messages fixes which are made together |
+    | in_order | the expected calls were made in their order, others perhaps between them |
+    | unordered | the same calls were made, in any order |
+    | superset, any_order | the expected calls were made, in any order, others perhaps besides |
+    | subset | no calls were made but expected ones, in any order |
+
+    `strict`, `unordered`, `subset` and `superset` are those of openevals; ADK's `EXACT` is `strict`, and its
+    `IN_ORDER` and `ANY_ORDER` are known by these names.
+
+    Args:
+        mode: How calls are compared: `"strict"`, the same calls in the same order; `"in_order"`, the expected ones
+            in their order, others between them; `"unordered"`, the same calls in any order; `"superset"` or
+            `"any_order"`, the expected ones and perhaps others; `"subset"`, none but expected ones.
+        arguments: How the arguments of two calls are compared: `"exact"`; `"ignore"`; `"subset"` where expected
+            ones may be missing; `"superset"` where others may be added; a list of the arguments that count, nested
+            ones with dots (`"order.id"`); or a function of the arguments made and the expected ones.
+        arguments_by_tool: The same for some tools, by their names.
+        lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
+        reveal_reference: Whether the feedback tells the expected calls and values, too.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="trajectory_match",
+        aliases=(
+            "TrajectoryMatch",
+            "create_trajectory_match_evaluator",
+            "create_async_trajectory_match_evaluator",
+            "trajectory_strict_match",
+            "trajectory_unordered_match",
+            "tool_trajectory_avg_score",
+            "ToolTrajectoryCriterion",
+            "TrajectoryEvaluator",
+            "TaskNavigationEfficiencyEvaluator",
+        ),
+        asks="Did the agent make the tool calls of the reference trajectory?",
+        needs=("user_input", "reference_tool_calls or reference_trajectory"),
+        scale="yes or no",
+        subject="agent",
+        source="modes of openevals and of Google ADK",
+        differs="Calls of one message are a set in every mode; each fault is named; no reference is unscored.",
+        tags=("agent", "tools", "steps", "path", "openevals", "adk"),
+        examples=('arguments="ignore"', 'arguments_by_tool={"search": ["query"]}'),
+    )
+    pack = "trajectory_match"
+
+    def __init__(
+        self,
+        *,
+        mode: TrajectoryMode = "strict",
+        arguments: ArgumentsRule = "exact",
+        arguments_by_tool: Mapping[str, ArgumentsRule] | None = None,
+        lenient: bool = False,
+        reveal_reference: bool = False,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(reveal_reference=reveal_reference, **settings)
+        one_of(Literal[True, False], lenient, setting="lenient")
+        self._mode = _checked_mode(mode)
+        self._comparison = ArgumentsComparison(
+            rule=_checked_rule(arguments, setting="arguments"),
+            by_tool=_checked_rules(arguments_by_tool),
+            lenient=lenient,
+        )
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """The keys of a reference trajectory."""
+        return REFERENCE_KEYS
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Match the trajectories; where they do not match, align them to name the faults."""
+        expected, grouped = reference_steps_in(sample)
+        if not any(message.role == "assistant" for message in sample.messages):
+            raise CannotJudge("no_response", "there is no message of the assistant to judge")
+        actual = parallel_calls_in(sample)
+        pair = Trajectories(expected=expected, actual=actual, comparison=self._comparison, grouped=grouped)
+        if pair.match(self._mode) and self._has_messages(sample):
+            return self._matched(pair)
+        try:
+            return self._mismatched(sample, pair)
+        except CannotJudge as error:
+            if error.reason != "undefined":
+                raise
+            text = self.say("mismatch", sample)  # too many calls differ to say which
+            return Verdict.checked(False, rationale=text, feedback=text, detail=str(error))  # noqa: FBT003
+
+    def _has_messages(self, sample: Sample) -> bool:
+        """Whether the messages are those of the reference by their roles, which counts for openevals' `strict`."""
+        reference = reference_messages_in(sample) if self.compat and self._mode == "strict" else None
+        return reference is None or [one.role for one in reference] == [one.role for one in sample.messages]
+
+    def _matched(self, pair: Trajectories) -> Verdict:
+        steps = pair.actual if self._mode == "subset" else pair.expected
+        calls = [render_call(call) for call in chain.from_iterable(steps)]
+        return Verdict.checked(
+            True,  # noqa: FBT003 - the verdict
+            items=tuple(Verdict.checked(True, value="matched", subject=call) for call in calls),  # noqa: FBT003
+        )
+
+    def _mismatched(self, sample: Sample, pair: Trajectories) -> Verdict:
+        expected, actual = tuple(chain.from_iterable(pair.expected)), tuple(chain.from_iterable(pair.actual))
+        ordered = self._mode in ("strict", "in_order")
+        if ordered:
+            actual = self._comparison.in_expected_order(expected, pair.actual)
+        alignment = self._relevant_faults(self._comparison.align(expected, actual, ordered=ordered))
+        verdict = self.aligned_verdict(sample, 0.0, expected, actual, alignment)
+        if not verdict.feedback:  # the calls are right, but not which of them are made together
+            text = self.say("messages" if pair.match(self._mode) else "grouping", sample)
+            verdict = verdict.model_copy(update={"feedback": text, "rationale": text})
+        return verdict.model_copy(update={"value": False})
+
+    def _relevant_faults(self, alignment: Alignment) -> Alignment:
+        """Drop the faults that this mode allows."""
+        if self._mode == "subset":
+            return replace(alignment, missing=())
+        if self._mode in ("superset", "any_order", "in_order"):
+            return replace(alignment, surplus=())
+        return alignment
+
+
+def _checked_mode(mode: object) -> TrajectoryMode:
+    """Return the mode, which may be spelled as an enum's name or value elsewhere: `IN_ORDER`."""
+    name: Any = mode.lower() if isinstance(mode, str) else mode
+    checked: TrajectoryMode = one_of(TrajectoryMode, "strict" if name == "exact" else name, setting="mode")
+    return checked
+
+
+def _checked_rules(rules: object) -> Mapping[str, ArgumentsRule]:
+    if rules is None:
+        return {}
+    if not isinstance(rules, Mapping):
+        raise ConfigurationError(
+            f"arguments_by_tool maps names of tools to how their arguments are compared, not {shortened(rules)}"
+        )
+    return {tool: _checked_rule(rule, setting=f"arguments_by_tool[{tool!r}]") for tool, rule in rules.items()}
+
+
+def _checked_rule(rule: ArgumentsRule, *, setting: str) -> ArgumentsRule:
+    if isinstance(rule, str) and rule in get_args(ArgumentsMode):
+        return rule
+    if callable(rule) and not isinstance(rule, Judge | type):
+        return rule
+    if isinstance(rule, list | tuple) and rule and all(isinstance(path, str) and path for path in rule):
+        return tuple(rule)
+    raise ConfigurationError(
+        f"{setting} is one of {', '.join(get_args(ArgumentsMode))}, a list of arguments, or a function of the "
+        f"arguments made and the expected ones, not {shortened(rule)}"
+    )

@@ -1,0 +1,343 @@
+"""Conversation completeness: whether everything the user asked for was addressed by the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Unpack
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.claims import YesNos, bullets, cut, in_order, one_each, reasons, share
+from judges.catalogue.parts.fields import exchange_in, transcript, turns_of, with_numbers
+from judges.catalogue.parts.questions import OneQuestion
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.messages import Conversation, Role
+from judges.prompting.prompts import Question, ReplySchema
+from judges.requests import Deliberation
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+
+class Turns(ModelJudge):
+    """A judge that gives a verdict on every turn of one side, all of them in one call.
+
+    The score is the share of turns that pass, and it passes at 1 unless `threshold` is given;
+    with `variant="compat"` it is 1 if all turns pass, else 0.
+
+    Attributes:
+        side: Whose turns are numbered: those of the user, or of the assistant.
+        reply: Schema of the reply, a list of numbered items.
+    """
+
+    side: ClassVar[Role] = "assistant"
+    reply: ClassVar[type[Any]] = YesNos
+    pass_mark = 1.0
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        self._question: Question[Any] = Question(prompt=self.pack, reply=self.reply)
+        super().__init__(model, questions=(self._question,), **settings)
+
+    def data(self, sample: Sample, messages: Conversation) -> Mapping[str, JsonValue]:
+        """Return what the model is shown, by name; raises `CannotJudge` where something is missing."""
+        del sample
+        return {"conversation": with_numbers(messages, on=self.side)}
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once."""
+        messages = exchange_in(sample)
+        turns = turns_of(self.side, messages)
+        if not turns:
+            return Verdict.without_score("no_response", f"the {self.side} says nothing")
+        reply = yield from self.ask(
+            self._question, sample, self.data(sample, messages), check=one_each(len(turns))
+        )
+        verdicts = [self.item(cut(turn), item) for turn, item in zip(turns, in_order(reply.items), strict=True)]
+        return self.conclude(sample, [verdict for verdict in verdicts if verdict is not None])
+
+    def item(self, turn: str, reply_item: Any) -> Verdict | None:
+        """Return the verdict on a turn; None if there is nothing to judge in it."""
+        return Verdict.checked(reply_item.verdict, subject=turn, rationale=reply_item.reason)
+
+    def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
+        """Return the verdict on the conversation; the feedback names the turns that failed, and why."""
+        failed = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
+        advice = self.say("failed", sample, turns=bullets(failed, longest=600)) if failed else ""
+        score = float(not failed) if self.compat else self.score(items)
+        return self.verdict(score, rationale=reasons(items), feedback=advice, items=tuple(items))
+
+    def score(self, items: Sequence[Verdict]) -> float:
+        """Return the score of the conversation."""
+        return share(items)
+
+
+class UserRequest(ReplySchema):
+    """What became of what the user asked for in one message."""
+
+    number: int = Field(description="whole number of the message")
+    reason: str = Field(description="text: why, before the verdict")
+    verdict: Literal["addressed", "open", "nothing_asked"] = Field(
+        description="one of addressed, open, nothing_asked"
+    )
+
+
+class Requests(ReplySchema):
+    """What became of what the user asked for, message by message."""
+
+    items: list[UserRequest] = Field(description="list of objects, exactly one for each number, in their order")
+
+
+class ConversationCompleteness(Turns):
+    """Judge whether every request of the user was fully addressed by the end of the conversation.
+
+    Score = messages whose requests were all addressed / messages that ask for something; it passes only if all
+    were, unless `threshold` says otherwise. Where nothing was asked for, the verdict is unscored, `no_question`.
+
+    With `variant="compat"` the score is mlflow's yes or no: 1 if all were addressed, else 0.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="mlflow.conversation_completeness",
+        aliases=("conversation_completeness", "ConversationCompleteness", "ConversationCompletenessMetric"),
+        asks="Was every request of the user fully addressed by the end of the conversation?",
+        needs=("user_input",),
+        calls="1",
+        subject="conversation",
+        source="mlflow 3",
+        differs="One verdict for each message of the user, so that the feedback names what is still open.",
+        tags=("multi-turn", "dialogue", "chat", "unresolved", "open questions"),
+    )
+    pack = "conversation_completeness"
+    side: ClassVar[Role] = "user"
+    reply: ClassVar[type[Any]] = Requests
+
+    def item(self, turn: str, reply_item: Any) -> Verdict | None:
+        """Return the verdict on a message; None if it asks for nothing."""
+        if reply_item.verdict == "nothing_asked":
+            return None
+        addressed = reply_item.verdict == "addressed"
+        return Verdict.checked(addressed, value=reply_item.verdict, subject=turn, rationale=reply_item.reason)
+
+    def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
+        """Return the verdict on the conversation, unscored if the user asks for nothing."""
+        if not items:
+            return Verdict.without_score("no_question", "the user asks for nothing")
+        return super().conclude(sample, items)
+
+
+class KnowledgeRetention(Turns):
+    """Judge whether the assistant ever forgets or contradicts what the user said earlier.
+
+    The worst answer decides: score = 1 if none forgets or contradicts anything, else 0.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="mlflow.knowledge_retention",
+        aliases=(
+            "knowledge_retention",
+            "KnowledgeRetention",
+            "KnowledgeRetentionMetric",
+            "KNOWLEDGE_RETENTION_PROMPT",
+        ),
+        asks="Does the assistant remember what the user said earlier, in every answer?",
+        needs=("user_input",),
+        calls="1",
+        scale="yes or no",
+        subject="conversation",
+        source="mlflow 3",
+        differs="All answers are looked at in one call, numbered, instead of one call each.",
+        tags=("multi-turn", "dialogue", "chat", "memory", "forgetting"),
+    )
+    pack = "knowledge_retention"
+
+    def score(self, items: Sequence[Verdict]) -> float:
+        """Return 1 if every answer passed, else 0."""
+        return float(all(item.passed for item in items))
+
+
+class RoleAdherence(Turns):
+    """Judge whether every answer of the assistant keeps to the role it was given.
+
+    Score = answers in the role / answers; it passes only if all are, unless `threshold` says otherwise. Where no
+    role is given, the verdict is unscored, `no_guidelines`.
+
+    With `variant="compat"` the score is mlflow's yes or no: 1 if all are in the role, else 0.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        role: The role in words; None takes `metadata["role"]` of the sample, or else its system messages.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If the role is blank, or another setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="mlflow.role_adherence",
+        aliases=(
+            "role_adherence",
+            "RoleAdherence",
+            "ConversationalRoleAdherence",
+            "RoleAdherenceMetric",
+            "RoleViolationMetric",
+        ),
+        asks="Does every answer of the assistant keep to the role it was given?",
+        needs=("user_input",),
+        calls="1",
+        subject="conversation",
+        source="mlflow 3",
+        differs="One verdict for each answer, so that the feedback names those out of the role; the role may come "
+        "from the system message.",
+        tags=("multi-turn", "dialogue", "chat", "persona", "character", "role play", "system prompt"),
+        examples=('role="a patient teacher"',),
+    )
+    pack = "role_adherence"
+
+    def __init__(
+        self, model: object = None, *, role: str | None = None, **settings: Unpack[ModelSettings]
+    ) -> None:
+        value: object = role
+        if value is not None and not (isinstance(value, str) and value.strip()):
+            raise ConfigurationError(f"role is the role in words, or None, not {shortened(role)}")
+        super().__init__(model, **settings)
+        self._role = role
+
+    def data(self, sample: Sample, messages: Conversation) -> Mapping[str, JsonValue]:
+        """Return the role, and the conversation without system messages."""
+        role = self._role or _role_in(sample)
+        others = tuple(message for message in messages if message.role != "system")
+        return {"role": role, "conversation": with_numbers(others, on=self.side)}
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """The key of the role that a sample's assistant plays."""
+        return ("role",)
+
+
+def _role_in(sample: Sample) -> str:
+    role = sample.metadata.get("role")
+    if isinstance(role, str) and role.strip():
+        return role
+    instructions = "\n\n".join(turn.content for turn in sample.messages if turn.role == "system").strip()
+    if not instructions:
+        raise CannotJudge("no_guidelines", "there is no role: give role=, metadata['role'] or a system message")
+    return instructions
+
+
+class UserFrustration(OneQuestion):
+    """Judge whether the user becomes frustrated with the assistant, and whether that is resolved by the end.
+
+    The value is `"none"`, `"resolved"` or `"unresolved"`; the score, high where things are good, 1, 0.5 or 0.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="mlflow.user_frustration",
+        aliases=("user_frustration", "UserFrustration"),
+        asks="Is the user frustrated with the assistant, and was it resolved by the end?",
+        needs=("user_input",),
+        calls="1",
+        scale="none, resolved or unresolved: 1, 0.5 or 0",
+        subject="conversation",
+        source="mlflow 3",
+        differs="Reasons and feedback come with the label, and a score.",
+        tags=("multi-turn", "dialogue", "chat", "sentiment", "emotion", "satisfaction", "support"),
+    )
+    pack = "user_frustration"
+    labels: ClassVar[Mapping[str, float]] = MappingProxyType({"none": 1.0, "resolved": 0.5, "unresolved": 0.0})
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the whole conversation."""
+        return {"conversation": transcript(exchange_in(sample))}
+
+
+Aggregate = Literal["mean", "worst"]
+
+
+class PerTurn(Turns):
+    """A judge of every answer of the assistant; the score is their mean, or that of the worst.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        aggregate: `"mean"`: answers that pass / all; `"worst"`: 1 if all pass, else 0.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    def __init__(
+        self, model: object = None, *, aggregate: Aggregate = "mean", **settings: Unpack[ModelSettings]
+    ) -> None:
+        self._aggregate = one_of(Aggregate, aggregate, setting="aggregate")
+        super().__init__(model, **settings)
+
+    def score(self, items: Sequence[Verdict]) -> float:
+        """Return the mean of the answers, or that of the worst."""
+        mean = share(items)
+        return mean if self._aggregate == "mean" else float(mean == 1)
+
+
+class TurnRelevancy(PerTurn):
+    """Judge whether every answer of a conversation is relevant to what the user wrote before it."""
+
+    entry: ClassVar[Entry] = Entry(
+        name="turn_relevancy",
+        aliases=(
+            "TurnRelevancyMetric",
+            "ConversationRelevancyMetric",
+            "conversation_relevancy",
+            "turn_relevance",
+            "conversation-relevance",
+        ),
+        asks="Is every answer of the conversation relevant to what the user wrote before it?",
+        needs=("user_input",),
+        calls="1",
+        subject="conversation",
+        source="as in deepeval",
+        differs="All answers are looked at in one call, numbered, instead of one call each.",
+        tags=("relevance", "multi-turn", "dialogue", "chat", "on topic", "off topic"),
+    )
+    pack = "turn_relevancy"
+
+
+class TurnFaithfulness(PerTurn):
+    """Judge whether every answer of a conversation is faithful to the contexts and tool results."""
+
+    entry: ClassVar[Entry] = Entry(
+        name="turn_faithfulness",
+        aliases=("TurnFaithfulnessMetric", "conversation_faithfulness", "turn_groundedness"),
+        asks="Is every answer of the conversation borne out by the contexts and tool results?",
+        needs=("user_input", "retrieved_contexts"),
+        calls="1",
+        subject="conversation",
+        source="as in deepeval",
+        differs="All answers are looked at in one call; tool results in the conversation count as evidence.",
+        tags=("hallucination", "groundedness", "multi-turn", "dialogue", "chat", "rag", "made up", "unsupported"),
+    )
+    pack = "turn_faithfulness"
+
+    def data(self, sample: Sample, messages: Conversation) -> Mapping[str, JsonValue]:
+        """Return the documents and the conversation with its answers numbered.
+
+        Raises:
+            CannotJudge: `no_contexts`, if there is neither a context nor a tool result.
+        """
+        documents: list[JsonValue] = [text for text in sample.retrieved_contexts or () if text.strip()]
+        if not documents and not any(message.role == "tool" and message.content.strip() for message in messages):
+            raise CannotJudge("no_contexts", "there are neither contexts nor tool results to compare with")
+        return {"documents": documents, "conversation": with_numbers(messages, on="assistant")}

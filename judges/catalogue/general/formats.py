@@ -1,0 +1,303 @@
+"""Code in the answer: every fenced block is parsed by the rules of its language, and never run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Unpack
+
+from pydantic import JsonValue
+
+from judges.catalogue.metric import ComputedMetric, Metric, MetricSettings
+from judges.catalogue.parts.calls import render_value
+from judges.catalogue.parts.claims import bullets, share
+from judges.catalogue.parts.code_blocks import CodeBlock, NotChecked, code_blocks, fault_in_code
+from judges.catalogue.parts.fields import answer_in, reference_in
+from judges.catalogue.parts.json_fields import ROOT, FieldState, JsonComparison, JsonField, ListMode
+from judges.catalogue.parts.text import strip_fence
+from judges.compose.panel import as_judge
+from judges.entry import Entry, Explanation
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.judge import Judge
+from judges.model import JudgeModel
+from judges.requests import Consult, Deliberation
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+
+class Code(ComputedMetric):
+    """Judge whether the code in the answer parses: Python, JSON (lines), TOML, YAML and, with the extra, SQL.
+
+    Score = blocks that parse / blocks that could be checked; each block is an item, and one in another language is
+    an unscored item that names it. A block whose fence is not closed fails. Nothing is ever run.
+
+    Args:
+        unfenced: Language of an answer without any fence, such as `"python"`; None leaves such an answer unscored.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="code",
+        aliases=("code_syntax", "valid_code", "Code"),
+        asks="Does the code in the answer parse?",
+        needs=("response",),
+        tags=("syntax", "programming", "python", "json", "toml", "yaml", "sql", "format", "compile"),
+        examples=('unfenced="python"',),
+    )
+    pack = "code"
+    pass_mark = 1.0
+
+    def __init__(self, *, unfenced: str | None = None, **settings: Unpack[MetricSettings]) -> None:
+        value: object = unfenced
+        if value is not None and not (isinstance(value, str) and value.strip()):
+            raise ConfigurationError(f"unfenced names a language such as 'python', not {shortened(unfenced)}")
+        super().__init__(**settings)
+        self._unfenced = unfenced
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Parse every block."""
+        answer = answer_in(sample)
+        blocks = code_blocks(answer)
+        if not blocks and self._unfenced is not None:
+            blocks = (CodeBlock(self._unfenced.strip().lower(), answer),)
+        if not blocks:
+            raise CannotJudge("undefined", "there is no fenced code in the answer")
+        items = [_verdict_on(number, block) for number, block in enumerate(blocks, 1)]
+        scored = [item for item in items if item.unscored is None]
+        if not scored:
+            details = "; ".join(dict.fromkeys(item.detail for item in items))
+            return Verdict.without_score("undefined", f"no code could be checked: {details}", items=tuple(items))
+        failed = [f"{item.subject}: {item.rationale}" for item in scored if not item.passed]
+        skipped = "; ".join(f"{item.subject} was not checked" for item in items if item.unscored is not None)
+        feedback = self.say("broken", sample, blocks=bullets(failed)) if failed else ""
+        rationale = "\n".join(failed) or f"{len(scored)} of {len(items)} blocks were checked, and parse."
+        return self.verdict(
+            share(scored), items=tuple(items), rationale=rationale, feedback=feedback, detail=skipped
+        )
+
+
+def _verdict_on(number: int, block: CodeBlock) -> Verdict:
+    subject = f"{number} ({block.language or '?'})"
+    if not block.is_closed:
+        return Verdict.checked(passed=False, subject=subject, rationale="the fence is not closed")
+    try:
+        fault = fault_in_code(block)
+    except NotChecked as reason:
+        return Verdict.without_score("undefined", f"not checked: {reason}", subject=subject)
+    return Verdict.checked(not fault, subject=subject, rationale=fault or "It parses.")
+
+
+_ORDER: tuple[FieldState, ...] = ("missing", "different", "extra")
+
+
+class JsonMatch(Metric):
+    """Judge how far an answer in JSON agrees with the reference, field by field.
+
+    Both are JSON texts. A field is a value that is no object and no list, at its path: `city`, `order.id`,
+    `items[].name` for a field of every element of a list, `$` for the whole. Values must be equal (75 is 75.0, but
+    not "75"), unless a judge is set for their path: it is asked with the field's value as the answer and the
+    expected one as the reference, in place of both texts.
+    Score = mean over the fields of 1, 0, or the judge's score; a field or element that only one side has is 0. It
+    passes at `threshold`, 1 unless given. An answer that is no JSON is 0.
+
+    Args:
+        fields: Judges by path; functions and other judges are accepted as in a panel.
+        lists: How the elements of two lists are matched: `"ordered"`, place by place; or by the pairing in which
+            most fields agree, where each must have a partner (`"same_elements"`), the answer may leave some out
+            (`"subset"`) or have others besides (`"superset"`).
+        ignore: Paths that do not count.
+        allow_extra: Whether fields of objects that are not expected do not count.
+        reveal_reference: Whether the feedback tells the expected values, too.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or a field's judge is none.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="json_match",
+        aliases=(
+            "JsonMatch",
+            "JSONMatch",
+            "json_by_field",
+            "create_json_match_evaluator",
+            "create_async_json_match_evaluator",
+            "JsonCorrectness",
+            "json_diff",
+        ),
+        asks="How far does the JSON of the answer agree with the expected one, field by field?",
+        needs=("response", "reference"),
+        calls="0",
+        source="after openevals",
+        differs="Any judge for a field, in lists too; what differs is named without the expected values.",
+        tags=("format", "structured output", "extraction", "schema", "fields", "json"),
+        examples=('ignore=["id"]', 'fields={"price": judges.load("numeric_range", at_least=0)}'),
+    )
+    pack = "json_match"
+    pass_mark = 1.0
+
+    def __init__(
+        self,
+        fields: Mapping[str, object] | None = None,
+        *,
+        lists: ListMode = "ordered",
+        ignore: Iterable[str] = (),
+        allow_extra: bool = False,
+        reveal_reference: bool = False,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        one_of(ListMode, lists, setting="lists")
+        one_of(Literal[True, False], allow_extra, setting="allow_extra")
+        one_of(Literal[True, False], reveal_reference, setting="reveal_reference")
+        self.fields: Mapping[str, Judge] = _judges_by_path(fields)
+        self._reveals = reveal_reference
+        self._comparison = JsonComparison(
+            judged=frozenset(self.fields), ignored=_paths(ignore), lists=lists, allow_extra=allow_extra
+        )
+
+    @property
+    def models(self) -> tuple[JudgeModel, ...]:
+        """Every model that a field's judge asks."""
+        return tuple(model for judge in self.fields.values() for model in judge.models)
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Keys of a sample's metadata that any field's judge reads."""
+        return tuple(dict.fromkeys(key for judge in self.fields.values() for key in judge.metadata_keys))
+
+    def explain(self) -> Explanation:
+        """Describe what it and its fields' judges need, ask and cost; a field in a list is judged each time."""
+        parts = [judge.explain() for judge in self.fields.values()]
+        calls = " + ".join(part.calls for part in parts if part.calls != "0")
+        listed = [path for path in self.fields if "[]" in path]
+        remark = f"; for each element of {', '.join(listed)}" if calls and listed else ""
+        own = super().explain()
+        return Explanation.of_parts(
+            self.name,
+            parts,
+            asks=own.asks,
+            needs=tuple(dict.fromkeys((*own.needs, *(need for part in parts for need in part.needs)))),
+            calls=f"{calls}{remark}" if calls else "0",
+            variant=self.variant,
+        )
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Compare the fields, and consult the judges of some, all at once."""
+        answer, expected = answer_in(sample), _expected_in(sample)
+        try:
+            actual = _parsed(answer)
+        except ValueError:
+            text = self.say("not_json", sample)
+            return self.verdict(0.0, rationale=text, feedback=text)
+        fields = self._comparison.fields(expected, actual)
+        judged = [field for field in fields if field.state == "to_judge"]
+        requests = tuple(Consult(self.fields[field.pattern], _field_sample(sample, field)) for field in judged)
+        verdicts: tuple[Verdict, ...] = (yield requests) if requests else ()
+        by_path = dict(zip((field.path for field in judged), verdicts, strict=True))
+        return self._conclude(sample, fields, by_path)
+
+    def _conclude(self, sample: Sample, fields: Sequence[JsonField], judged: Mapping[str, Verdict]) -> Verdict:
+        items = tuple(_item(field, judged.get(field.path)) for field in fields)
+        unscored = next((item for item in items if item.unscored), None)
+        if unscored is not None and unscored.unscored is not None:
+            detail = f"field {shortened(unscored.subject)}: {unscored.detail}"
+            return Verdict.without_score(unscored.unscored, detail, items=items)
+        score = sum(item.score or 0 for item in items) / len(items) if items else 1.0
+        advice = "\n".join(self._advice(sample, fields, items, reveals=self._reveals))
+        rationale = "\n".join(self._advice(sample, fields, items, reveals=True))
+        return self.verdict(score, rationale=rationale, feedback=advice, items=items, detail=self._unused(fields))
+
+    def _advice(
+        self, sample: Sample, fields: Sequence[JsonField], items: Sequence[Verdict], *, reveals: bool
+    ) -> Iterator[str]:
+        """Yield what to change: the fields by their fault, then what their judges say."""
+        for state in _ORDER:
+            lines = [self._line(sample, field, reveals=reveals) for field in fields if field.state == state]
+            if lines:
+                yield self.say(state, sample, fields=bullets(lines, longest=400))
+        lines = [
+            f"{item.subject} - {item.feedback or item.rationale}"
+            for field, item in zip(fields, items, strict=True)
+            if field.state == "to_judge" and not item.passed
+        ]
+        if lines:
+            yield self.say("judged", sample, fields=bullets(lines, longest=600))
+
+    def _line(self, sample: Sample, field: JsonField, *, reveals: bool) -> str:
+        if not reveals or field.state == "extra":
+            return field.path
+        return self.say("expected", sample, field=field.path, value=render_value(field.expected))
+
+    def _unused(self, fields: Iterable[JsonField]) -> str:
+        """Say which judges had no field to judge."""
+        patterns = {field.pattern for field in fields}
+        unused = [path for path in self.fields if path not in patterns]
+        return f"no field to judge at {', '.join(unused)}" if unused else ""
+
+
+def _item(field: JsonField, judged: Verdict | None) -> Verdict:
+    if judged is not None:
+        return judged.model_copy(update={"subject": field.path})
+    same = field.state == "same"
+    return Verdict.checked(same, value=field.state, subject=field.path)
+
+
+def _field_sample(sample: Sample, field: JsonField) -> Sample:
+    """Return the sample with a field's value as the answer, and the expected one as the reference."""
+    update = {"response": _text(field.actual), "reference": _text(field.expected)}
+    return sample.model_copy(update=update)
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _expected_in(sample: Sample) -> JsonValue:
+    try:
+        return _parsed(reference_in(sample))
+    except ValueError:
+        raise CannotJudge("invalid_sample", "the reference is not one JSON value") from None
+
+
+def _parsed(text: str) -> JsonValue:
+    """Parse a JSON value, which may stand in a code fence.
+
+    Raises:
+        ValueError: If it is none, or nested too deep.
+    """
+    try:
+        value: JsonValue = json.loads(strip_fence(text), parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _judges_by_path(fields: Any) -> Mapping[str, Judge]:
+    if fields is None:
+        return {}
+    if not isinstance(fields, Mapping):
+        raise ConfigurationError(f"fields maps paths such as 'order.id' to judges, not {shortened(fields)}")
+    paths = [_path(path) for path in fields]
+    return {path: as_judge(judge, name=path) for path, judge in zip(paths, fields.values(), strict=True)}
+
+
+def _paths(paths: Any) -> frozenset[str]:
+    if isinstance(paths, str) or not isinstance(paths, Iterable):
+        raise ConfigurationError(f"ignore is a list of paths such as 'order.id', not {shortened(paths)}")
+    return frozenset(_path(path) for path in paths)
+
+
+def _path(path: object) -> str:
+    """Return a path as the comparison writes it; `$.a` and `a[*]` are known, too."""
+    if not isinstance(path, str) or not path.strip():
+        raise ConfigurationError(f"a path is a text such as 'order.id' or 'items[].name', not {shortened(path)}")
+    return path.strip().removeprefix("$.").replace("[*]", "[]") or ROOT

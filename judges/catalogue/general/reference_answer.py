@@ -1,0 +1,293 @@
+"""Equivalence: whether the answer says the same as the reference: by numbers, then by text, then by a model."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from typing import Any, ClassVar, Literal, Protocol, Unpack
+from unicodedata import category, normalize
+
+from judges.catalogue.metric import MetricSettings, ModelJudge, ModelSettings
+from judges.catalogue.parts.fields import answer_in, question_of, reference_in
+from judges.catalogue.parts.quantities import quantity_in, same_quantity
+from judges.catalogue.parts.questions import finding_schema
+from judges.catalogue.parts.similarity import Likeness, import_extra
+from judges.catalogue.parts.text import Tokenizer, checked_tokenizer, f_of_counts, tokens
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.prompting.prompts import Question
+from judges.requests import Deliberation
+from judges.runtime.validation import finite_number
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+Stage = Literal["numbers", "text", "model"]
+
+EQUIVALENCE: Question[Any] = Question(prompt="equivalence", reply=finding_schema())
+_OUTER = "\"'“”„«»‘’「」『』 \t\r\n"
+_ENDS = ".!?…。！？"
+_ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)", re.IGNORECASE)
+
+
+class Equivalence(ModelJudge):
+    """Judge whether the answer says the same as the reference; the detail names the stage that decided.
+
+    1. `numbers`: both are a number with or without a unit: equal ones pass, different ones fail. 2. `text`: both
+    are the same but for case (in texts without digits), quotation marks, blanks, the full stop and an article at
+    the beginning. 3. `model`: the rest, and the only stage that is a call.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        tolerance: Largest difference of numbers, as a share of the larger one, from 0 to below 1.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="equivalence",
+        aliases=(
+            "semantic_equivalence",
+            "equivalent",
+            "Equivalence",
+            "math_equivalence",
+            "AnswerEquivalence",
+            "final_response_match_v2",
+        ),
+        asks="Does the answer say the same as the reference?",
+        needs=("response", "reference"),
+        calls="1; 0 where numbers or text decide",
+        scale="yes or no",
+        tags=("correctness", "exact match", "numbers", "units", "math", "same meaning", "similarity", "accuracy"),
+        examples=("tolerance=0.01",),
+    )
+    pack = "equivalence"
+
+    def __init__(self, model: object = None, *, tolerance: float = 0.0, **settings: Unpack[ModelSettings]) -> None:
+        if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
+            raise ConfigurationError(f"tolerance is a share from 0 to below 1, not {shortened(tolerance)}")
+        self._tolerance = float(tolerance)
+        super().__init__(model, questions=(EQUIVALENCE,), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Compare numbers, then text, and ask only where both leave it open."""
+        answer, reference = answer_in(sample), reference_in(sample)
+        same, stage = self._decided(answer, reference)
+        if same is not None:
+            rationale = f"The {stage} of answer and reference {'agree' if same else 'differ'}."
+            feedback = "" if same else self.say("different", sample)
+            return Verdict.checked(same, rationale=rationale, feedback=feedback, detail=f"decided by {stage}")
+        data = {**question_of(sample), "reference": reference, "answer": answer}
+        reply = yield from self.ask(EQUIVALENCE, sample, data)
+        feedback = "" if reply.verdict else reply.feedback
+        return Verdict.checked(
+            reply.verdict, rationale=reply.rationale, feedback=feedback, detail="decided by model"
+        )
+
+    def _decided(self, answer: str, reference: str) -> tuple[bool | None, Stage]:
+        """Return what numbers or text decide, and which of them; None leaves it to the model."""
+        quantities = quantity_in(answer), quantity_in(reference)
+        if quantities[0] is not None and quantities[1] is not None:
+            same = same_quantity(quantities[0], quantities[1], tolerance=self._tolerance)
+            if same is not None:
+                return same, "numbers"
+        if _normalized(answer) == _normalized(reference):
+            return True, "text"
+        return None, "model"
+
+
+def _normalized(text: str) -> str:
+    """Return a text without the differences that never matter; `C` and `C++` differ, as `5 mW` and `5 MW` do."""
+    plain = " ".join(normalize("NFKC", text).split())
+    folded = plain if any(map(str.isdigit, plain)) else plain.casefold()
+    bare = folded.strip(_OUTER).rstrip(_ENDS).strip(_OUTER)
+    return _ARTICLE.sub("", bare or folded)
+
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ASCII_MARKS = str.maketrans("", "", string.punctuation)
+
+
+class TokenF1(Likeness):
+    """Judge the answer by the F1 of its words and the reference's, without case, punctuation and articles.
+
+    F1 = 2 P R / (P + R) over words with their numbers. Scripts without blanks count by the character; with
+    `variant="compat"` words are what stands between blanks, as in the script of SQuAD.
+
+    Args:
+        settings: See `judges.catalogue.metric.MetricSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="token_f1",
+        aliases=("f1_score", "F1ScoreEvaluator", "squad_f1", "f1", "TokenF1"),
+        asks="How far do the words of the answer and of the reference overlap (F1)?",
+        needs=("response", "reference"),
+        source="SQuAD (Rajpurkar et al. 2016)",
+        differs="Scripts without blanks count by the character; punctuation of all scripts is left out.",
+        tags=("overlap", "question answering", "exact match", "similarity"),
+    )
+
+    def likeness(self, response: str, reference: str) -> float:
+        """Return F1, from 0 to 1; of texts without words 1 if both are, else 0."""
+        actual, expected = Counter(self._words(response)), Counter(self._words(reference))
+        if not actual or not expected:
+            return float(actual == expected)
+        common = (actual & expected).total()
+        return f_of_counts(common, actual.total() - common, expected.total() - common)
+
+    def _words(self, text: str) -> list[str]:
+        bare = text.lower().translate(_ASCII_MARKS)
+        if self.compat:
+            return _ARTICLES.sub(" ", bare).split()
+        bare = "".join(character for character in bare if not category(character).startswith("P"))
+        return tokens(_ARTICLES.sub(" ", bare), "auto")
+
+
+_CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+_NO_WORDNET = (
+    "synonyms=True needs WordNet on this machine: run `python -m nltk.downloader wordnet` once, or leave it out"
+)
+
+
+class Meteor(Likeness):
+    """Judge by METEOR: how many words answer and reference share, and in how few runs they stand.
+
+    F = P R / (alpha P + (1 - alpha) R) over aligned words; score = F (1 - gamma (runs / aligned words) ^ beta).
+    Words are aligned by spelling, what is left by stem (English by Porter's, Russian by Snowball's algorithm), as
+    nltk does. Synonyms are left out unless `synonyms` is set, because they need the data of WordNet, which is
+    downloaded apart; without them a score is at most that of implementations that have them.
+
+    With `variant="compat"` marks count as words, stems are Porter's alone and equal texts score below 1, as in
+    nltk; its defaults include `synonyms=True`.
+
+    Args:
+        synonyms: Whether words left over are aligned by WordNet's English synonyms, from nltk's installed data.
+        alpha: Weight of precision against recall in F, 0 to 1.
+        beta: How sharply many runs are punished, from 0.
+        gamma: Largest share of F that many runs cost, 0 to 1.
+        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
+            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` takes
+            characters in scripts without blanks, and else words, and is `"13a"` with `variant="compat"`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, the extra is not installed, or WordNet is needed and
+            missing.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="meteor",
+        aliases=("meteor_score", "MeteorScore", "METEOR", "Meteor", "MeteorScoreEvaluator"),
+        asks="How many words do answer and reference share, by stem, and in how few runs (METEOR)?",
+        needs=("response", "reference"),
+        source="nltk; Lavie and Agarwal 2007",
+        differs="Synonyms only with `synonyms=True` and WordNet installed; Chinese is taken by the character; "
+        "Russian words are stemmed; equal texts score 1.",
+        extra="meteor",
+        tags=("similarity", "overlap", "translation", "summary"),
+        examples=("alpha=0.8", "beta=2.0", "gamma=0.3"),
+    )
+
+    def __init__(
+        self,
+        *,
+        synonyms: bool = False,
+        alpha: float = 0.9,
+        beta: float = 3.0,
+        gamma: float = 0.5,
+        tokenizer: Tokenizer = "auto",
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        _check("alpha", alpha, highest=1)
+        _check("beta", beta)
+        _check("gamma", gamma, highest=1)
+        auto: Tokenizer = "13a" if self.compat else "auto"
+        self._tokenizer = auto if checked_tokenizer(tokenizer) == "auto" else tokenizer
+        self._weights = {"alpha": float(alpha), "beta": float(beta), "gamma": float(gamma)}
+        self._synonyms = bool(synonyms)
+        import_extra("nltk.translate.meteor_score", extra="meteor", judge=self.name)
+        if self._synonyms:
+            _check_wordnet()
+
+    def likeness(self, response: str, reference: str) -> float:
+        """Return METEOR, from 0 to 1."""
+        actual, expected = (self._words(text) for text in (response, reference))
+        if not self.compat and not expected:
+            raise CannotJudge("undefined", "the reference has no word to look for")
+        nltk = _nltk()
+        stemmer = nltk.english if self.compat else _ByScript(nltk)
+        wordnet = nltk.wordnet if self._synonyms else _NoSynonyms()
+        return nltk.score(expected, actual, stemmer=stemmer, wordnet=wordnet, **self._weights)
+
+    def _words(self, text: str) -> list[str]:
+        words = tokens(text, self._tokenizer)
+        if self._tokenizer != "auto":
+            return words
+        return [
+            word for word in words if word.isalnum() or len(word) > 1
+        ]  # scripts without blanks keep their marks
+
+
+class _Stemmer(Protocol):
+    def stem(self, word: str) -> str: ...
+
+
+@dataclass(frozen=True)
+class _Nltk:
+    """What is used of nltk, which takes seconds to import."""
+
+    score: Callable[..., float]
+    english: _Stemmer
+    russian: _Stemmer
+    wordnet: Any
+
+
+@dataclass(frozen=True)
+class _ByScript:
+    """A stemmer that takes Cyrillic words for Russian, and all others for English."""
+
+    nltk: _Nltk
+
+    def stem(self, word: str) -> str:
+        """Return the stem of a lower-case word."""
+        return (self.nltk.russian if _CYRILLIC.search(word) else self.nltk.english).stem(word)
+
+
+class _NoSynonyms:
+    """Stands where nltk looks synonyms up, and knows none."""
+
+    def synsets(self, word: str) -> tuple[()]:
+        """Return nothing."""
+        del word
+        return ()
+
+
+@cache
+def _nltk() -> _Nltk:
+    from nltk.corpus import wordnet  # noqa: PLC0415 - an extra, imported on demand
+    from nltk.stem.porter import PorterStemmer  # noqa: PLC0415
+    from nltk.stem.snowball import SnowballStemmer  # noqa: PLC0415
+    from nltk.translate.meteor_score import single_meteor_score  # noqa: PLC0415
+
+    return _Nltk(single_meteor_score, PorterStemmer(), SnowballStemmer("russian"), wordnet)
+
+
+def _check_wordnet() -> None:
+    try:
+        _nltk().wordnet.ensure_loaded()
+    except (LookupError, OSError):
+        raise ConfigurationError(_NO_WORDNET) from None
+
+
+def _check(setting: str, value: float, *, highest: float = inf) -> None:
+    if finite_number(value, setting=setting) < 0 or value > highest:
+        bounds = "from 0" if highest == inf else f"from 0 to {highest:g}"
+        raise ConfigurationError(f"{setting} is a number {bounds}, not {shortened(value)}")

@@ -1,0 +1,238 @@
+"""Completeness: whether every part of the question is dealt with; asking back and honest not-knowing are, too."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, ClassVar, Literal, Unpack
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.claims import (
+    bullets,
+    cut,
+    in_order,
+    non_blank,
+    numbered_items,
+    one_each,
+    reasons,
+    share,
+)
+from judges.catalogue.parts.fields import answer_in, question_in, transcript
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.prompting.prompts import Question, ReplySchema
+from judges.requests import Deliberation
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+_SCORES = {"answered": 1.0, "asked_back": 1.0, "declined": 1.0, "partly": 0.5, "missing": 0.0}
+
+
+class Part(ReplySchema):
+    """One part of the question, and what the answer does about it."""
+
+    part: str = Field(description="text: what is asked for, in a few words")
+    reason: str = Field(description="text: why, before the verdict")
+    verdict: Literal["answered", "asked_back", "declined", "partly", "missing"] = Field(
+        description="one of answered, asked_back, declined, partly, missing"
+    )
+
+
+class Parts(ReplySchema):
+    """The parts of the question, and what the answer does about each."""
+
+    parts: list[Part] = Field(description="list of objects: the parts of the question, at least one")
+
+
+COMPLETENESS: Question[Parts] = Question(prompt="completeness", reply=Parts)
+
+
+class Completeness(ModelJudge):
+    """Judge whether the answer deals with every part of the question.
+
+    Score = mean over the parts: 1 where it is answered, asked back about, or honestly declined for want of
+    knowledge or permission; 0.5 where it is answered in part; 0 where it is passed over.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="completeness",
+        aliases=(
+            "mlflow.completeness",
+            "Completeness",
+            "ResponseCompletenessEvaluator",
+            "response_completeness",
+            "ResponseCompleteness",
+        ),
+        asks="Does the answer deal with every part of the question?",
+        needs=("user_input", "response"),
+        calls="1",
+        source="as in mlflow 3 and Azure AI Evaluation",
+        differs="Parts are items; a question back and an honest abstention deal with a part.",
+        tags=("coverage", "abstention", "clarification", "multi-part"),
+    )
+    pack = "completeness"
+    pass_mark = 0.75
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, questions=(COMPLETENESS,), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask for the parts and what became of each."""
+        data: dict[str, JsonValue] = {"question": question_in(sample), "answer": answer_in(sample)}
+        reply = yield from self.ask(COMPLETENESS, sample, data, check=_fault)
+        items = tuple(
+            Verdict.scored(
+                _SCORES[part.verdict],
+                threshold=1.0,
+                value=part.verdict,
+                subject=cut(part.part),
+                rationale=part.reason,
+            )
+            for part in reply.parts
+        )
+        score = sum(_SCORES[part.verdict] for part in reply.parts) / len(items)
+        left = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
+        feedback = self.say("left", sample, parts=bullets(left, longest=600)) if left else ""
+        return self.verdict(score, items=items, rationale=reasons(items), feedback=feedback)
+
+
+def _fault(reply: Parts) -> str | None:
+    return None if reply.parts else "parts: empty; a question has at least one part"
+
+
+class Instructions(ReplySchema):
+    """The instructions of a conversation."""
+
+    instructions: list[str] = Field(
+        description="list of texts: each instruction as a sentence that can be read alone; empty if there is none"
+    )
+
+
+class Kept(ReplySchema):
+    """Whether one instruction is kept."""
+
+    number: int = Field(description="whole number of the item")
+    reason: str = Field(description="text: why, before the verdict")
+    verdict: Literal["kept", "not_applicable", "broken"] = Field(description="one of kept, not_applicable, broken")
+    change: str = Field(description="text: what to change in the answer; empty if it is not broken")
+
+
+class AllKept(ReplySchema):
+    """Whether each instruction is kept."""
+
+    items: list[Kept] = Field(description="list of objects, exactly one for each number, in their order")
+
+
+FIND: Question[Instructions] = Question(prompt="instruction_following_find", reply=Instructions, shared=True)
+CHECK: Question[AllKept] = Question(prompt="instruction_following", reply=AllKept)
+
+
+class InstructionFollowing(ModelJudge):
+    """Judge whether an answer follows every instruction of the system messages and of the user.
+
+    One call lists the instructions, a second gives a verdict on each. Score = kept / (kept + broken); instructions
+    that do not apply to this answer are listed, and do not count. It passes at `threshold`, 1 unless given. Where
+    there are no instructions, or none applies, it is unscored, `no_guidelines`.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        instructions: The instructions to check, one or several; None has them listed from the conversation. With
+            them the first call is not made.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If `instructions` is no list of texts, or another setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="instruction_following",
+        aliases=(
+            "InstructionFollowing",
+            "instruction_adherence",
+            "PromptAlignment",
+            "PromptAlignmentMetric",
+            "prompt_alignment",
+            "InstructionFollowingEvaluator",
+            "system_prompt_adherence",
+        ),
+        asks="Does the answer follow every instruction, those of the system prompt included?",
+        needs=("user_input", "response"),
+        calls="2",
+        source="as in deepeval (PromptAlignment), mlflow and Vertex AI",
+        differs="Instructions are listed from the conversation, each an item; what does not apply is left out.",
+        tags=("system prompt", "constraints", "format", "rules", "compliance"),
+        examples=('instructions=["Use at most two sentences."]',),
+    )
+    pack = "instruction_following"
+    pass_mark = 1.0
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        instructions: str | Sequence[str] | None = None,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        self._instructions = None if instructions is None else _checked(instructions)
+        questions: tuple[Question[Any], ...] = (CHECK,) if self._instructions else (FIND, CHECK)
+        super().__init__(model, questions=questions, **settings)
+
+    @property
+    def calls(self) -> str:
+        """One call where the instructions are given, else two."""
+        return "1" if self._instructions else "2"
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """List the instructions, then check each."""
+        answer, question = answer_in(sample), question_in(sample)
+        instructions = self._instructions or (yield from self._find(sample))
+        if not instructions:
+            raise CannotJudge("no_guidelines", "there are no instructions to follow")
+        data: dict[str, JsonValue] = {
+            "question": question,
+            "answer": answer,
+            "instructions": numbered_items(instructions, called="instruction"),
+        }
+        reply = yield from self.ask(CHECK, sample, data, check=one_each(len(instructions)))
+        return self._conclude(sample, list(zip(instructions, in_order(reply.items), strict=True)))
+
+    def _find(self, sample: Sample) -> Generator[Any, Any, tuple[str, ...]]:
+        reply = yield from self.ask(FIND, sample, {"conversation": transcript(sample.conversation)})
+        return non_blank(reply.instructions)
+
+    def _conclude(self, sample: Sample, checked: Sequence[tuple[str, Kept]]) -> Verdict:
+        items = tuple(_item(text, finding) for text, finding in checked)
+        relevant = [item for item in items if item.value != "not_applicable"]
+        if not relevant:
+            detail = "no instruction applies to this answer"
+            return Verdict.without_score("no_guidelines", detail, items=items)
+        broken = [f"{item.subject} - {item.feedback}" for item in relevant if not item.passed]
+        advice = self.say("broken", sample, instructions=bullets(broken, longest=600)) if broken else ""
+        return self.verdict(share(relevant), rationale=reasons(relevant), feedback=advice, items=items)
+
+
+def _checked(instructions: Any) -> tuple[str, ...]:
+    texts = (instructions,) if isinstance(instructions, str) else instructions
+    listed = tuple(texts) if isinstance(texts, Iterable) else ()
+    if not listed or not all(isinstance(text, str) and text.strip() for text in listed):
+        raise ConfigurationError(
+            f"instructions is a text or a list of texts, none blank, not {shortened(instructions)}; leave it out "
+            f"to have them listed from the conversation"
+        )
+    return listed
+
+
+def _item(text: str, finding: Kept) -> Verdict:
+    is_broken = finding.verdict == "broken"
+    change = (finding.change.strip() or finding.reason) if is_broken else ""
+    return Verdict.checked(
+        not is_broken, value=finding.verdict, subject=text, rationale=finding.reason, feedback=change
+    )

@@ -1,0 +1,318 @@
+"""Fluency: whether the answer is well written, whatever it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Unpack
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.metric import ComputedMetric, ModelJudge, ModelSettings, Variant
+from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons
+from judges.catalogue.parts.fields import answer_in, question_of
+from judges.catalogue.parts.languages import (
+    checked_language,
+    is_in,
+    language_between,
+    language_in,
+    load_identifier,
+    prose,
+    script_in,
+)
+from judges.catalogue.parts.questions import OneQuestion, checked_text
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.prompting.prompts import LANGUAGES, Language, Question, ReplySchema
+from judges.requests import Deliberation
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+
+class Fluency(OneQuestion):
+    """Judge whether the answer is correct and natural language; what it says does not matter.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="fluency",
+        aliases=("FluencyEvaluator", "mlflow.fluency", "Fluency", "grammar"),
+        asks="Is the answer correct and natural language?",
+        needs=("response",),
+        calls="1",
+        scale="good, acceptable, poor, bad",
+        source="as in mlflow 3 and Azure AI Evaluation",
+        differs="Four described labels; the question is not shown, as it does not matter.",
+        tags=("readability", "spelling", "style", "writing"),
+    )
+    pack = "fluency"
+    labels = MappingProxyType({"good": 1.0, "acceptable": 2 / 3, "poor": 1 / 3, "bad": 0.0})
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the answer."""
+        return {"answer": answer_in(sample)}
+
+
+class Tone(OneQuestion):
+    """Judge whether the answer keeps a tone from its first word to its last.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        tone: The tone in words, such as `"formal"` or `"friendly, without slang"`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="tone",
+        aliases=("tone_of_voice", "politeness", "Tone", "professional_tone", "AGENT_TONE_PROMPT"),
+        asks="Does the answer keep the tone that was set?",
+        needs=("response",),
+        calls="1",
+        scale="kept, partly, broken",
+        tags=("style", "register", "formal", "friendly", "brand voice"),
+        examples=('tone="friendly, without slang"',),
+    )
+    pack = "tone"
+    labels = MappingProxyType({"kept": 1.0, "partly": 0.5, "broken": 0.0})
+    pass_mark = 1.0
+
+    def __init__(self, model: object = None, *, tone: str, **settings: Unpack[ModelSettings]) -> None:
+        self._tone = checked_text(tone, setting="tone")
+        super().__init__(model, **settings)
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return the tone, the question if there is one, and the answer."""
+        return {"tone": self._tone, **question_of(sample), "answer": answer_in(sample)}
+
+
+_SHORT = 30
+"""Lines with fewer letters are judged together, as a language shows in sentences."""
+
+
+class ReplyLanguage(ComputedMetric):
+    """Judge whether the answer is in the right language, by script and by the frequencies of letters.
+
+    Score = letters in lines of the right language / all letters; lines too short to tell are left out, and code,
+    addresses and tags are not read. A question that asks for a translation needs `language`.
+
+    Args:
+        language: Code of the language wanted, such as `"de"`; None wants that of the question. Where it is one
+            of the packs (en, zh, ru), feedback is in it, too.
+        name: Name of the judge; `"reply_language"` by default.
+        variant: `"corrected"` or `"compat"`, which are the same here.
+        threshold: Lowest score that passes, 0 to 1; 0.8 by default, so that a quotation may be in another
+            language.
+        prompts: Folder of packs that override the packaged ones.
+
+    Raises:
+        ConfigurationError: If the language is unknown, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="reply_language",
+        aliases=(
+            "language_match",
+            "same_language",
+            "response_language",
+            "LanguageMatch",
+            "LANGUAGE_DETECTION_PROMPT",
+        ),
+        asks="Is the answer in the language of the question, or in the one set?",
+        needs=("response", "user_input"),
+        source="py3langid",
+        extra="language",
+        tags=("language", "locale", "translation", "multilingual"),
+        examples=('language="de"',),
+    )
+    pack = "reply_language"
+    pass_mark = 0.8
+
+    def __init__(
+        self,
+        *,
+        language: Language | None = None,
+        name: str | None = None,
+        variant: Variant = "corrected",
+        threshold: float | None = None,
+        prompts: str | Path | None = None,
+    ) -> None:
+        self._wanted = None if language is None else checked_language(language, judge=self.entry.name)
+        phrases = self._wanted if self._wanted in LANGUAGES else None
+        super().__init__(name=name, variant=variant, threshold=threshold, language=phrases, prompts=prompts)
+        load_identifier(self.entry.name)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Fields of a sample that it needs: the question only where no language is set."""
+        return self.entry.needs if self._wanted is None else ("response",)
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Compare the languages, line by line."""
+        answer = prose(answer_in(sample))
+        language = self._wanted or self._language_asked_in(sample, answer)
+        weights = {True: 0, False: 0}
+        for line in _lines(answer):
+            match = None if language is None else is_in(line, language, judge=self.entry.name)
+            if match is not None:
+                weights[match] += _letters(line)
+        judged = sum(weights.values())
+        if language is not None and not judged:
+            raise CannotJudge("undefined", "the answer is too short to tell its language")
+        score = weights[True] / judged if judged else 0.0
+        feedback = "" if score == 1 else self.say("wrong", sample, language=language or "")
+        rationale = f"{weights[True]} of {judged} letters are in lines of the language {language!r}"
+        return self.verdict(
+            score, rationale=rationale if language else "The scripts differ.", feedback=feedback.strip()
+        )
+
+    def _language_asked_in(self, sample: Sample, answer: str) -> str | None:
+        """Return the language of the question; None if only the script shows, and is not that of the answer.
+
+        Raises:
+            CannotJudge: `no_question`, if there is none; `undefined`, if its language does not show.
+        """
+        if not sample.question.strip():
+            raise CannotJudge(
+                "no_question", "there is no question whose language to answer in; or set language=..."
+            )
+        everything = "\n".join(message.content for message in sample.conversation if message.role == "user")
+        for text in (prose(sample.question), prose(everything)):
+            script, language = script_in(text), language_in(text, judge=self.entry.name)
+            if script is not None and language is not None:
+                return language
+        if script is not None and (language := language_between(text, answer, judge=self.entry.name)):
+            return language
+        if script is None or script_in(answer) in (script, None):
+            raise CannotJudge("undefined", "the question is too short to tell its language; set language=...")
+        return None
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text that are long enough to tell their language, and the others as one."""
+    lines = text.splitlines()
+    rest = " ".join(line for line in lines if _letters(line) < _SHORT)
+    return [*(line for line in lines if _letters(line) >= _SHORT), rest]
+
+
+def _letters(text: str) -> int:
+    return sum(map(str.isalpha, text))
+
+
+BIAS_KINDS = (
+    "gender",
+    "sexuality",
+    "origin",
+    "religion",
+    "politics",
+    "age",
+    "disability",
+    "appearance",
+    "social_status",
+)
+"""The kinds of bias that are looked for unless others are given."""
+
+
+class KindFree(ReplySchema):
+    """Whether an answer is free of one kind of bias."""
+
+    number: int = Field(description="whole number of the item")
+    reason: str = Field(description="text: why, before the verdict")
+    verdict: bool = Field(description="true if the answer is free of it, else false")
+    change: str = Field(description="text: what to change in the answer; empty if it is free of it")
+
+
+class KindsFree(ReplySchema):
+    """Whether an answer is free of each kind of bias."""
+
+    items: list[KindFree] = Field(description="list of objects, exactly one for each number, in their order")
+
+
+BIAS: Question[KindsFree] = Question(prompt="bias", reply=KindsFree)
+
+
+class Bias(ModelJudge):
+    """Judge whether an answer is free of bias: yes or no, with an item for each kind.
+
+    Biased is what judges, favours or describes people by a group they belong to, or takes one side of a political
+    question as the only one. To report, quote, refute or discuss bias is none, nor are facts about groups stated
+    as such, or a view that the user asked for and that is marked as one.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        kinds: The kinds to look for: some of `BIAS_KINDS`, or your own in words; None takes all of `BIAS_KINDS`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If `kinds` is no list of texts, or another setting is out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="bias",
+        aliases=(
+            "Bias",
+            "BiasMetric",
+            "BiasEvaluator",
+            "FAIRNESS_PROMPT",
+            "BiasCheck",
+            "fairness",
+            "gender_bias",
+            "political_bias",
+            "promptfoo:redteam:bias",
+        ),
+        asks="Is the answer free of bias about gender, origin, religion, politics and the like?",
+        needs=("response",),
+        calls="1",
+        scale="yes or no",
+        source="as in deepeval, openevals and promptfoo",
+        differs="Each kind is an item; quoting, refuting and discussing bias is none.",
+        tags=("prejudice", "stereotype", "discrimination", "fairness", "neutrality", "safety"),
+        examples=('kinds=["gender", "religion"]',),
+    )
+    pack = "bias"
+
+    def __init__(
+        self, model: object = None, *, kinds: Iterable[str] | None = None, **settings: Unpack[ModelSettings]
+    ) -> None:
+        self._kinds = BIAS_KINDS if kinds is None else _checked(kinds)
+        super().__init__(model, questions=(BIAS,), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask about all kinds at once."""
+        answer = answer_in(sample)
+        names = [self._name(kind, sample) for kind in self._kinds]
+        data: dict[str, JsonValue] = {**question_of(sample), "answer": answer}
+        data["kinds"] = numbered_items(names, called="kind")
+        reply = yield from self.ask(BIAS, sample, data, check=one_each(len(names)))
+        items = [_item(*pair) for pair in zip(self._kinds, in_order(reply.items), strict=True)]
+        return self._conclude(sample, items, names)
+
+    def _conclude(self, sample: Sample, items: Sequence[Verdict], names: Sequence[str]) -> Verdict:
+        lines = [f"{name} - {item.feedback}" for name, item in zip(names, items, strict=True) if not item.passed]
+        feedback = self.say("biased", sample, kinds=bullets(lines, longest=600)) if lines else ""
+        return Verdict.checked(not lines, rationale=reasons(items), feedback=feedback, items=tuple(items))
+
+    def _name(self, kind: str, sample: Sample) -> str:
+        """Return a kind in the language of the sample; one's own kinds as they are."""
+        return self.say(f"kind_{kind}", sample) if kind in BIAS_KINDS else kind
+
+
+def _checked(kinds: Any) -> tuple[str, ...]:
+    listed = tuple(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else ()
+    if not listed or not all(isinstance(kind, str) and kind.strip() for kind in listed):
+        raise ConfigurationError(
+            f"kinds is a list of kinds of bias such as {', '.join(BIAS_KINDS[:4])}, or your own in words, not "
+            f"{shortened(kinds)}"
+        )
+    return tuple(dict.fromkeys(listed))
+
+
+def _item(kind: str, reply_item: KindFree) -> Verdict:
+    change = "" if reply_item.verdict else reply_item.change.strip() or reply_item.reason
+    return Verdict.checked(reply_item.verdict, subject=kind, rationale=reply_item.reason, feedback=change)

@@ -1,1 +1,0 @@
-"""Judges of whole conversations after mlflow's."""

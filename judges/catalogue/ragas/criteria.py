@@ -1,0 +1,434 @@
+"""Aspect critic: whether an answer meets a definition, by one call or by the majority of several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, Unpack
+
+from pydantic import JsonValue
+
+from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.parts.fields import answer_in, reference_in
+from judges.catalogue.parts.questions import (
+    FINEST,
+    Grade,
+    OneQuestion,
+    checked_text,
+    example_format,
+    finding_schema,
+    full_evidence,
+    level_verdict,
+)
+from judges.compose.panel import Repeat
+from judges.entry import Entry, Explanation
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.prompting.prompts import Language, Prompt, Question, prompt
+from judges.requests import Deliberation
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+Aspect = Literal["harmfulness", "maliciousness", "coherence", "correctness", "conciseness"]
+
+GOOD: Mapping[Aspect, bool] = {
+    "harmfulness": False,
+    "maliciousness": False,
+    "coherence": True,
+    "correctness": True,
+    "conciseness": True,
+}
+"""The predefined aspects, and whether it is good to meet them; the packs define them."""
+
+
+class AspectCritic(OneQuestion):
+    """Judge whether an answer meets a definition: yes or no.
+
+    The value says whether it does; the score is 1 where that is good. With a `strictness` above 1 the model is
+    asked that many times, the majority decides, `items` holds the single verdicts and `detail` the share that
+    agrees; use a temperature above 0 then, since at 0 the runs are copies.
+
+    With `variant="compat"` the model is asked once whatever the strictness, as in ragas.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        definition: What is asked of the answer, as a question or a condition.
+        aspect: One of the predefined definitions instead: harmfulness, maliciousness, coherence, correctness or
+            conciseness. It is also the judge's default name.
+        strictness: How often to ask, at least once; an even number is rounded up to the next odd one.
+        higher_is_better: Whether it is good to meet the definition; None takes the aspect's own direction, and
+            True for a definition.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.aspect_critic",
+        aliases=("aspect_critic", "AspectCritic"),
+        asks="Does the answer meet your definition?",
+        needs=("response",),
+        calls="k",
+        scale="yes or no",
+        source="ragas 0.4",
+        differs="A closed yes or no; strictness is a real majority vote; it is recorded which direction is good.",
+        tags=("custom", "criteria", "own prompt", "safety", "harm", "coherence", "conciseness"),
+        examples=(
+            'definition="Is the answer polite?"',
+            'aspect="conciseness"',
+            'strictness=3, aspect="conciseness"',
+            'higher_is_better=False, definition="Is the answer rude?"',
+        ),
+        follows="ragas.metrics (legacy), the only one",
+    )
+    pack = "aspect_critic"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        definition: str | None = None,
+        aspect: Aspect | None = None,
+        strictness: int = 1,
+        higher_is_better: bool | None = None,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        if (definition is None) == (aspect is None):
+            raise ConfigurationError(f"give definition=..., what to ask, or aspect=..., one of {', '.join(GOOD)}")
+        if aspect is not None:
+            one_of(Aspect, aspect, setting="aspect")
+        if type(strictness) is not int or strictness < 1:
+            raise ConfigurationError(
+                f"strictness is how often to ask, a whole number from 1, not {shortened(strictness)}"
+            )
+        self._good = (aspect is None or GOOD[aspect]) if higher_is_better is None else higher_is_better
+        self._runs = 1 if settings.get("variant") == "compat" else strictness // 2 * 2 + 1
+        own = None if aspect else checked_text(definition, setting="definition")
+        question: Question[Any] = Question(
+            prompt=self.pack,
+            reply=finding_schema(),
+            fills=partial(_fills, own, str(aspect), self._good),
+        )
+        named_settings: ModelSettings = {"name": aspect, **settings} if aspect else settings
+        super().__init__(model, question=question, **named_settings)
+
+    @classmethod
+    def predefined(cls, aspect: Aspect, model: object = None, **settings: Any) -> Self:
+        """Return the critic of a predefined aspect: `AspectCritic.predefined("harmfulness", model=...)`."""
+        return cls(model, aspect=aspect, **settings)
+
+    @property
+    def calls(self) -> str:
+        """Model calls for one sample: one for each run."""
+        return str(self._runs)
+
+    def explain(self) -> Explanation:
+        """Describe what it needs, asks and costs, and which direction is good."""
+        return replace(super().explain(), better="high" if self._good else "low")
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return all the evidence of the sample."""
+        return full_evidence(sample)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once, or return the majority of several runs."""
+        if self._runs == 1:
+            return (yield from super().deliberate(sample))
+        answer_in(sample)
+        once = copy(self)
+        once._runs = 1  # noqa: SLF001 - a copy, not yet seen by anybody else
+        return (yield from Repeat(once, self._runs).deliberate(sample))
+
+    def conclude(self, reply: Any) -> Verdict:
+        """Return the verdict, scored by the direction that is good."""
+        good = reply.verdict == self._good
+        feedback = "" if good else reply.feedback
+        return Verdict.checked(good, value=reply.verdict, rationale=reply.rationale, feedback=feedback)
+
+
+def _fills(definition: str | None, aspect: str, good: bool, text: Prompt, _: Language) -> dict[str, str]:  # noqa: FBT001 - filled by `partial`
+    """Return the definition, and whether it is good to meet it."""
+    direction = text.feedback_text("meeting_is_good" if good else "meeting_is_bad")
+    return {"criteria": f"{definition or text.feedback_text(aspect)}\n{direction}"}
+
+
+class SimpleCriteriaScore(OneQuestion):
+    """Score an answer by a definition, on the whole numbers from `min_score` to `max_score`.
+
+    Score = (value - min_score) / (max_score - min_score). With `variant="compat"` the model may give any whole
+    number, as in ragas; one outside the scale is unscored, `invalid_output`, with the number as its value.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        definition: What earns a high score.
+        min_score: The lowest, worst score.
+        max_score: The highest, best score.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.simple_criteria_score",
+        aliases=("simple_criteria_score", "SimpleCriteriaScore", "ragas.simple_criteria"),
+        asks="How far does the answer meet your definition?",
+        needs=("response",),
+        calls="1",
+        scale="min_score to max_score",
+        source="ragas 0.4",
+        differs="The scale is a setting and closed, not a part of the definition; the score is normalised.",
+        tags=("custom", "own prompt", "rating", "grading"),
+        examples=('definition="The answer is polite."', "min_score=1", "max_score=10"),
+        follows="ragas.metrics (legacy), the only one",
+    )
+    pack = "simple_criteria"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        definition: str,
+        min_score: int = 0,
+        max_score: int = 5,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        if type(min_score) is not int or type(max_score) is not int or not 0 < max_score - min_score < FINEST:
+            raise ConfigurationError(
+                f"min_score and max_score are whole numbers, the first one lower, at most {FINEST} levels in all, "
+                f"not {shortened(min_score)} and {shortened(max_score)}"
+            )
+        self._lowest, self._highest = min_score, max_score
+        reply = finding_schema(tuple(range(min_score, max_score + 1)))
+        criteria = checked_text(definition, setting="definition")
+        question: Question[Any] = Question(
+            prompt=self.pack,
+            reply=reply,
+            compat=Grade,
+            fills={"criteria": criteria, "lowest": str(min_score), "highest": str(max_score)},
+            example_format=example_format(reply, lowest=min_score, highest=max_score),
+        )
+        super().__init__(model, question=question, **settings)
+
+    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
+        """Return all the evidence of the sample."""
+        return full_evidence(sample)
+
+    def conclude(self, reply: Any) -> Verdict:
+        """Return the verdict for a number of the scale."""
+        return level_verdict(self, reply, range(self._lowest, self._highest + 1))
+
+
+Rubrics = Mapping[str, str] | Mapping[int, str]
+"""Descriptions of levels, keyed `"score1_description"` as in ragas, `"1"` or 1."""
+
+_PLAIN, _REFERENCED = "rubrics_score", "rubrics_score_reference"
+
+
+class RubricsScore(ModelJudge):
+    """Rate an answer on described levels, the same for all rows; the feedback says what the next level requires.
+
+    Score = (level - lowest) / (highest - lowest). The default levels go from 1 to 5, and rate the agreement with
+    the reference if there is one, and else the answer alone.
+
+    With `variant="compat"` the model may give any whole number, as in ragas; one outside the levels is unscored,
+    `invalid_output`, with the number as its value.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
+        with_reference: Whether to rate by the reference: True requires one, False hides it, and None uses it if
+            there is one.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.rubrics_score",
+        aliases=(
+            "rubrics_score",
+            "RubricsScore",
+            "DomainSpecificRubrics",
+            "domain_specific_rubrics",
+            "ragas.domain_specific_rubrics",
+        ),
+        asks="Which of the described levels does the answer reach?",
+        needs=("response",),
+        calls="1",
+        scale="1 to 5, or your levels",
+        source="ragas 0.4",
+        differs="Levels that are not described are refused; the score is normalised; the feedback says what is "
+        "missing for the next level.",
+        tags=("custom", "criteria", "levels", "rating", "grading"),
+        examples=('rubrics={"score1_description": "wrong", "score2_description": "right"}', "with_reference=True"),
+        follows="both generations, which agree",
+    )
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        rubrics: Rubrics | None = None,
+        with_reference: bool | None = None,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        if with_reference not in (True, False, None):
+            raise ConfigurationError(f"with_reference is True, False or None, not {shortened(with_reference)}")
+        self._with_reference = with_reference
+        self._own = None if rubrics is None else _own_levels(rubrics)
+        self._scale = tuple(sorted(self._own or prompt(_PLAIN, "en").levels))
+        self._plain = self._question(_PLAIN)
+        self._referenced = self._plain if self._own else self._question(_REFERENCED)
+        questions = {_PLAIN: self._plain, self._referenced.prompt: self._referenced}
+        super().__init__(model, questions=tuple(questions.values()), **settings)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Fields of a sample it requires: the answer, and the reference with `with_reference=True`."""
+        return ("response", "reference") if self._with_reference else self.entry.needs
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once, with the reference or without."""
+        data = full_evidence(sample)
+        if self._with_reference:
+            reference_in(sample)
+        if self._with_reference is False:
+            data = {name: value for name, value in data.items() if not name.startswith("reference")}
+        question = self._referenced if "reference" in data else self._plain
+        reply = yield from self.ask(question, sample, data)
+        return level_verdict(self, reply, self._scale)
+
+    def _question(self, name: str) -> Question[Any]:
+        """Return the question with the caller's levels and no examples, or else with those of the pack."""
+        return Question(
+            prompt=name,
+            reply=finding_schema(self._scale),
+            compat=Grade,
+            fills=partial(_rubric_fills, name, self._own, self._scale),
+            examples=() if self._own else None,
+        )
+
+
+class RubricsScoreWithReference(RubricsScore):
+    """Rate an answer on described levels by its agreement with the reference, which must be there.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = replace(
+        RubricsScore.entry,
+        name="ragas.rubrics_score_with_reference",
+        aliases=("rubrics_score_with_reference", "RubricsScoreWithReference"),
+        asks="Which of the described levels does the answer reach, held against the reference?",
+        needs=("response", "reference"),
+    )
+
+    def __init__(
+        self, model: object = None, *, rubrics: Rubrics | None = None, **settings: Unpack[ModelSettings]
+    ) -> None:
+        super().__init__(model, rubrics=rubrics, with_reference=True, **settings)
+
+
+class RubricsScoreWithoutReference(RubricsScore):
+    """Rate an answer on described levels; a reference is not shown, even where there is one.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        rubrics: Descriptions of the levels, keyed `"score1_description"` as in ragas, or by plain whole numbers.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = replace(
+        RubricsScore.entry,
+        name="ragas.rubrics_score_without_reference",
+        aliases=("rubrics_score_without_reference", "RubricsScoreWithoutReference"),
+        asks="Which of the described levels does the answer reach, whatever the reference says?",
+    )
+
+    def __init__(
+        self, model: object = None, *, rubrics: Rubrics | None = None, **settings: Unpack[ModelSettings]
+    ) -> None:
+        super().__init__(model, rubrics=rubrics, with_reference=False, **settings)
+
+
+class InstanceRubrics(ModelJudge):
+    """Rate an answer on the levels that its own row describes in `rubrics`.
+
+    Score = (level - lowest) / (highest - lowest). With `variant="compat"` the model may give any whole number, as
+    in ragas; one outside the levels is unscored, `invalid_output`, with the number as its value.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.instance_rubrics",
+        aliases=(
+            "instance_rubrics",
+            "InstanceRubrics",
+            "InstanceSpecificRubrics",
+            "instance_specific_rubrics",
+            "ragas.instance_specific_rubrics",
+        ),
+        asks="Which of the levels that its row describes does the answer reach?",
+        needs=("response", "rubrics"),
+        calls="1",
+        scale="the levels of the row",
+        source="ragas 0.4",
+        differs="Levels that the row does not describe are refused; the score is normalised; the feedback says "
+        "what is missing for the next level.",
+        tags=("custom", "criteria", "levels", "rating", "grading"),
+        follows="both generations, which agree",
+    )
+    question = Question(prompt="instance_rubrics", reply=Grade)
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, questions=(self.question,), **settings)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Ask once, with the levels of the row in the data and as the only values the reply may have."""
+        data, levels = full_evidence(sample), _levels_of(sample)
+        scale = tuple(sorted(levels))
+        listed: list[JsonValue] = [{"level": one, "description": levels[one]} for one in scale]
+        schema = Grade if self.compat else finding_schema(scale)
+        request = self.request(self.question, sample, {"levels": listed, **data})
+        reply = yield replace(request, schema=schema)
+        return level_verdict(self, reply, scale)
+
+
+def _rubric_fills(
+    name: str, own: Mapping[int, str] | None, scale: tuple[int, ...], text: Prompt, _: Language
+) -> dict[str, str]:
+    levels = own or {**prompt(name, "en").levels, **text.levels}
+    return {"levels": "\n".join(f"{level}: {levels[level]}" for level in scale)}
+
+
+def _levels_of(sample: Sample) -> dict[int, str]:
+    if not sample.rubrics:
+        raise CannotJudge("no_rubrics", "the row has no rubrics")
+    levels = _parse_levels(sample.rubrics)
+    if levels is None:
+        raise CannotJudge("no_rubrics", "rubrics describes at least two levels, keyed by whole numbers")
+    return levels
+
+
+def _own_levels(rubrics: object) -> dict[int, str]:
+    levels = _parse_levels(rubrics) if isinstance(rubrics, Mapping) else None
+    if levels is None:
+        raise ConfigurationError(
+            f"rubrics describes at least two levels, for instance {{'score1_description': 'rude', "
+            f"'score2_description': 'kind'}}, not {shortened(rubrics)}"
+        )
+    return levels
+
+
+def _parse_levels(rubrics: Mapping[Any, Any]) -> dict[int, str] | None:
+    """Return the levels by number; None unless there are at least two, keyed as `Rubrics` says."""
+    levels: dict[int, str] = {}
+    for key, text in rubrics.items():
+        match = re.fullmatch(r"(?:score)?(-?\d{1,9})(?:_description)?", str(key), re.ASCII)
+        if match is None or not isinstance(text, str) or not text.strip():
+            return None
+        levels[int(match[1])] = text
+    return levels if len(levels) == len(rubrics) > 1 else None

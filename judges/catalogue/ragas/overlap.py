@@ -1,0 +1,474 @@
+"""BLEU: the share of the answer's n-grams of one to four words that occur in the reference."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, Literal, Unpack
+
+from judges.catalogue.metric import MetricSettings
+from judges.catalogue.parts.similarity import DistanceMeasure, Likeness, bind_settings, distance_of, import_extra
+from judges.catalogue.parts.text import (
+    Normalization,
+    Tokenizer,
+    check_length,
+    checked_normalization,
+    checked_tokenizer,
+    common_ends,
+    common_subsequence,
+    f_score,
+    normalize_text,
+    tokens,
+)
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError
+from judges.runtime.validation import one_of, whole_number
+from judges.sample import Sample
+
+
+class BleuScore(Likeness):
+    """Judge by BLEU: the share of the answer's n-grams of one to four tokens that occur in the reference.
+
+    Score = brevity penalty * geometric mean of the precisions, of one sentence, over the orders there are, with
+    exponential smoothing, as sacrebleu counts.
+
+    With `variant="compat"` it is ragas' number: both texts are cut at `". "`, and the first piece of the answer
+    alone is compared, with all pieces of the reference as alternatives; it needs four tokens.
+
+    Args:
+        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
+            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` is
+            `"zh"`, and `"13a"` with `variant="compat"`.
+        lowercase: Whether letter case is ignored.
+        kwargs: Further settings of `sacrebleu.corpus_bleu`, by name (`smooth_method`, `smooth_value`, ...), as
+            ragas takes them; `tokenize` replaces `tokenizer`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is unknown, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.bleu_score",
+        aliases=("BleuScore", "bleu_score", "bleu", "BleuScoreEvaluator"),
+        asks="How much of the answer's wording is that of the reference (BLEU)?",
+        needs=("response", "reference"),
+        source="ragas 0.4; sacrebleu; Papineni et al. 2002",
+        differs="The whole answer is compared, not its first sentence alone; texts of fewer than four words "
+        "have a score; Chinese is taken by the character; no score is above 1.",
+        extra="sacrebleu",
+        tags=("similarity", "overlap", "translation", "n-grams"),
+        examples=('kwargs={"smooth_method": "floor"}',),
+        follows="both generations, which agree",
+    )
+
+    def __init__(
+        self,
+        *,
+        tokenizer: Tokenizer = "auto",
+        lowercase: bool = False,
+        kwargs: Mapping[str, object] = MappingProxyType({}),
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        auto: Tokenizer = "13a" if self.compat else "zh"
+        self._tokenizer = auto if checked_tokenizer(tokenizer) == "auto" else tokenizer
+        self._lowercase = lowercase
+        self._whole = "tokenize" in kwargs
+        defaults = {"tokenize": "none", "force": True, "use_effective_order": not self.compat}
+        corpus_bleu = import_extra("sacrebleu", extra="sacrebleu", judge=self.name).corpus_bleu
+        self._bleu = bind_settings(corpus_bleu, {**defaults, **kwargs}, setting="kwargs")
+
+    def likeness(self, response: str, reference: str) -> float:
+        """Return BLEU, from 0 to 1."""
+        pieces = [[text] if not self.compat else text.split(". ") for text in (response, reference)]
+        hypotheses, references = ([self._tokenize(text) for text in texts] for texts in pieces)
+        return float(self._bleu(hypotheses, [[text] for text in references]).score / 100)
+
+    def _tokenize(self, text: str) -> str:
+        cased = text.lower() if self._lowercase else text
+        return cased if self._whole else " ".join(tokens(cased, self._tokenizer))
+
+
+class ChrfScore(Likeness):
+    """Judge by chrF: the F-score of the n-grams of one to six characters, without blanks, that both texts share.
+
+    It suits all scripts. `word_order=2` counts word n-grams as well (chrF++).
+
+    Args:
+        char_order: Length of the longest character n-grams.
+        word_order: Length of the longest word n-grams; 0 for none.
+        beta: How many times as much recall weighs as precision.
+        lowercase: Whether letter case is ignored.
+        kwargs: Further settings of `sacrebleu.corpus_chrf`, by name (`remove_whitespace`, ...), as ragas
+            takes them; they take precedence over those above.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.chrf_score",
+        aliases=("ChrfScore", "CHRFScore", "chrf_score", "chrf"),
+        asks="How many runs of characters do answer and reference share (chrF)?",
+        needs=("response", "reference"),
+        source="ragas 0.4; sacrebleu; Popovic 2015",
+        differs="A blank answer or reference is unscored.",
+        extra="sacrebleu",
+        tags=("similarity", "overlap", "translation", "n-grams", "characters"),
+        examples=("word_order=2", "char_order=4", "beta=3", 'kwargs={"remove_whitespace": False}'),
+        follows="both generations, which agree",
+    )
+
+    def __init__(
+        self,
+        *,
+        char_order: int = 6,
+        word_order: int = 0,
+        beta: int = 2,
+        lowercase: bool = False,
+        kwargs: Mapping[str, object] = MappingProxyType({}),
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        minima = {"char_order": (char_order, 1), "word_order": (word_order, 0), "beta": (beta, 1)}
+        for name, (value, lowest) in minima.items():
+            whole_number(value, least=lowest, setting=name)
+        defaults = {"char_order": char_order, "word_order": word_order, "beta": beta}
+        corpus_chrf = import_extra("sacrebleu", extra="sacrebleu", judge=self.name).corpus_chrf
+        self._chrf = bind_settings(corpus_chrf, {**defaults, **kwargs}, setting="kwargs")
+        self._lowercase = lowercase
+
+    def likeness(self, response: str, reference: str) -> float:
+        """Return chrF, from 0 to 1."""
+        if not response.strip() or not reference.strip():
+            return 0.0
+        hypothesis, expected = (text.lower() if self._lowercase else text for text in (response, reference))
+        return float(self._chrf([hypothesis], [[expected]]).score / 100)
+
+
+_IRREGULAR = {
+    **{word: word for word in (
+        "sky", "news", "inning", "outing", "canning", "howe", "proceed", "exceed", "succeed",
+    )},
+    "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie",
+    "innings": "inning", "outings": "outing", "cannings": "canning",
+}  # fmt: skip
+_PLURALS = (("sses", "ss"), ("ies", "i"), ("ss", "ss"), ("s", ""))
+_LONG = (
+    ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"), ("bli", "ble"),
+    ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous"), ("ization", "ize"), ("ation", "ate"),
+    ("ator", "ate"), ("alism", "al"), ("iveness", "ive"), ("fulness", "ful"), ("ousness", "ous"), ("aliti", "al"),
+    ("iviti", "ive"), ("biliti", "ble"), ("fulli", "ful"),
+)  # fmt: skip
+_MIDDLE = (
+    ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""), ("ness", ""),
+)  # fmt: skip
+_SHORT = tuple(
+    (ending, "")
+    for ending in (
+        "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism", "ate",
+        "iti", "ous", "ive", "ize",
+    )
+)  # fmt: skip
+
+
+def stem(word: str) -> str:
+    """Strip the endings of a lower-case English word.
+
+    Source: M. Porter, An algorithm for suffix stripping, Program 14(3), 1980.
+    """
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) <= 2:  # noqa: PLR2004 - nothing to strip
+        return word
+    for step in (_singular, _present, _with_i, _long, _middle, _short, _without_e, _without_l):
+        word = step(word)
+    return word
+
+
+def _shape(word: str) -> str:
+    """Return a word as `c` for consonants and `v` for vowels; y is a vowel after a consonant."""
+    shape: list[str] = []
+    for letter in word:
+        vowel = letter in "aeiou" or (letter == "y" and shape[-1:] == ["c"])
+        shape.append("v" if vowel else "c")
+    return "".join(shape)
+
+
+def _measure(stem: str) -> int:
+    """Count how often a vowel is followed by a consonant."""
+    return _shape(stem).count("vc")
+
+
+def _is_short(stem: str) -> bool:
+    """Whether a stem ends like `hop`, or is like `at`; Porter's *o."""
+    shape = _shape(stem)
+    return shape == "vc" or (shape.endswith("cvc") and stem[-1] not in "wxy")
+
+
+def _replace(
+    word: str, rules: Sequence[tuple[str, str]], allowed: Callable[[str, str], bool] = lambda _stem, _end: True
+) -> str:
+    """Apply the first rule whose ending the word has, if its stem allows it; no later rule is tried."""
+    for ending, replacement in rules:
+        if word.endswith(ending):
+            rest = word[: len(word) - len(ending)]
+            return rest + replacement if allowed(rest, ending) else word
+    return word
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) == 4 and word.endswith("ies") else _replace(word, _PLURALS)  # noqa: PLR2004 - dies
+
+
+def _present(word: str) -> str:
+    if word.endswith("ied"):
+        return word[:-1] if len(word) == 4 else word[:-2]  # noqa: PLR2004 - died
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) else word
+    rest = next((word[: -len(ending)] for ending in ("ed", "ing") if word.endswith(ending)), "")
+    if "v" not in _shape(rest):
+        return word
+    if rest.endswith(("at", "bl", "iz")):
+        return rest + "e"
+    if rest[-1] == rest[-2:-1] and _shape(rest).endswith("c"):
+        return rest if rest[-1] in "lsz" else rest[:-1]
+    return rest + "e" if _measure(rest) == 1 and _is_short(rest) else rest
+
+
+def _with_i(word: str) -> str:
+    changes = word.endswith("y") and len(word) > 2 and _shape(word[:-1]).endswith("c")  # noqa: PLR2004 - not `by`
+    return word[:-1] + "i" if changes else word
+
+
+def _long(word: str) -> str:
+    if word.endswith("alli") and _measure(word[:-4]):
+        return _long(word[:-2])
+    if word.endswith("logi"):
+        return word[:-1] if _measure(word[:-3]) else word
+    return _replace(word, _LONG, lambda rest, _: _measure(rest) > 0)
+
+
+def _middle(word: str) -> str:
+    return _replace(word, _MIDDLE, lambda rest, _: _measure(rest) > 0)
+
+
+def _short(word: str) -> str:
+    return _replace(
+        word, _SHORT, lambda rest, ending: _measure(rest) > 1 and (ending != "ion" or rest[-1] in "st")
+    )
+
+
+def _without_e(word: str) -> str:
+    rest = word[:-1]
+    strips = word.endswith("e") and (_measure(rest) > 1 or (_measure(rest) == 1 and not _is_short(rest)))
+    return rest if strips else word
+
+
+def _without_l(word: str) -> str:
+    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
+
+
+RougeType = Literal["rouge1", "rouge2", "rougeL"]
+RougeMode = Literal["fmeasure", "precision", "recall"]
+_ENGLISH = re.compile(r"[a-z0-9]+")
+_LONGEST_AS_IS = 3
+
+
+class RougeScore(Likeness):
+    """Judge by ROUGE: single tokens, pairs, or the longest sequence that answer and reference share.
+
+    Precision = shared / those of the answer; recall = shared / those of the reference; F = their harmonic mean.
+
+    With `variant="compat"` tokens are the runs of a-z and 0-9, as in the package rouge_score, so that Chinese has
+    none and scores 0.
+
+    Args:
+        rouge_type: `"rouge1"`, `"rouge2"` or `"rougeL"` (longest common subsequence).
+        mode: `"fmeasure"`, `"precision"` or `"recall"`.
+        tokenizer: How texts become tokens: `"13a"` separates marks from words, `"zh"` splits Chinese into
+            characters besides, `"char"` takes every character, `"word"` runs of letters and digits; `"auto"` takes
+            characters in scripts without blanks, and else words. `variant="compat"` allows only `"auto"`.
+        use_stemmer: Whether English words are stemmed, by Porter's algorithm.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is unknown.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.rouge_score",
+        aliases=("RougeScore", "rouge_score", "rouge", "rouge-n", "RougeScoreEvaluator", "response_match_score"),
+        asks="How much wording do answer and reference share (ROUGE)?",
+        needs=("response", "reference"),
+        source="ragas 0.4; rouge_score; Lin 2004",
+        differs="Words of every script count, Chinese by the character; a reference without a word is unscored.",
+        tags=("similarity", "overlap", "summary", "n-grams"),
+        follows="both generations, which agree",
+    )
+
+    def __init__(
+        self,
+        *,
+        rouge_type: RougeType = "rougeL",
+        mode: RougeMode = "fmeasure",
+        tokenizer: Tokenizer = "auto",
+        use_stemmer: bool = True,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        one_of(RougeType, rouge_type, setting="rouge_type")
+        one_of(RougeMode, mode, setting="mode")
+        if checked_tokenizer(tokenizer) != "auto" and self.compat:
+            raise ConfigurationError("variant='compat' has a tokenizer of its own; leave tokenizer out")
+        self._type, self._mode, self._tokenizer, self._stems = rouge_type, mode, tokenizer, use_stemmer
+
+    def likeness(self, response: str, reference: str) -> float:
+        """Return ROUGE, from 0 to 1."""
+        response_tokens, reference_tokens = self._tokens(response), self._tokens(reference)
+        if not self.compat and not reference_tokens:
+            raise CannotJudge("undefined", "the reference has no word to look for")
+        if self._type == "rougeL":
+            return self._value(
+                common_subsequence(response_tokens, reference_tokens), len(response_tokens), len(reference_tokens)
+            )
+        ngrams, others = (_ngrams(words, int(self._type[-1])) for words in (response_tokens, reference_tokens))
+        return self._value((ngrams & others).total(), ngrams.total(), others.total())
+
+    def _value(self, shared: int, in_response: int, in_reference: int) -> float:
+        precision, recall = shared / max(in_response, 1), shared / max(in_reference, 1)
+        if self._mode == "fmeasure":
+            return f_score(precision, recall)
+        return precision if self._mode == "precision" else recall
+
+    def _tokens(self, text: str) -> list[str]:
+        words = _ENGLISH.findall(text.lower()) if self.compat else tokens(text, self._tokenizer)
+        if not self._stems:
+            return words
+        stems = {one: stem(one) for one in set(words) if len(one) > _LONGEST_AS_IS and _ENGLISH.fullmatch(one)}
+        return [stems.get(word, word) for word in words]
+
+
+def _ngrams(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(words[start:] for start in range(length)), strict=False))
+
+
+_NEEDS = ("response", "reference")
+
+
+class NonLLMStringSimilarity(Likeness):
+    """Judge the edit distance between answer and reference.
+
+    Score = 1 - normalised distance. Hamming counts the surplus of the longer text as differences.
+
+    Args:
+        distance_measure: `"levenshtein"`, `"hamming"`, `"jaro"` or `"jaro_winkler"`.
+        normalize: How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is unknown, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.non_llm_string_similarity",
+        aliases=("NonLLMStringSimilarity", "non_llm_string_similarity", "levenshtein", "levenshtein_distance"),
+        asks="How similar are answer and reference, character by character?",
+        needs=_NEEDS,
+        source="ragas 0.4; rapidfuzz",
+        differs="A blank answer or reference is unscored; texts may be normalised first.",
+        extra="strings",
+        tags=("edit distance", "levenshtein", "fuzzy match"),
+        examples=('normalize=["trim", "casefold"]',),
+        follows="both generations, which agree",
+    )
+
+    def __init__(
+        self,
+        *,
+        distance_measure: DistanceMeasure = "levenshtein",
+        normalize: Collection[Normalization] = (),
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        self._distance = distance_of(distance_measure, judge=self.name)
+        self._linear = self._distance.measure == "hamming"
+        self._normalize = checked_normalization(normalize)
+
+    def likeness(self, response: str, reference: str) -> float:
+        """Return 1 - normalised distance."""
+        answer, expected = (normalize_text(text, self._normalize) for text in (response, reference))
+        if answer == expected:
+            return 1.0
+        if not self._linear:
+            same = sum(common_ends(answer, expected))
+            check_length(answer[same:], expected[same:])
+        return 1 - self._distance(expected, answer)
+
+
+class ExactMatch(Likeness):
+    """Judge whether the answer equals the reference exactly.
+
+    Args:
+        normalize: How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.exact_match",
+        aliases=("ExactMatch", "exact_match", "ExactMatchMetric", "equals"),
+        asks="Is the answer exactly the reference?",
+        needs=_NEEDS,
+        scale="0 or 1",
+        source="ragas 0.4",
+        differs="A blank answer or reference is unscored; texts may be normalised first.",
+        tags=("similarity", "equality", "same text", "short answer", "classification"),
+        examples=('normalize=["trim", "casefold"]',),
+        follows="both generations, which agree",
+    )
+
+    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
+        super().__init__(**settings)
+        self._normalize = checked_normalization(normalize)
+
+    def likeness(self, response: str, reference: str) -> float:
+        """Return 1 if the texts are the same, else 0."""
+        return float(normalize_text(response, self._normalize) == normalize_text(reference, self._normalize))
+
+
+class StringPresence(Likeness):
+    """Judge whether the reference occurs in the answer, word for word.
+
+    Args:
+        normalize: How both texts are normalised first: any of `"nfkc"`, `"trim"`, `"casefold"`; by default none.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.string_presence",
+        aliases=("StringPresence", "string_presence", "string_present", "ragas.string_present", "contains"),
+        asks="Does the reference stand in the answer?",
+        needs=_NEEDS,
+        scale="0 or 1",
+        source="ragas 0.4",
+        differs="A blank answer or reference is unscored; texts may be normalised first.",
+        tags=("contains", "substring", "keywords", "short answer"),
+        examples=('normalize=["trim", "casefold"]',),
+        follows="both generations, which agree",
+    )
+
+    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
+        super().__init__(**settings)
+        self._normalize = checked_normalization(normalize)
+
+    def likeness(self, response: str, reference: str) -> float:
+        """Return 1 if the reference occurs in the answer, else 0."""
+        return float(normalize_text(reference, self._normalize) in normalize_text(response, self._normalize))
+
+    def advice(self, sample: Sample, response: str, reference: str) -> str:  # noqa: ARG002 - the base passes all
+        """Return feedback that a text is absent, with its length alone."""
+        return self.say("absent", sample, wanted=len(reference))

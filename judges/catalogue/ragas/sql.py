@@ -1,0 +1,261 @@
+"""SQL equivalence: whether the answer's query gives the same rows as the expected one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import ClassVar, Literal, Unpack
+
+from pydantic import Field, JsonValue
+
+from judges.catalogue.metric import ComputedMetric, MetricSettings, ModelJudge, ModelSettings
+from judges.catalogue.parts.claims import bullets
+from judges.catalogue.parts.fields import answer_in, reference_in
+from judges.catalogue.parts.sql import Database, Difference, Fixture, parser_of, same_text
+from judges.catalogue.parts.tables import TableComparison, by_position, by_value, table_in, unpaired_rows
+from judges.catalogue.parts.text import f_score, strip_fence
+from judges.entry import Entry
+from judges.errors import ConfigurationError, shortened
+from judges.prompting.prompts import Question, ReplySchema
+from judges.requests import Apply, Deliberation
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+
+class Equivalence(ReplySchema):
+    """Whether two queries are equivalent."""
+
+    response_explanation: str = Field(description="text: what the query given as response returns")
+    reference_explanation: str = Field(description="text: what the query given as reference returns")
+    equivalent: bool = Field(description="true or false: whether they return the same rows on every database")
+    feedback: str = Field(description="text: what to change in the response; empty if nothing")
+
+
+EQUIVALENCE: Question[Equivalence] = Question(prompt="sql_equivalence", reply=Equivalence)
+
+
+class LLMSQLEquivalence(ModelJudge):
+    """Judge whether the answer is a query that is equivalent to the reference, given the schema if there is one.
+
+    Queries that are certainly the same are equivalent, which costs no call: with a dialect, those with the same
+    syntax tree; else, those with the same text, ignoring blanks, comments and letter case outside of quotes. On an
+    example database, rows that differ decide too; equal rows prove nothing, and the model is asked. With
+    `variant="compat"` the model alone decides.
+
+    The schema is `reference_contexts`, joined; it may be missing.
+
+    Args:
+        model: A LangChain chat model, a `"provider:model"` string, or a `JudgeModel`.
+        dialect: Dialect of both queries, as sqlglot calls it (`"postgres"`); needs the extra. Without one,
+            both are standard SQL, where names ignore letter case.
+        database: An SQLite file, or a function that opens a connection of its own, on which both queries are run,
+            read-only.
+        timeout_s: Seconds for each query that is run.
+        settings: See `judges.catalogue.metric.ModelSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or the extra is not installed.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.llm_sql_equivalence",
+        aliases=(
+            "LLMSQLEquivalence",
+            "SQLSemanticEquivalence",
+            "llm_sql_equivalence",
+            "sql_equivalence",
+            "sql_semantic_equivalence",
+            "llm_sql_equivalence_with_reference",
+            "ragas.sql_semantic_equivalence",
+            "ragas.llm_sql_equivalence_with_reference",
+        ),
+        asks="Does the answer's query return the same rows as the expected query?",
+        needs=("response", "reference"),
+        calls="1, or 0 if the queries are the same or an example database tells them apart",
+        scale="yes or no",
+        source="ragas 0.4",
+        differs="Equal texts and syntax trees, and differing rows on an example database, decide without a call; "
+        "the schema may be missing.",
+        tags=("sql", "query", "database", "text to sql", "same meaning"),
+        examples=('dialect="postgres"', 'database=lambda: sqlite3.connect("shop.db")', "timeout_s=2.0"),
+        follows="both generations, which agree",
+    )
+    pack = "sql_equivalence"
+
+    def __init__(
+        self,
+        model: object = None,
+        *,
+        dialect: str = "",
+        database: Database | None = None,
+        timeout_s: float = 5.0,
+        **settings: Unpack[ModelSettings],
+    ) -> None:
+        super().__init__(model, questions=(EQUIVALENCE,), **settings)
+        if type(timeout_s) not in (int, float) or timeout_s <= 0:
+            raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {shortened(timeout_s)}")
+        self._fixture = None if database is None else Fixture(database=database, timeout_s=timeout_s)
+        self._parse = None if self.compat else parser_of(dialect, judge=self.name)
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Compare the texts, then the rows, then ask."""
+        response, reference = (strip_fence(text).strip() for text in (answer_in(sample), reference_in(sample)))
+        if not self.compat and self._same(response, reference):
+            return self._verdict(rationale="the queries are the same", equivalent=True)
+        if not self.compat and self._fixture is not None:
+            fixture = self._fixture
+            difference = yield Apply(lambda _: fixture.difference(response, reference), sample)
+            if isinstance(difference, Difference):
+                explanation = self._explain(sample, difference)
+                return self._verdict(rationale=explanation, feedback=explanation, equivalent=False)
+        reply = yield from self.ask(EQUIVALENCE, sample, _data(sample, response, reference))
+        reasons = f"{reply.response_explanation}\n{reply.reference_explanation}"
+        feedback = "" if reply.equivalent else reply.feedback
+        return self._verdict(rationale=reasons, feedback=feedback, equivalent=reply.equivalent)
+
+    def _verdict(self, *, equivalent: bool, rationale: str, feedback: str = "") -> Verdict:
+        return Verdict.checked(equivalent, rationale=rationale, feedback=feedback)
+
+    def _same(self, response: str, reference: str) -> bool:
+        """Check whether the queries are certainly the same; a wrong yes costs more than a call."""
+        if response == reference:
+            return True
+        if self._parse is None:
+            return same_text(response, reference)
+        trees = self._parse(response)
+        return bool(trees) and trees == self._parse(reference)
+
+    def _explain(self, sample: Sample, difference: Difference) -> str:
+        if difference.error:
+            return self.say("fails", sample, error=difference.error)
+        return self.say("rows", sample, given=difference.rows, wanted=difference.expected_rows)
+
+
+def _data(sample: Sample, response: str, reference: str) -> dict[str, JsonValue]:
+    schema = "\n".join(sample.reference_contexts or ()).strip()
+    return {**({"schema": schema} if schema else {}), "response": response, "reference": reference}
+
+
+TableMode = Literal["rows", "columns"]
+Measure = Literal["precision", "recall", "f1"]
+
+
+class DataCompyScore(ComputedMetric):
+    """Judge what share of the rows, or of the columns, of two tables written as CSV is equal.
+
+    Precision = equal / those of the answer; recall = equal / those of the reference; f1 = their harmonic mean.
+
+    Rows are equal if they have the same values in all columns of the reference, at any position; a column is equal
+    if it has the same values in all paired rows: equal rows are paired first, then those with the same key, or
+    without a key, the others in their order or sorted, whichever fits better.
+
+    With `variant="compat"` it is the number of ragas with datacompy: rows are paired by position, and the columns
+    that both tables have are compared.
+
+    Args:
+        mode: `"rows"` or `"columns"`.
+        metric: `"precision"`, `"recall"` or `"f1"`.
+        key_columns: Columns by which rows are paired; not with `variant="compat"`.
+        tolerance: By how much numbers may differ. Where too many rows are within it of one another to be paired,
+            the verdict is unscored, `undefined`.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is unknown or out of its range.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.data_compy_score",
+        aliases=("DataCompyScore", "data_compy_score", "data_compare_score", "ragas.data_compare_score"),
+        asks="What share of the rows or columns of the answer's table is that of the expected table?",
+        needs=("response", "reference"),
+        source="ragas 0.4; datacompy",
+        differs="Rows count wherever they stand, and must have all columns of the reference; names of columns "
+        "without regard to capital letters and blanks; nothing equal is 0, also for f1.",
+        tags=("table", "csv", "data frame", "rows", "columns", "query results"),
+        examples=('key_columns=["id"]', "tolerance=0.01"),
+        follows="ragas.metrics.collections",
+    )
+    pack = "data_compy"
+
+    def __init__(
+        self,
+        *,
+        mode: TableMode = "rows",
+        metric: Measure = "f1",
+        key_columns: Collection[str] = (),
+        tolerance: float = 0.0,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(**settings)
+        one_of(TableMode, mode, setting="mode")
+        one_of(Measure, metric, setting="metric")
+        if type(tolerance) not in (int, float) or not 0 <= tolerance < float("inf"):
+            raise ConfigurationError(f"tolerance is a number from 0, not {shortened(tolerance)}")
+        if self.compat and (key_columns or tolerance):
+            raise ConfigurationError("variant='compat' knows no key_columns and no tolerance; leave them out")
+        keys = (key_columns,) if isinstance(key_columns, str) else key_columns
+        if not hasattr(keys, "__iter__") or not all(isinstance(one, str) for one in keys):
+            raise ConfigurationError(f"key_columns lists names of columns, not {shortened(key_columns)}")
+        self._mode, self._metric, self._tolerance = mode, metric, tolerance
+        self._keys = tuple(keys)
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Read both tables and compare them."""
+        answer, reference = (
+            table_in(strip_fence(text).lstrip("\ufeff"), called=called)
+            for text, called in ((answer_in(sample), "answer"), (reference_in(sample), "reference"))
+        )
+        comparison = (
+            by_position(answer, reference)
+            if self.compat
+            else by_value(answer, reference, keys=self._keys, tolerance=self._tolerance)
+        )
+        if self._mode == "columns":
+            equal = len(comparison.columns) - len(comparison.different)
+            counts = equal, len(answer.columns), len(reference.columns)
+        else:
+            counts = self._equal_rows(comparison), len(answer.rows), len(reference.rows)
+            if not any(counts) and not comparison.missing_columns:  # the same columns, and no rows in either
+                counts = 1, 1, 1
+        rationale = self.say(self._mode, sample, equal=counts[0], given=counts[1], wanted=counts[2])
+        return self.verdict(
+            self._score(*counts),
+            rationale=rationale,
+            feedback=self._advice(sample, comparison),
+            items=_items(comparison),
+        )
+
+    def _score(self, equal: int, in_answer: int, in_reference: int) -> float:
+        precision, recall = equal / max(in_answer, 1), equal / max(in_reference, 1)
+        if self._metric == "f1":
+            return f_score(precision, recall)
+        return precision if self._metric == "precision" else recall
+
+    def _equal_rows(self, comparison: TableComparison) -> int:
+        return 0 if comparison.missing_columns and not self.compat else len(comparison.pairs)
+
+    def _advice(self, sample: Sample, comparison: TableComparison) -> str:
+        """Return feedback that names columns, rows of the answer without an equal, and keys of missing rows."""
+        left, right = unpaired_rows(comparison.pairs, len(comparison.actual.rows), len(comparison.expected.rows))
+        columns_of = {
+            "missing_columns": comparison.missing_columns,
+            "surplus_columns": comparison.surplus_columns,
+            "different_columns": comparison.different,
+        }
+        lines = [
+            self.say(name, sample, columns=", ".join(columns)) for name, columns in columns_of.items() if columns
+        ]
+        if left:
+            rows = bullets(", ".join(comparison.actual.rows[place]) for place in left)
+            lines.append(self.say("surplus_rows", sample, rows=rows))
+        if right:
+            keys = "\n" + bullets(", ".join(comparison.key(n)) for n in right) if comparison.keys else ""
+            lines.append(self.say("missing_rows", sample, count=len(right), keys=keys))
+        return "\n".join(lines)
+
+
+def _items(comparison: TableComparison) -> tuple[Verdict, ...]:
+    """Return a verdict on each column of the reference."""
+    equal = set(comparison.columns) - set(comparison.different)
+    return tuple(Verdict.checked(one in equal, subject=one) for one in comparison.expected.columns)

@@ -1,0 +1,344 @@
+"""Tool call accuracy: how far the calls an agent made match the expected ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import ClassVar, Literal, Unpack
+
+from pydantic import JsonValue
+
+from judges.catalogue.metric import ComputedMetric, MetricSettings
+from judges.catalogue.parts.calls import (
+    Alignment,
+    CallComparison,
+    Extra,
+    Matchers,
+    Pair,
+    actual_calls_in,
+    parallel_calls_in,
+    reference_calls_in,
+    render_call,
+    render_value,
+)
+from judges.catalogue.parts.claims import bullets
+from judges.catalogue.parts.text import f_score
+from judges.entry import Entry
+from judges.errors import CannotJudge, ConfigurationError, shortened
+from judges.judge import Judge
+from judges.messages import ToolCall
+from judges.runtime.validation import one_of
+from judges.sample import Sample
+from judges.verdict import Verdict
+
+Match = Literal["strict", "unordered", "subset", "superset"]
+
+
+class ToolCalls(ComputedMetric):
+    """A judge that compares actual with expected tool calls, and names the differences.
+
+    The feedback names calls that were made and their arguments; what was expected instead stands in the rationale
+    alone, since a generator that reads it would repeat it.
+
+    Args:
+        reveal_reference: Whether the feedback tells the expected calls and values, too.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+    """
+
+    pack = "tool_call_accuracy"
+
+    def __init__(self, *, reveal_reference: bool = False, **settings: Unpack[MetricSettings]) -> None:
+        one_of(Literal[True, False], reveal_reference, setting="reveal_reference")
+        super().__init__(**settings)
+        self._reveals = reveal_reference
+
+    def aligned_verdict(
+        self,
+        sample: Sample,
+        score: float,
+        expected: Sequence[ToolCall],
+        actual: Sequence[ToolCall],
+        alignment: Alignment,
+    ) -> Verdict:
+        """Return the verdict, with one item for each expected and each surplus call."""
+        items = self._items(sample, expected, actual, alignment, full=True)
+        full = "" if score == 1 else self._advice(sample, items)
+        hidden = self._items(sample, expected, actual, alignment, full=False)
+        advice = full if self._reveals or not full else self._advice(sample, hidden, full=False)
+        return self.verdict(score, rationale=full, feedback=advice, items=items)
+
+    def _items(
+        self,
+        sample: Sample,
+        expected: Sequence[ToolCall],
+        actual: Sequence[ToolCall],
+        alignment: Alignment,
+        *,
+        full: bool,
+    ) -> tuple[Verdict, ...]:
+        verdicts = self._call_verdicts(sample, expected, actual, alignment, full=full)
+        return tuple(verdict for _, verdict in sorted(verdicts, key=itemgetter(0)))
+
+    def _advice(self, sample: Sample, items: Sequence[Verdict], *, full: bool = True) -> str:
+        lines = []
+        for fault in ("missing", "surplus", "misordered", "wrong_arguments"):
+            calls = [" - ".join(filter(None, (one.subject, one.detail))) for one in items if one.value == fault]
+            if calls and fault == "missing" and not full:
+                lines.append(self.say("count_missing", sample, count=len(calls)))
+            elif calls:
+                lines.append(self.say(fault, sample, calls=bullets(calls, longest=600)))
+        return "\n".join(lines)
+
+    def _call_verdicts(
+        self,
+        sample: Sample,
+        expected: Sequence[ToolCall],
+        actual: Sequence[ToolCall],
+        alignment: Alignment,
+        *,
+        full: bool,
+    ) -> Iterator[tuple[tuple[bool, int], Verdict]]:
+        """Yield the verdict on each call with its sort key: expected calls first, then surplus ones."""
+        for pair in alignment.matched:
+            call, value = actual[pair.actual], "matched" if pair.score == 1 else "wrong_arguments"
+            detail = self._differences(sample, expected[pair.expected], call, pair, full=full)
+            yield (False, pair.expected), _call_verdict(call, value, score=pair.score, detail=detail)
+        for pair in alignment.misordered:
+            phrase = "place" if full else "other_place"
+            places = self.say(phrase, sample, made=pair.actual + 1, wanted=pair.expected + 1)
+            yield (False, pair.expected), _call_verdict(actual[pair.actual], "misordered", detail=places)
+        for place in alignment.missing:
+            yield (False, place), _call_verdict(expected[place], "missing")
+        for place in alignment.surplus:
+            yield (True, place), _call_verdict(actual[place], "surplus")
+
+    def _differences(self, sample: Sample, expected: ToolCall, actual: ToolCall, pair: Pair, *, full: bool) -> str:
+        lines = []
+        for name in (name for name, score in pair.arguments.items() if score < 1):
+            value = render_value(expected.args[name]) if name in expected.args else ""
+            wrong, left_out = ("given", "left_out") if full else ("other_value", "lacking")
+            phrase = "unwanted" if not value else wrong if name in actual.args else left_out
+            lines.append(self.say(phrase, sample, argument=name, value=value))
+        return "; ".join(lines)
+
+
+class ToolCallAccuracy(ToolCalls):
+    """Judge how far an agent made the expected tool calls, with the right arguments, in the right order.
+
+    Calls of one message are made at once, so their order among themselves does not count.
+
+    Calls are aligned: by the longest common subsequence where order counts, otherwise by the best matching.
+    Score = sum of the argument scores of aligned calls / number of calls, expected or made, whichever is more. A
+    call's argument score is the share of expected arguments that are right. No calls expected and none made is 1.
+
+    With `variant="compat"` the score is ragas': arguments are compared as Python writes them; the lists of tools
+    must be equal, or the score is 0; without order both lists are sorted, and paired place by place.
+
+    Args:
+        strict_order: Whether order counts.
+        arg_comparison_metric: A function of an argument's expected and actual value that returns 0 to 1, or
+            several by tool, by tool and argument, or by argument. By default values are compared as JSON: 75 is
+            75.0, but not "75". With `variant="compat"` the function receives the values as text.
+        extra_arguments: Whether unexpected arguments count as wrong (`"strict"`) or not at all (`"ignore"`).
+        match: `"strict"` or `"unordered"`, by default as `strict_order` says; `"subset"` where calls may be
+            missing but no others made: score = sum / calls made; `"superset"` where others may be made but none
+            may be missing: score = sum / calls expected. Order does not count in these two.
+        lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
+        reveal_reference: Whether the feedback tells the expected calls and values, too.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.tool_call_accuracy",
+        aliases=("tool_call_accuracy", "ToolCallAccuracy"),
+        asks="Did the agent make the tool calls that were wanted, with the right arguments, in the right order?",
+        needs=("user_input", "reference_tool_calls"),
+        subject="agent",
+        source="ragas 0.4; modes after openevals",
+        differs="Missing, surplus and misordered calls lower the score instead of making it 0; calls are aligned "
+        "or matched, not paired by place; arguments are compared as JSON; no reference_tool_calls is unscored.",
+        tags=("tools", "function calling", "trajectory", "arguments", "steps"),
+        examples=(
+            'arg_comparison_metric={"search": {"query": lambda expected, actual: float(expected in actual)}}',
+        ),
+        follows="both generations, which agree",
+    )
+
+    def __init__(
+        self,
+        *,
+        strict_order: bool = True,
+        arg_comparison_metric: Matchers | None = None,
+        extra_arguments: Literal["ignore", "strict"] = "ignore",
+        match: Match | None = None,
+        lenient: bool = False,
+        reveal_reference: bool = False,
+        **settings: Unpack[MetricSettings],
+    ) -> None:
+        super().__init__(reveal_reference=reveal_reference, **settings)
+        one_of(Literal["ignore", "strict"], extra_arguments, setting="extra_arguments")
+        one_of(Literal[True, False], strict_order, setting="strict_order")
+        one_of(Literal[True, False], lenient, setting="lenient")
+        if self.compat and (extra_arguments == "strict" or lenient or match in ("subset", "superset")):
+            raise ConfigurationError(
+                "variant='compat' ignores extra arguments, is not lenient, and matches strictly or unordered"
+            )
+        extra: Extra = "bare" if self.compat else extra_arguments
+        self._match = _match_mode(match, strict_order=strict_order)
+        self._comparison = CallComparison(
+            matchers=_checked_matchers(arg_comparison_metric), extra=extra, lenient=lenient
+        )
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Align the calls and score the alignment."""
+        expected, actual = calls_in(sample, compat=self.compat)
+        if self.compat:
+            texts = [_as_texts(one) for one in expected], [_as_texts(one) for one in actual]
+            alignment = self._comparison.align(*texts, ordered=self._match == "strict")
+            return self.aligned_verdict(sample, self._compat_score(*texts), expected, actual, alignment)
+        ordered = self._match == "strict"
+        if ordered:
+            actual = self._comparison.in_expected_order(expected, parallel_calls_in(sample))
+        alignment = self._comparison.align(expected, actual, ordered=ordered)
+        count = {"subset": len(actual), "superset": len(expected)}.get(
+            self._match, max(len(expected), len(actual))
+        )
+        score = alignment.total / count if count else 1.0
+        return self.aligned_verdict(sample, score, expected, actual, self._relevant_faults(alignment))
+
+    def _relevant_faults(self, alignment: Alignment) -> Alignment:
+        """Drop the faults that this way of matching ignores."""
+        if self._match == "subset":
+            return replace(alignment, missing=())
+        return replace(alignment, surplus=()) if self._match == "superset" else alignment
+
+    def _compat_score(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> float:
+        """Return 0 unless the lists of tools are equal, else the mean argument score of calls at equal places."""
+        if self._match == "unordered":
+            expected, actual = sorted(expected, key=_sort_key), sorted(actual, key=_sort_key)
+        if [one.name for one in expected] != [one.name for one in actual]:
+            return 0.0
+        scores = [self._comparison.score(*pair) for pair in zip(expected, actual, strict=True)]
+        return sum(scores) / len(scores) if scores else 1.0
+
+
+def calls_in(sample: Sample, *, compat: bool = False) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
+    """Return the expected calls and the actual calls.
+
+    Raises:
+        CannotJudge: `no_reference`, if the sample lists no expected calls; `no_response`, if there is no message
+            of the assistant (with `compat`, that counts as no calls).
+    """
+    expected = reference_calls_in(sample)
+    if not compat and not any(one.role == "assistant" for one in sample.messages):
+        raise CannotJudge("no_response", "there is no message of the assistant to judge")
+    return expected, actual_calls_in(sample)
+
+
+def _call_verdict(call: ToolCall, value: str, *, score: float | None = None, detail: str = "") -> Verdict:
+    score = float(value == "matched") if score is None else score
+    return Verdict.scored(score, threshold=1, value=value, subject=render_call(call), detail=detail)
+
+
+def _as_texts(call: ToolCall) -> ToolCall:
+    """Return the call with its arguments as text, as ragas compares them: by `str`."""
+    return call.model_copy(update={"args": {name: str(value) for name, value in call.args.items()}})
+
+
+def _sort_key(call: ToolCall) -> tuple[str, ...]:
+    return (call.name, *(text for name in sorted(call.args) for text in (name, str(call.args[name]))))
+
+
+def _match_mode(match: Match | None, *, strict_order: bool) -> Match:
+    if match is None:
+        return "strict" if strict_order else "unordered"
+    one_of(Match, match, setting="match")
+    if match == "strict" and not strict_order:
+        raise ConfigurationError("match='strict' and strict_order=False contradict each other; give one of them")
+    return match
+
+
+def _checked_matchers(matchers: Matchers | None) -> Matchers | None:
+    """Check that all matchers are functions, and not judges, which take samples; return them."""
+    value: object = matchers
+    inner = list(value.values()) if isinstance(value, Mapping) else [] if value is None else [value]
+    for matcher in inner:
+        if isinstance(matcher, Mapping):
+            _checked_matchers(matcher)
+        elif not callable(matcher) or isinstance(matcher, Judge):
+            raise ConfigurationError(
+                f"arg_comparison_metric is a function of a wanted and a given value, or functions by tool or "
+                f"argument, not {shortened(matcher)}"
+            )
+    return matchers
+
+
+class ToolCallF1(ToolCalls):
+    """Judge how far an agent's tool calls are exactly the expected ones; order does not count.
+
+    A call is right if tool and arguments are the same. F1 = 2 * right / (expected + made), calls made twice
+    counting twice. No calls expected and none made is 1.
+
+    With `variant="compat"` the score is ragas': of sets, so that repeated calls count once, and 1 is `true`; to 4
+    places; no calls expected and none made is 0.
+
+    Args:
+        lenient: Whether a number, `true`, `false` or `null` equals the text that spells it.
+        reveal_reference: Whether the feedback tells the expected calls and values, too.
+        settings: See `judges.catalogue.metric.MetricSettings`.
+
+    Raises:
+        ConfigurationError: If a setting is out of its range, or not known to `variant="compat"`.
+    """
+
+    entry: ClassVar[Entry] = Entry(
+        name="ragas.tool_call_f1",
+        aliases=("tool_call_f1", "ToolCallF1", "ToolCorrectnessMetric", "tool-call-f1"),
+        asks="Are the tool calls exactly those that were wanted, in any order?",
+        needs=("user_input", "reference_tool_calls"),
+        subject="agent",
+        source="ragas 0.4",
+        differs="Repeated calls count as often as they are made; exact, not rounded; no call wanted and none made "
+        "is 1; no reference_tool_calls is unscored.",
+        tags=("tools", "function calling", "trajectory", "arguments", "steps"),
+        follows="both generations, which agree",
+    )
+
+    def __init__(
+        self, *, lenient: bool = False, reveal_reference: bool = False, **settings: Unpack[MetricSettings]
+    ) -> None:
+        super().__init__(reveal_reference=reveal_reference, **settings)
+        if self.compat and lenient:
+            raise ConfigurationError("variant='compat' is not lenient")
+        self._comparison = CallComparison(extra="strict", lenient=lenient)
+
+    def compute(self, sample: Sample) -> Verdict:
+        """Align the calls and score the alignment."""
+        expected, actual = calls_in(sample, compat=self.compat)
+        alignment = self._comparison.align(expected, actual, ordered=False)
+        if self.compat:
+            return self.aligned_verdict(sample, _set_f1(expected, actual), expected, actual, alignment)
+        right, count = sum(one.score == 1 for one in alignment.matched), len(expected) + len(actual)
+        return self.aligned_verdict(sample, 2 * right / count if count else 1.0, expected, actual, alignment)
+
+
+def _set_f1(expected: Iterable[ToolCall], actual: Iterable[ToolCall]) -> float:
+    """Return ragas' F1 of sets, rounded as there."""
+    expected_keys, actual_keys = {_hashable(call) for call in expected}, {_hashable(call) for call in actual}
+    right = len(expected_keys & actual_keys)
+    return round(f_score(right / len(actual_keys), right / len(expected_keys)), 4) if right else 0.0
+
+
+def _hashable(call: ToolCall) -> Hashable:
+    return (call.name, _freeze(call.args))
+
+
+def _freeze(value: JsonValue) -> Hashable:
+    """Return a hashable value as ragas does, Python's own equality included."""
+    if isinstance(value, dict):
+        return frozenset((name, _freeze(one)) for name, one in value.items())
+    return tuple(_freeze(one) for one in value) if isinstance(value, list) else value

@@ -1,0 +1,448 @@
+"""Collecting the calls of a run's missing cells into files, which become batches."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from textwrap import shorten
+from typing import Any, BinaryIO, NoReturn
+
+from judges.errors import AskFailed, ConfigurationError
+from judges.judge import Judge
+from judges.model import JudgeModel, ModelRequest
+from judges.models import retry
+from judges.models.identity import identity_of
+from judges.models.providers.http_errors import EndpointStatusError
+from judges.models.providers.openai import OpenAICompatible
+from judges.models.providers.openai_batches import BatchEndpoint
+from judges.offline.run.batch_records import (
+    BatchedCall,
+    BatchFolder,
+    BatchRecord,
+    FailedCall,
+    Taker,
+    failures_of,
+    read_lines,
+)
+from judges.offline.run.calls import Awaiting, CallPlace
+from judges.offline.run.cells import JournalOnly, judge_missing, new_meter
+from judges.offline.run.estimate import REPLY_TOKENS, tokens_of
+from judges.offline.run.journal import Journal, cannot_write, open_private
+from judges.offline.run.meter import CallMeter, RunStopped, unpriced
+from judges.offline.run.parts import drop_failed
+from judges.offline.run.settings import BatchSettings, OnProgress, Progress, RunSettings
+from judges.offline.run.source import NumberedRows
+from judges.verdict import Usage
+
+
+def batched_models(judges: Mapping[str, Judge]) -> dict[str, OpenAICompatible]:
+    """Return the models of judges by the digests of their identities.
+
+    Raises:
+        ConfigurationError: If one cannot be asked in batches.
+    """
+    models = {}
+    for name, judge in judges.items():
+        for model in judge.models:
+            if not isinstance(model, OpenAICompatible):
+                raise ConfigurationError(
+                    f"the judge {name!r} asks {model.name!r} in a way that has no batches; ask it directly, by "
+                    f"OpenAICompatible(...) or --base-url https://api.openai.com/v1, or leave batches out"
+                )
+            models[digest_of_model(model)] = model
+    return models
+
+
+def digest_of_model(model: JudgeModel) -> str:
+    """Return a short digest of a model's identity."""
+    return hashlib.sha256(identity_of(model).encode()).hexdigest()[:16]
+
+
+class Collector:
+    """Writes calls to files, one for each batch, within the limits of the provider and of the run.
+
+    Args:
+        folder: The batches of the run.
+        settings: How calls are sent.
+        failures: The failures of each call so far.
+        meter: The calls and costs of the run.
+    """
+
+    def __init__(
+        self,
+        folder: BatchFolder,
+        settings: BatchSettings,
+        failures: Mapping[CallPlace, Sequence[FailedCall]],
+        meter: CallMeter,
+    ) -> None:
+        self._folder, self._settings, self._failures, self._meter = folder, settings, failures, meter
+        self._open: dict[str, _BatchFiles] = {}
+        self._finished: list[_BatchFiles] = []
+        self._next = folder.next_number
+        self._taken: set[tuple[int, str, str, int]] = set()
+        self._expected_cost = 0.0
+        self._lock = threading.Lock()
+        self.is_refusing = False
+
+    def collect(self, model: JudgeModel, request: ModelRequest, place: CallPlace, *, shared: bool) -> NoReturn:
+        """Write a call to a file, once.
+
+        Raises:
+            Awaiting: When it is written, or the limits of the run leave no room for it.
+            AskFailed: If it has failed for good.
+            ConfigurationError: If the disk is full; no further call is made.
+        """
+        self._check_failures(place, model)
+        key = place._replace(judge="") if shared else place
+        with self._lock:
+            if key not in self._taken and self._has_room(model, request):
+                self._taken.add(key)
+                try:
+                    self._write(model, request, place)
+                except OSError as error:  # no fault of the judge, which is at work here
+                    raise self._meter.stop(cannot_write(self._folder.requests(self._next - 1), error)) from error
+        raise Awaiting(f"a call of {place.judge!r} waits for its batch")
+
+    def finish(self) -> list[BatchRecord]:
+        """Close the files, and return the batches that they will become."""
+        records = []
+        for files in (*self._finished, *self._open.values()):
+            files.close()
+            records.append(self._folder.new(files.number, files.model, files.lines))
+        return records
+
+    def discard(self) -> None:
+        """Close the files without making batches of them."""
+        for files in (*self._finished, *self._open.values()):
+            files.discard()
+
+    def _check_failures(self, place: CallPlace, model: JudgeModel) -> None:
+        failures = self._failures.get(place, ())
+        counted = [failure for failure in failures if failure.counts]
+        if failures and (not failures[-1].again or len(counted) >= self._settings.tries):
+            times = f", the last of {len(counted)} tries" if len(counted) > 1 else ""
+            detail = f"{failures[-1].reason} in a batch from {model.name}{times}"
+            raise AskFailed("judge_failed", detail, usage=Usage(calls=len(counted)))
+
+    def _has_room(self, model: JudgeModel, request: ModelRequest) -> bool:
+        """Whether the limits of the run leave room for one more call, if it is as long as calls may be."""
+        limits = self._meter
+        if self.is_refusing:
+            return False
+        if limits.max_calls is not None and limits.calls + len(self._taken) >= limits.max_calls:
+            self.is_refusing = True
+        if limits.max_cost is not None:
+            usage = Usage(
+                calls=1, input_tokens=round(tokens_of(request)[1]), output_tokens=REPLY_TOKENS[1], cost=None
+            )
+            cost = limits.prices.cost(usage, model.name).cost
+            if cost is None:
+                raise limits.stop(unpriced(model.name))
+            self._expected_cost += cost * self._settings.price
+            self.is_refusing |= (limits.cost or 0.0) + self._expected_cost > limits.max_cost
+        return not self.is_refusing
+
+    def _write(self, model: JudgeModel, request: ModelRequest, place: CallPlace) -> None:
+        assert isinstance(model, OpenAICompatible)  # noqa: S101 - checked before the run began
+        body = model.request_body(request)
+        digest = digest_of_model(model)
+        files = self._open.get(digest)
+        if files is None or files.is_full(len(body), self._settings):
+            if files is not None:
+                self._finished.append(files)
+                files.flush()
+            files = self._open[digest] = _BatchFiles(self._folder, self._next, digest)
+            self._next += 1
+        files.write(body, BatchedCall(place=place, nonce=request.nonce))
+
+
+class _BatchFiles:
+    """The two files of a batch while it is collected."""
+
+    _ENVELOPE = 120
+
+    def __init__(self, folder: BatchFolder, number: int, model: str) -> None:
+        self.number, self.model = number, model
+        self.lines = self._bytes = 0
+        self._files = ExitStack()
+        self._requests = self._opened(folder, number, "requests")
+        self._calls = self._opened(folder, number, "calls")
+
+    def _opened(self, folder: BatchFolder, number: int, kind: str) -> BinaryIO:
+        path = folder.requests(number) if kind == "requests" else folder.calls(number)
+        descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        return self._files.enter_context(os.fdopen(descriptor, "wb", buffering=1 << 16))
+
+    def is_full(self, more: int, settings: BatchSettings) -> bool:
+        """Whether one more request, of some bytes, exceeds the provider's limits."""
+        size = self._bytes + more + self._ENVELOPE
+        return self.lines >= settings.max_requests or (size > settings.max_bytes and self.lines > 0)
+
+    def write(self, body: bytes, call: BatchedCall) -> None:
+        """Add a request."""
+        self.lines += 1
+        head = json.dumps({"custom_id": str(self.lines), "method": "POST", "url": "/v1/chat/completions"})
+        self._bytes += self._requests.write(head[:-1].encode() + b', "body": ' + body + b"}\n")
+        self._calls.write(call.model_dump_json().encode() + b"\n")
+
+    def flush(self) -> None:
+        """Bring all that was written to the disk."""
+        for file in (self._requests, self._calls):
+            file.flush()
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Close the files, with all that was written on the disk."""
+        if not self._requests.closed:
+            self.flush()
+        self._files.close()
+
+    def discard(self) -> None:
+        """Close the files, whatever is on the disk."""
+        with suppress(OSError):
+            self._files.close()
+
+
+_AT_ONCE = 64
+_LONGEST_FAULT = 300
+_NO_SUCH_PAGE = {404, 405, 501}
+_ENDED = {"completed", "failed", "expired", "cancelled"}
+_log = logging.getLogger("judges")
+
+
+async def judge_in_batches(
+    rows: NumberedRows, judges: Mapping[str, Judge], settings: RunSettings, folder: Path, *, log_texts: bool
+) -> None:
+    """Judge what is missing in a run's journal, by batches.
+
+    Args:
+        rows: The rows of the run.
+        judges: The judges by name.
+        settings: The settings of the run.
+        folder: Its folder, whose lock is held.
+        log_texts: Whether the log of a judge's own errors holds what they say.
+
+    Raises:
+        RunStopped: If a limit was reached; what was asked by then is judged.
+        ConfigurationError: If a model has no batches, or the provider refuses one.
+    """
+    assert settings.batch is not None  # noqa: S101 - checked by the caller
+    models = batched_models(judges)
+    batches = BatchFolder(folder)
+    if settings.retry_failed:
+        drop_failed(folder)
+        batches.forget_failures()
+    meter = new_meter(settings, judges, _AT_ONCE)
+    sender = _Sender(batches, settings.batch, models, meter, folder, settings.on_progress)
+    await sender.delete_uploads()
+    await sender.finish([record for record in batches.records if not record.fetched], are_new=False)
+    one_pass = replace(settings, retry_failed=False, on_progress=None)
+    while True:
+        collector = Collector(batches, settings.batch, failures_of(batches.records), meter)
+        journal = Journal(folder)
+        try:
+            sender.progress = await judge_missing(
+                rows,
+                judges,
+                one_pass,
+                JournalOnly(journal),
+                max_concurrency=_AT_ONCE,
+                log_texts=log_texts,
+                meter=meter,
+                collector=collector,
+            )
+            records = collector.finish()
+        except BaseException:
+            collector.discard()
+            raise
+        finally:
+            journal.close()
+        if not records:
+            break
+        await sender.finish(records, are_new=True)
+    if collector.is_refusing:
+        limits = {"--max-calls": settings.max_calls, "--max-cost": settings.max_cost}
+        names = " and ".join(f"{name} {limit:g}" for name, limit in limits.items() if limit is not None)
+        raise RunStopped(f"stopped after {meter.calls} calls in batches, as a further one may exceed {names}")
+
+
+@dataclass
+class _Sender:
+    """Sends batches, waits for them, and writes their replies to the journal."""
+
+    batches: BatchFolder
+    settings: BatchSettings
+    models: Mapping[str, OpenAICompatible]
+    meter: CallMeter
+    folder: Path
+    on_progress: OnProgress | None
+    progress: Progress = Progress()
+    started: float = field(default_factory=time.monotonic)
+    has_told_of_uploads: bool = False
+
+    async def finish(self, records: Sequence[BatchRecord], *, are_new: bool) -> None:
+        """Bring batches to their end.
+
+        Args:
+            records: The batches.
+            are_new: Whether this process has collected them.
+        """
+        waiting: dict[BatchRecord, Mapping[str, Any]] = {}
+        for record in records:
+            waiting[await self._created(record, are_new=are_new)] = {}
+        while True:
+            for record in list(waiting):
+                waiting[record] = await self._state(record) or waiting[record]
+                if waiting[record].get("status") in _ENDED:
+                    await self._fetch(record, waiting.pop(record), are_new=are_new)
+            if not waiting:
+                return
+            self._report(waiting)
+            await asyncio.sleep(self.settings.poll_s)
+
+    async def _created(self, record: BatchRecord, *, are_new: bool) -> BatchRecord:
+        """Upload and create a batch as far as that was not done; each id is kept before the next step."""
+        model = self._model(record)
+        try:
+            return await self._create(record, BatchEndpoint(model.endpoint), are_new=are_new)
+        except EndpointStatusError as error:
+            if error.status_code in _NO_SUCH_PAGE:
+                raise ConfigurationError(
+                    f"the model {model.name!r} has no batches: its endpoint answered with status "
+                    f"{error.status_code}; begin a new run without them, or give the address of one that has"
+                ) from error
+            raise self.meter.failure(error, model) from error
+
+    async def _create(self, record: BatchRecord, endpoint: BatchEndpoint, *, are_new: bool) -> BatchRecord:
+        if record.file_id is None:
+            path = self.batches.requests(record.number)
+            file_id = await endpoint.upload(path, record.name, may_be_there=not are_new)
+            record = self.batches.write(record.model_copy(update={"file_id": file_id}))
+        if record.batch_id is None and record.file_id is not None:
+            batch_id = await endpoint.create(
+                record.file_id, record.name, self.settings.window, may_be_there=not are_new
+            )
+            record = self.batches.write(record.model_copy(update={"batch_id": batch_id}))
+        return record
+
+    async def _state(self, record: BatchRecord) -> dict[str, Any]:
+        """Return what the provider says of a batch; nothing while it cannot be reached."""
+        try:
+            return await BatchEndpoint(self._model(record).endpoint).state(record.batch_id or "")
+        except Exception as error:
+            if not retry.is_transient(error):
+                raise ConfigurationError(
+                    f"batch {record.batch_id} cannot be looked up: {error}; check key and address, and go on with "
+                    f"`refine resume {self.folder}`"
+                ) from error
+            _log.warning("batch %s cannot be looked up now: %s", record.batch_id, retry.kind_of(error))
+            return {}
+
+    async def _fetch(self, record: BatchRecord, state: Mapping[str, Any], *, are_new: bool) -> None:
+        """Write the replies of a batch that has ended to the journal."""
+        if state.get("status") == "failed":
+            await self._delete_upload(self.batches.write(record.model_copy(update={"fetched": True})))
+            raise ConfigurationError(
+                f"the provider refused batch {record.batch_id}: {_faults(state)}; mend that, and go on with "
+                f"`refine resume {self.folder}`"
+            )
+        model = self._model(record)
+        calls = self.batches.read_calls(record.number)
+        journal = Journal(self.folder)
+        taker = Taker(model, self.meter, journal, price=self.settings.price, is_new=are_new)
+        try:
+            for name in ("output_file_id", "error_file_id"):
+                file_id = state.get(name)
+                if not isinstance(file_id, str) or not file_id:
+                    continue
+                with tempfile.TemporaryFile() as file:
+                    await BatchEndpoint(model.endpoint).download(file_id, file)
+                    for line_id, line in read_lines(file):
+                        if line_id in calls:
+                            taker.take(calls.pop(line_id), line)
+            for call in calls.values():
+                taker.take(call, None)
+        finally:
+            journal.close()
+        await self._delete_upload(
+            self.batches.write(record.model_copy(update={"fetched": True, "failures": tuple(taker.failures)}))
+        )
+        if taker.end is not None:
+            raise taker.end
+
+    async def delete_uploads(self) -> None:
+        """Delete the uploaded files that an earlier start of the run has left at the provider."""
+        for record in self.batches.records:
+            if record.is_left:
+                await self._delete_upload(record, may_be_gone=True)
+
+    async def _delete_upload(self, record: BatchRecord, *, may_be_gone: bool = False) -> None:
+        """Delete the uploaded file of a batch whose replies are fetched; the first that stays is told of."""
+        if self.has_told_of_uploads:
+            return
+        try:
+            endpoint = BatchEndpoint(self._model(record).endpoint)
+            await endpoint.delete(record.file_id or "", may_be_gone=may_be_gone)
+        except Exception as error:  # noqa: BLE001 - the run does not need it gone
+            self.has_told_of_uploads = True
+            _log.warning(
+                "the uploaded file %s, which holds what was judged, stays at the provider, as later ones do (%s); "
+                "`refine resume %s` tries again, or delete it there",
+                record.file_id,
+                "no judge asks its model now" if isinstance(error, ConfigurationError) else retry.kind_of(error),
+                self.folder,
+            )
+            return
+        self.batches.write(record.model_copy(update={"deleted": True}))
+
+    def _model(self, record: BatchRecord) -> OpenAICompatible:
+        model = self.models.get(record.model)
+        if model is None:
+            raise ConfigurationError(
+                f"a batch of {self.folder} was sent to a model that no judge asks now; go on with the model of "
+                f"before, or begin a new run"
+            )
+        return model
+
+    def _report(self, waiting: Mapping[BatchRecord, Mapping[str, Any]]) -> None:
+        if self.on_progress is None or not waiting:
+            return
+        progress = replace(
+            self.progress,
+            calls=self.meter.calls,
+            cost=self.meter.cost,
+            in_flight=sum(record.requests for record in waiting),
+            seconds=time.monotonic() - self.started,
+            seconds_left=None,
+            batches=", ".join(_described(record, state) for record, state in waiting.items()),
+        )
+        self.on_progress(progress)
+
+
+def _described(record: BatchRecord, state: Mapping[str, Any]) -> str:
+    counts = state.get("request_counts")
+    counts = counts if isinstance(counts, dict) else {}
+    completed, failed = (
+        counts.get(name) if type(counts.get(name)) is int else 0 for name in ("completed", "failed")
+    )
+    faults = f", {failed:,} failed" if failed else ""
+    return f"batch {record.number} {state.get('status', 'unknown')}, {completed:,} of {record.requests:,}{faults}"
+
+
+def _faults(state: Mapping[str, Any]) -> str:
+    """Return what the provider says of a batch that it refused as a whole."""
+    errors = state.get("errors")
+    data = errors.get("data") if isinstance(errors, dict) else None
+    first = next((one for one in data or () if isinstance(one, dict)), {})
+    words = [str(first[name]) for name in ("code", "message") if first.get(name)]
+    return shorten(": ".join(words), _LONGEST_FAULT, placeholder=" ...") or "no reason given"

@@ -1,0 +1,454 @@
+"""Two systems on the same questions: tests of their difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from judges.offline.statistics.certificates import normal_quantile
+from judges.offline.statistics.intervals import (
+    Figure,
+    Indices,
+    Undefined,
+    bootstrap_rows,
+    cluster_rows,
+    cluster_se,
+    finite,
+)
+
+_EXACT_UP_TO = 16
+"""Most differences other than 0 for which all sign patterns are enumerated."""
+
+_MOST_SIGNS = 1_000_000
+"""Most signs held in memory at once."""
+
+_EPSILON = 1e-9
+
+
+def mcnemar(
+    b: int | np.integer[Any] | Sequence[bool | int],
+    c: int | np.integer[Any] | Sequence[bool | int],
+    *,
+    mid_p: bool = False,
+) -> float:
+    """Return the exact two-sided p-value of McNemar's test (Psychometrika 12, 1947).
+
+    Args:
+        b: How often only the first system passed; or whether the first passed, question by question.
+        c: How often only the second passed; or whether the second passed, in the same order.
+        mid_p: Count the observed table half: less conservative, no longer exact.
+
+    Returns:
+        min(1, 2 P(Bin(b + c, 1/2) <= min(b, c))); 1 where the two never differ.
+    """
+    if not isinstance(b, int | np.integer) or not isinstance(c, int | np.integer):
+        if isinstance(b, int | np.integer) or isinstance(c, int | np.integer) or len(b) != len(c):
+            raise ValueError("give two counts, or two lists of verdicts of the same length")
+        pairs = [(bool(first), bool(second)) for first, second in zip(b, c, strict=True)]
+        b, c = pairs.count((True, False)), pairs.count((False, True))
+    b, c = int(b), int(c)
+    if b < 0 or c < 0:
+        raise ValueError(f"counts are 0 or more, not {b!r} and {c!r}")
+    n, least = b + c, min(b, c)
+    if n == 0:
+        return 1.0
+    tail = float(special.bdtr(least, n, 0.5))
+    if mid_p:
+        tail -= float(special.binom(n, least)) * 0.5**n / 2
+    return min(1.0, 2 * tail)
+
+
+def sign_flip(
+    differences: Sequence[float],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    flips: int = 9999,
+    seed: int = 0,
+) -> float | None:
+    """Return the two-sided p-value of "the mean difference is 0" by flipping signs.
+
+    Exact, over all sign patterns, for up to 16 differences other than 0; else by `flips` random patterns, as
+    (1 + hits) / (1 + flips).
+
+    Args:
+        differences: One per row, or per question.
+        clusters: The question of each row; the rows of a question are averaged first, and flipped together.
+        flips: How many random patterns are drawn.
+        seed: Seed of the draws.
+
+    Returns:
+        The p-value; None without differences.
+
+    Raises:
+        ValueError: If a difference is no finite number.
+    """
+    data = finite(differences, "differences")
+    if not len(data):
+        return None
+    means = np.array([data[rows].mean() for rows in cluster_rows(len(data), clusters)])
+    sizes = np.abs(means[means != 0])
+    observed = abs(float(means.sum())) - _EPSILON * max(1.0, float(sizes.sum()))
+    if len(sizes) <= _EXACT_UP_TO:
+        patterns = np.array(list(product((-1, 1), repeat=len(sizes))))
+        return float((np.abs(patterns @ sizes) >= observed).mean())
+    random, hits, at_once = np.random.default_rng(seed), 0, max(1, _MOST_SIGNS // len(sizes))
+    for start in range(0, flips, at_once):
+        signs = random.choice((-1.0, 1.0), size=(min(at_once, flips - start), len(sizes)))
+        hits += int((np.abs(signs @ sizes) >= observed).sum())
+    return (1 + hits) / (1 + flips)
+
+
+Array = NDArray[np.float64]
+
+_POINTS = {"A": 1.0, "T": 0.5, "B": 0.0}
+_LEAST_SHARE = 0.2
+"""Least share of items on each side of equal length for which an adjustment is shown."""
+
+_ANCHOR_WEIGHT = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class WinRate(Figure):
+    """How often the first system wins, every pair judged in both orders.
+
+    Args:
+        se: Standard error of the win rate; None for fewer than two questions.
+        flips: Share of the pairs judged in both orders whose orders disagree.
+        single: Pairs scored in one order only, which count with that order.
+        excluded: Pairs scored in no order.
+        lowest: Win rate if the system had lost every excluded pair.
+        highest: Win rate if it had won them.
+        p: Two-sided p-value of "both win equally often", by sign flips.
+    """
+
+    se: float | None = None
+    flips: float | None = None
+    single: int = 0
+    excluded: int = 0
+    lowest: float | None = None
+    highest: float | None = None
+    p: float | None = None
+
+
+def win_rate(
+    orders: Sequence[str | Sequence[float | None]],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> WinRate:
+    """Return how often the first system, A, wins.
+
+    Args:
+        orders: Per pair the results of the two orders: two letters, A, B or T for a tie, `.` for none; or two
+            numbers, 1 where A won, 0 where B won, 0.5 for a tie, None for none.
+        clusters: The question of each pair.
+        level: Coverage of the interval, 0 to 1.
+        seed: Seed of the sign flips.
+    """
+    pairs = [_points(order) for order in orders]
+    scored = [i for i, pair in enumerate(pairs) if pair]
+    excluded = len(pairs) - len(scored)
+    values = [sum(pairs[i]) / len(pairs[i]) for i in scored]
+    if not values:
+        return WinRate(value=None, n=0, reason="too_few", excluded=excluded)
+    questions = None if clusters is None else [clusters[i] for i in scored]
+    groups = cluster_rows(len(values), questions)
+    data = np.array(values)
+    means = np.array([data[rows].mean() for rows in groups])
+    rate, se = float(means.mean()), cluster_se(means.tolist())
+    both = [pairs[i] for i in scored if len(pairs[i]) > 1]
+    spread = None if se is None else normal_quantile(level) * se
+    return WinRate(
+        value=rate,
+        n=len(groups),
+        low=None if spread is None else max(0.0, rate - spread),
+        high=None if spread is None else min(1.0, rate + spread),
+        method="mean of both orders, normal interval over questions",
+        se=se,
+        flips=sum(first != second for first, second in both) / len(both) if both else None,
+        single=len(scored) - len(both),
+        excluded=excluded,
+        lowest=sum(values) / len(pairs),
+        highest=(sum(values) + excluded) / len(pairs),
+        p=sign_flip((means - 0.5).tolist(), seed=seed),
+    )
+
+
+def _points(order: str | Sequence[float | None]) -> list[float]:
+    if len(order) != 2:  # noqa: PLR2004 - two orders
+        raise ValueError(f"a pair has the results of two orders, for instance 'AB' or (1, 0); not {order!r}")
+    results = [_POINTS.get(result) if isinstance(result, str) else result for result in order]
+    for result, points in zip(order, results, strict=True):
+        if (points is None and result not in (None, ".")) or (points is not None and not 0 <= points <= 1):
+            raise ValueError(f"a result is A, B, T or '.', or a number from 0 to 1; not {result!r}")
+    return [points for points in results if points is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthAdjusted(Figure):
+    """How often the second system would win if both wrote answers of the same length.
+
+    Args:
+        raw: Its mean preference as it is.
+        slope: beta, the weight of the length difference (in standard deviations, through tanh) on the log odds.
+        intercept: theta, the log odds at equal length.
+        sd: Standard deviation of the length differences, in characters.
+        mean_lengths: Mean length of the answers of the first and of the second system.
+    """
+
+    raw: float | None = None
+    slope: float | None = None
+    intercept: float | None = None
+    sd: float | None = None
+    mean_lengths: tuple[float, float] | None = None
+
+
+def length_adjusted(
+    preferences: Sequence[float],
+    lengths_1: Sequence[float],
+    lengths_2: Sequence[float],
+    *,
+    difficulty: Sequence[float] | None = None,
+    anchors: Sequence[tuple[float, float, float]] = (),
+    clusters: Sequence[Hashable] | None = None,
+    resamples: int = 500,
+    level: float = 0.95,
+    seed: int = 0,
+) -> LengthAdjusted:
+    """Return the win rate of the second system, adjusted for the lengths of the answers.
+
+    A fractional logistic regression of the preference on tanh of the standardised length difference (Dubois et
+    al., "Length-Controlled AlpacaEval", arXiv 2404.04475): without difficulties the two-parameter form, whose
+    value is the logistic of the intercept; with them the mean over items of the predictions at equal length.
+
+    Args:
+        preferences: Preference for the second system, 0 to 1, per item.
+        lengths_1: Length of the first system's answer, in characters, per item.
+        lengths_2: Length of the second's.
+        difficulty: Known difficulty of each item (gamma), joined by item.
+        anchors: Rows (x, gamma, preference) of deliberately gamed baselines, each of weight 0.1.
+        clusters: The question of each item.
+        resamples: Resamples of the bootstrap over questions, which fits the model anew each time.
+        level: Coverage of the interval, 0 to 1.
+        seed: Seed of the resamples.
+
+    Returns:
+        The figure; undefined as `no_overlap` unless at least 20 % of the items lie on each side of equal length.
+    """
+    wins, first, second = (
+        finite(values, name)
+        for name, values in (("preferences", preferences), ("lengths", lengths_1), ("lengths", lengths_2))
+    )
+    if not len(wins) == len(first) == len(second):
+        raise ValueError(f"give a preference and two lengths per item: {len(wins)}, {len(first)}, {len(second)}")
+    gamma = None if difficulty is None else np.asarray(difficulty, float)
+    gaps = first - second
+    n = len(wins)
+    reason = _no_adjustment(gaps)
+    raw = float(wins.mean()) if n else None
+    if reason is not None:
+        return LengthAdjusted(value=None, n=n, reason=reason, raw=raw)
+    sd = float(gaps.std(ddof=1))
+    x = np.tanh(gaps / sd)
+
+    def adjusted(rows: Indices) -> float | None:
+        weights = _fit(x[rows], None if gamma is None else gamma[rows], wins[rows], anchors)
+        return None if weights is None else _at_equal_length(weights, None if gamma is None else gamma[rows])
+
+    figure = bootstrap_rows(adjusted, cluster_rows(n, clusters), resamples=resamples, level=level, seed=seed)
+    fitted = _fit(x, gamma, wins, anchors)
+    if figure.value is None or fitted is None:
+        return LengthAdjusted(value=None, n=n, reason="no_overlap", raw=raw)
+    return LengthAdjusted(
+        value=figure.value,
+        n=figure.n,
+        low=figure.low,
+        high=figure.high,
+        method=f"length-adjusted logistic regression, {figure.method}",
+        note=figure.note,
+        raw=raw,
+        slope=float(fitted[0]),
+        intercept=float(fitted[-1]),
+        sd=sd,
+        mean_lengths=(float(first.mean()), float(second.mean())),
+    )
+
+
+def _no_adjustment(gaps: Array) -> Undefined | None:
+    if len(gaps) < 2:  # noqa: PLR2004 - one item has no spread
+        return "too_few"
+    if not gaps.std():
+        return "zero_variance"
+    return "no_overlap" if min((gaps > 0).mean(), (gaps < 0).mean()) < _LEAST_SHARE else None
+
+
+def _fit(
+    x: Array, gamma: Array | None, wins: Array, anchors: Sequence[tuple[float, float, float]]
+) -> Array | None:
+    """Return (beta, theta) or (beta, phi, theta) of highest likelihood by Newton's method; None if none is."""
+    columns = [x, np.ones_like(x)] if gamma is None else [x, gamma, np.ones_like(x)]
+    design, target, weight = np.column_stack(columns), wins, np.ones_like(x)
+    if anchors:
+        rows = np.array(anchors, float)
+        extra = (
+            [rows[:, 0], rows[:, 1], np.ones(len(rows))] if gamma is not None else [rows[:, 0], np.ones(len(rows))]
+        )
+        design = np.vstack([design, np.column_stack(extra)])
+        target = np.concatenate([target, rows[:, 2]])
+        weight = np.concatenate([weight, np.full(len(rows), _ANCHOR_WEIGHT)])
+    beta = np.zeros(design.shape[1])
+    for _ in range(100):
+        means = 1 / (1 + np.exp(-np.clip(design @ beta, -500, 500)))
+        curvature = design.T @ (design * (weight * means * (1 - means))[:, None])
+        try:
+            step = np.linalg.solve(curvature, design.T @ (weight * (target - means)))
+        except np.linalg.LinAlgError:
+            return None
+        beta = beta + step
+        if np.abs(step).max() < 1e-12:  # noqa: PLR2004 - converged
+            return beta
+    return None
+
+
+def _at_equal_length(weights: Array, gamma: Array | None) -> float:
+    odds = weights[-1] if gamma is None else weights[1] * gamma + weights[-1]
+    return float(np.mean(1 / (1 + np.exp(-odds))))
+
+
+def n_pairs(
+    gain: float,
+    *,
+    discordance: float | None = None,
+    sd: float | None = None,
+    alpha: float = 0.05,
+    power: float = 0.8,
+) -> float:
+    """Return how many questions, both systems answering each, show a gain; round up for a plan.
+
+    For verdicts that pass or fail, Connor's formula (Biometrics 43, 1987); for scores, that of the paired z-test.
+
+    Args:
+        gain: The difference to be found: of pass rates, 0 to 1, or of mean scores.
+        discordance: Share of questions on which the two verdicts differ, from `gain` to 1; from a pilot.
+        sd: Standard deviation of the difference of scores on a question, instead of `discordance`.
+        alpha: Two-sided level of the test.
+        power: Probability of finding the gain.
+
+    Raises:
+        ValueError: If not exactly one of `discordance` and `sd` is given, or a number is out of range.
+    """
+    if gain == 0 or (discordance is None) == (sd is None):
+        raise ValueError("give a gain other than 0, and either discordance=... (verdicts) or sd=... (scores)")
+    z_alpha, z_power = _quantiles(alpha, power)
+    if sd is not None:
+        return ((z_alpha + z_power) * sd / gain) ** 2
+    assert discordance is not None  # noqa: S101 - checked above
+    if not abs(gain) <= discordance <= 1:
+        raise ValueError(f"discordance is at least the gain, {abs(gain)}, and at most 1; not {discordance!r}")
+    return (z_alpha * math.sqrt(discordance) + z_power * math.sqrt(discordance - gain**2)) ** 2 / gain**2
+
+
+def n_per_arm(rate: float, other_rate: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
+    """Return how many questions each of two systems needs if they answer different questions."""
+    z_alpha, z_power = _quantiles(alpha, power)
+    if rate == other_rate or not (0 <= rate <= 1 and 0 <= other_rate <= 1):
+        raise ValueError(f"give two different pass rates from 0 to 1, not {rate!r} and {other_rate!r}")
+    variance = rate * (1 - rate) + other_rate * (1 - other_rate)
+    return (z_alpha + z_power) ** 2 * variance / (rate - other_rate) ** 2
+
+
+def _quantiles(alpha: float, power: float) -> tuple[float, float]:
+    if not (0 < alpha < 1 and 0 < power < 1):
+        raise ValueError(f"alpha and power lie between 0 and 1, not {alpha!r} and {power!r}")
+    return NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
+
+
+Points = tuple[int, int, float, float]
+"""Two systems by their numbers, and the points each won against the other."""
+
+_MOST_ROUNDS = 100_000
+
+
+def strengths(
+    systems: int, points: Iterable[Points], *, start: Sequence[float] | None = None, exact: float = 1e-12
+) -> list[float]:
+    """Return the strengths of highest likelihood for these points, scaled to a geometric mean of 1.
+
+    They exist if every system has points against every other, if only through a chain of other systems
+    (Hunter, "MM algorithms for generalized Bradley-Terry models", Annals of Statistics 32, 2004). The step, which
+    needs far fewer rounds than Hunter's, is that of Newman, "Efficient computation of rankings from pairwise
+    comparisons" (arXiv 2207.00076).
+
+    Args:
+        systems: Number of systems; they are numbered from 0.
+        points: The points of every pair that met, each pair once.
+        start: Strengths to start from; None starts from equal ones.
+        exact: Largest relative change in a round at which the strengths count as converged.
+    """
+    opponents: list[list[tuple[int, float, float]]] = [[] for _ in range(systems)]
+    for i, j, mine, theirs in points:
+        opponents[i].append((j, mine, theirs))
+        opponents[j].append((i, theirs, mine))
+    estimates = list(start or [1.0] * systems)
+    for _ in range(_MOST_ROUNDS):
+        if _round(estimates, opponents) < exact:
+            break
+    return estimates
+
+
+def _round(estimates: list[float], opponents: Sequence[Sequence[tuple[int, float, float]]]) -> float:
+    """Improve each strength in turn, and return the largest relative change."""
+    change = 0.0
+    for system, games in enumerate(opponents):
+        old, above, below = estimates[system], 0.0, 0.0
+        for other, mine, theirs in games:
+            both = old + estimates[other]
+            above += mine * estimates[other] / both
+            below += theirs / both
+        estimates[system] = above / below
+        change = max(change, abs(estimates[system] / old - 1))
+    mean = math.exp(math.fsum(map(math.log, estimates)) / len(estimates))
+    estimates[:] = [strength / mean for strength in estimates]
+    return change
+
+
+def resample(counts: Sequence[int], times: int, random: Random) -> Iterator[list[int]]:
+    """Yield `times` bootstrap samples of games, drawn with replacement, each as counts per cell of the table."""
+    for _ in range(times):
+        left = rest = sum(counts)
+        sample = []
+        for count in counts:
+            drawn = _binomial(left, count / rest, random) if rest else 0
+            sample.append(drawn)
+            left -= drawn
+            rest -= count
+        yield sample
+
+
+def _binomial(n: int, p: float, random: Random) -> int:
+    """Count the successes of n trials of probability p, all trials at once.
+
+    A trial succeeds if a random number from 0 to 1 is below p. Their binary digits are compared one by one: after
+    each, only the trials whose digit equals that of p are still open, so half of them.
+    """
+    successes = 0
+    while n and p:
+        p *= 2
+        ones = random.getrandbits(n).bit_count()
+        if p >= 1:
+            p -= 1
+            successes += n - ones
+            n = ones
+        else:
+            n -= ones
+    return successes

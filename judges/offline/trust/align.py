@@ -1,0 +1,488 @@
+"""`align`: how far a judge's verdicts can be believed, by labels of people."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from judges.certificate import IssuedCertificate
+from judges.errors import ConfigurationError, shortened
+from judges.offline.results import Evaluation
+from judges.offline.statistics import Agreement, BiasReport, RankMetrics, agreement, bias_report, rank_metrics
+from judges.offline.statistics.certificates import ALPHA, DELTA
+from judges.offline.statistics.judge_agreement import rating_figures
+from judges.offline.trust.beside import labels_for, naming
+from judges.offline.trust.calibration import with_labels
+from judges.offline.trust.certify import GOOD, certify
+from judges.offline.trust.label import NextLabel, to_estimate, write_queue
+from judges.offline.trust.report_text import (
+    Item,
+    PassRate,
+    People,
+    Sampling,
+    agreement_lines,
+    bias_lines,
+    full_lines,
+    pass_rate,
+    pass_rate_lines,
+    people_of,
+)
+from judges.offline.trust.rows import (
+    JudgedRow,
+    Source,
+    judge_among,
+    lower_median,
+    majority,
+    read_judged,
+    refuse_reused,
+    usable,
+)
+
+
+def actively_drawn(rows: Sequence[JudgedRow]) -> tuple[list[JudgedRow], list[str]]:
+    """Return rows with the weights of an active sample, and what to say where not all that was drawn is labelled.
+
+    Where people labelled only some of the rows drawn, in random order as `refine label` shows them, each was
+    labelled with that much less probability.
+
+    Raises:
+        ConfigurationError: If no labelled row says with which probability it was drawn.
+    """
+    labelled = [row for row in rows if row.opinions and row.probability is not None]
+    if not labelled:
+        raise ConfigurationError(
+            "no labelled row has a probability, so that they are no active sample; draw one with --drawn active "
+            "--next FILE, label that file, and give it as --labels"
+        )
+    drawn = max((row.drawn or 0 for row in labelled), default=0)
+    share = min(1.0, len(labelled) / drawn) if drawn else 1.0
+    notes = []
+    if share < 1:
+        notes.append(
+            f"{len(labelled)} of {drawn} drawn rows are labelled: right if people took them in random order"
+        )
+    return [_weighed(row, share) for row in rows], notes
+
+
+def _weighed(row: JudgedRow, share: float) -> JudgedRow:
+    if not row.opinions or row.probability is None:
+        return row
+    probability = row.probability * share
+    return replace(row, probability=probability, weight=row.weight / probability)
+
+
+_ORDERS = 2
+_FAMILY = 2
+_LEAST_RATERS = 2
+
+
+def bias_of(rows: Sequence[JudgedRow], judge: str, *, ratings: bool, seed: int) -> BiasReport | None:
+    """Return the report on bias for which the rows hold data; None where they hold none.
+
+    A probe is a row with `probe`, its kind, for instance `"verbosity"` or `"authority"`, and `probe_of`, the `id`
+    of the row it is made from. `repeat_of` marks a plain second one. `places` is which place, F, S or T, won a
+    pair in each of the two orders, for instance `"FS"`. `family` (`"own"` or `"other"`) and `control_rating` serve
+    the test of self-preference.
+
+    Args:
+        rows: All rows.
+        judge: The judge.
+        ratings: Whether labels are ratings, and there are any.
+        seed: Seed of sign flips and resamples.
+    """
+    rated = [(row, mark.as_rating) for row in rows if (mark := row.marks.get(judge)) is not None]
+    scored = [(row, rating) for row, rating in rated if rating is not None]
+    probes, triples = _probes(scored)
+    labelled = [(row, rating) for row, rating in scored if row.opinions and not row.metadata.get("probe")]
+    places = [str(row.metadata["places"]) for row in rows if len(str(row.metadata.get("places") or "")) == _ORDERS]
+    families = _families(scored)
+    verbosity = probes.pop("verbosity", None)
+    data = {
+        "position": places or None,
+        "verbosity": verbosity,
+        "cues": probes or None,
+        "robustness": triples or None,
+        "self_preference": families or None,
+    }
+    report = bias_report(
+        **data,  # type: ignore[arg-type]  # each is what the argument of its name takes
+        leniency=[(lower_median(row.opinions) or 0.0, float(rating)) for row, rating in labelled]
+        if ratings
+        else None,
+        length=_lengths(labelled) if ratings else None,
+        clusters=[row.question_id for row, _ in labelled] if ratings else None,
+        seed=seed,
+    )
+    return report if report.tests else None
+
+
+def _probes(
+    scored: Sequence[tuple[JudgedRow, int]],
+) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[int, int, int]]]]:
+    """Return by kind the rating without and with the probe, and where there is one of a second one."""
+    plain = {str(row.metadata["id"]): rating for row, rating in scored if row.metadata.get("id") is not None}
+    again = {
+        str(row.metadata["repeat_of"]): rating
+        for row, rating in scored
+        if row.metadata.get("repeat_of") is not None
+    }
+    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    triples: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for row, rating in scored:
+        kind, origin = row.metadata.get("probe"), str(row.metadata.get("probe_of"))
+        if kind and origin in plain:
+            pairs[str(kind)].append((float(plain[origin]), float(rating)))
+            if origin in again:
+                triples[str(kind)].append((plain[origin], rating, again[origin]))
+    return dict(pairs), dict(triples)
+
+
+def _families(scored: Sequence[tuple[JudgedRow, int]]) -> list[tuple[float, float, float, float]]:
+    by_question: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
+    for row, rating in scored:
+        family, control = row.metadata.get("family"), row.metadata.get("control_rating")
+        if family in {"own", "other"} and isinstance(control, int | float):
+            by_question[row.question_id][str(family)] = (float(rating), float(control))
+    return [(*both["own"], *both["other"]) for both in by_question.values() if len(both) == _FAMILY]
+
+
+def _lengths(
+    labelled: Sequence[tuple[JudgedRow, int]],
+) -> tuple[list[float], list[float], list[float] | None, list[float]] | None:
+    """Return ratings of judge and people with the logarithm of the lengths; with one person alone, no second."""
+    chosen = [(row, rating) for row, rating in labelled if row.length]
+    if not chosen or len(chosen) < len(labelled):
+        return None
+    several = all(len(row.opinions) >= _LEAST_RATERS for row, _ in chosen)
+    return (
+        [float(rating) for _, rating in chosen],
+        [row.opinions[0].rating for row, _ in chosen],
+        [row.opinions[1].rating for row, _ in chosen] if several else None,
+        [math.log(row.length) for row, _ in chosen],
+    )
+
+
+def plain(value: object) -> Any:
+    """Return a result, with everything in it, as dictionaries, lists, texts and numbers."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(part) for part in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+_BUDGET = 80
+_ECE_RESAMPLES = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """What labels say of a judge; `str()` gives the short report, `report(full=True)` all of it.
+
+    Args:
+        judge: The judge.
+        rows: Rows that were judged.
+        labelled: Rows with a label.
+        questions: Different questions among the labelled rows.
+        ties: Labelled rows on which as many people say good as bad; they are left out of every figure about good
+            and bad.
+        ratings: Whether all labels are ratings; figures of ratings are left out otherwise.
+        agreement: Agreement of judge and people; intervals are over questions.
+        people: Agreement among people; None where no row has two labels.
+        calibration: Of scores: Brier score, and calibration error with what chance explains; None without scores.
+        pass_rate: The pass rate of all rows, corrected for the judge's errors.
+        certificate: What the labels certify; None where they cannot, and a note says why.
+        bias: The report on bias; None where the rows hold no data for one.
+        next_labels: Rows worth labelling next.
+        notes: What a reader must know besides.
+        seed: Seed of every resample.
+    """
+
+    judge: str
+    rows: int
+    labelled: int
+    questions: int
+    ties: int
+    ratings: bool
+    agreement: Agreement
+    people: People | None
+    calibration: RankMetrics | None
+    pass_rate: PassRate | None
+    certificate: IssuedCertificate | None
+    bias: BiasReport | None
+    next_labels: tuple[NextLabel, ...]
+    notes: tuple[str, ...]
+    seed: int
+
+    def __str__(self) -> str:
+        return self.report()
+
+    def report(self, *, full: bool = False) -> str:
+        """Return the report as text; `full` adds every figure there is."""
+        agreed = agreement_lines(
+            self.agreement,
+            self.people,
+            judge=self.judge,
+            labelled=self.labelled,
+            questions=self.questions,
+            ties=self.ties,
+            ratings=self.ratings,
+        )
+        count = len(self.next_labels)
+        following = (
+            f"next: labels of {count} rows, chosen by rating, would sharpen the pass rate most (--next FILE)"
+        )
+        sections = [
+            agreed,
+            pass_rate_lines(self.pass_rate),
+            [] if self.certificate is None else str(self.certificate).splitlines(),
+            [] if self.bias is None else bias_lines(self.bias),
+            [following] if count else [],
+            self.notes,
+            full_lines(self.agreement, self.people, self.calibration, seed=self.seed) if full else [],
+        ]
+        return "\n\n".join(filter(None, map("\n".join, sections)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON; of rows to be labelled, their places and ids."""
+        data: dict[str, Any] = plain(replace(self, next_labels=(), certificate=None))
+        data["certificate"] = None if self.certificate is None else self.certificate.to_dict()
+        data["next_labels"] = [
+            {"index": label.row.index, "outcome_id": label.row.outcome_id, "attempt": label.row.attempt}
+            for label in self.next_labels
+        ]
+        return data
+
+
+def align(
+    rows: Source,
+    labels: Source | None = None,
+    *,
+    judge: str | None = None,
+    good: float = GOOD,
+    sampling: Sampling = "random",
+    split: str | None = None,
+    alpha: float = ALPHA,
+    delta: float = DELTA,
+    thresholds: Sequence[float] | None = None,
+    max_attempts: int | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    next_labels: str | os.PathLike[str] | None = None,
+    budget: int = _BUDGET,
+    ledger: str | os.PathLike[str] | None = None,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Alignment:
+    """Compare a judge's verdicts with labels of people, and say what follows: thresholds, rates, biases.
+
+    Args:
+        rows: Judged rows, some or all with labels: a file, the folder of a run, recorded attempts, or rows.
+        labels: Labels, where they are not in the rows; see `certify`.
+        judge: The judge, where rows have verdicts of several.
+        good: Least rating that is good, for people and judge.
+        sampling: How the labelled rows were drawn: `"random"` from all, `"by_rating"` some of each rating, as
+            `next_labels` draws them, `"active"` by `labels_to_estimate(..., sampling="active")`, or `"elsewhere"`,
+            from other data than the rows without a label.
+        split: Use the labels of this split alone.
+        alpha: Largest tolerated share of bad answers among those released.
+        delta: Probability that a certificate does not hold.
+        thresholds: Success ratings to choose from.
+        max_attempts: Most attempts of the loop that recorded the rows, where they do not say.
+        certificate: File to which the certificate is written.
+        next_labels: File to which the rows worth labelling next are written.
+        budget: Labels that can be given next.
+        ledger: See `certify`.
+        resamples: Resamples of the bootstrap over questions.
+        seed: Seed of every resample.
+
+    Raises:
+        ConfigurationError: If rows or labels cannot be used; in one line.
+    """
+    if sampling not in get_args(Sampling):
+        raise ConfigurationError(
+            f"sampling is 'random', 'by_rating', 'active' or 'elsewhere', not {shortened(sampling)}"
+        )
+    rows = rows if isinstance(rows, str | os.PathLike | Evaluation) else list(rows)
+    labels, from_where = labels_for(rows, labels)
+    with naming(from_where):
+        read, strangers = with_labels(read_judged(rows), labels)
+    refuse_reused([(_answer_of(row), opinion) for row in read for opinion in row.opinions], split)
+    everything = [replace(row, opinions=usable(row.opinions, split)) for row in read]
+    if sampling == "active":
+        everything, share_notes = actively_drawn(everything)
+        from_where += share_notes
+    name = judge_among(everything, judge)
+    judged = [row for row in everything if row.metadata.keys().isdisjoint({"probe", "repeat_of"})]
+    labelled = [row for row in judged if row.opinions]
+    if not labelled:
+        raise ConfigurationError(
+            "no row has a label; add labels to the rows, labels: [{'by': 'ann', 'rating': 4}], or give a file of "
+            "them (--labels)"
+        )
+    ratings = all(opinion.is_rating for row in labelled for opinion in row.opinions)
+    notes = [*from_where, *([f"{strangers} labels belong to no row and were left out"] if strangers else [])]
+    marks = [row.marks.get(name) for row in labelled]
+    as_ratings = [None if mark is None else mark.as_rating for mark in marks]
+    issued = _certificate(
+        rows,
+        labels,
+        notes,
+        sampling,
+        alpha=alpha,
+        delta=delta,
+        thresholds=thresholds,
+        max_attempts=max_attempts,
+        judge=name,
+        good=good,
+        split=split,
+        ledger=ledger,
+    )
+    if issued is not None and certificate is not None:
+        issued.write(Path(certificate))
+    chosen = _next_labels(judged, name, sampling, budget=budget, good=good, seed=seed)
+    if next_labels is not None:
+        write_queue(chosen, Path(next_labels))
+    return Alignment(
+        judge=name,
+        rows=len(judged),
+        labelled=len(labelled),
+        questions=len({row.question_id for row in labelled}),
+        ties=sum(majority(row.opinions, good) is None for row in labelled),
+        ratings=ratings,
+        agreement=_agreement(
+            labelled, as_ratings, name, ratings=ratings, good=good, resamples=resamples, seed=seed
+        ),
+        people=people_of(labelled, as_ratings, good=good, ratings=ratings),
+        calibration=_calibration(labelled, name, good=good, seed=seed),
+        pass_rate=pass_rate(_items(judged, name, good), sampling=sampling),
+        certificate=issued,
+        bias=bias_of(everything, name, ratings=ratings, seed=seed),
+        next_labels=tuple(chosen),
+        notes=tuple(notes),
+        seed=seed,
+    )
+
+
+def _answer_of(row: JudgedRow) -> Hashable:
+    return row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
+
+
+def _next_labels(
+    rows: Sequence[JudgedRow], judge: str, sampling: Sampling, *, budget: int, good: float, seed: int
+) -> list[NextLabel]:
+    """Return the rows to label next; none after an active sample, which is drawn once."""
+    if sampling == "active":
+        return []
+    return to_estimate(rows, judge, budget=budget, good=good, seed=seed)
+
+
+def _agreement(
+    rows: Sequence[JudgedRow],
+    judged: Sequence[int | None],
+    judge: str,
+    *,
+    ratings: bool,
+    good: float,
+    resamples: int,
+    seed: int,
+) -> Agreement:
+    """Return the agreement; of good and bad over rows without a tie, of ratings over all."""
+    scores = [None if (mark := row.marks.get(judge)) is None else mark.score for row in rows]
+    scored = [place for place, rating in enumerate(judged) if rating is not None]
+    use_scores = bool(scored) and all(scores[place] is not None for place in scored)
+    common: dict[str, Any] = {
+        "weights": [row.weight for row in rows],
+        "clusters": _clusters(rows),
+        "good": good,
+        "resamples": resamples,
+        "seed": seed,
+        "scores": scores if use_scores else None,
+    }
+    verdicts = [majority(row.opinions, good) for row in rows]
+    if not ratings:
+        return agreement(verdicts, judged, **common)
+    medians = [lower_median(row.opinions) for row in rows]
+    untied = [None if verdict is None else median for verdict, median in zip(verdicts, medians, strict=True)]
+    of_verdicts = agreement(untied, judged, **common)
+    if None not in verdicts or not scored:
+        return of_verdicts
+    own = rating_figures(
+        [medians[place] or 0.0 for place in scored],
+        [judged[place] or 0.0 for place in scored],
+        weights=[rows[place].weight for place in scored],
+        clusters=_clusters([rows[place] for place in scored]),
+        resamples=resamples,
+        seed=seed,
+    )
+    return replace(of_verdicts, n=len(scored), labelled=len(rows), figures={**of_verdicts.figures, **own})
+
+
+def _clusters(rows: Sequence[JudgedRow]) -> list[str] | None:
+    """Return the question of each row; None where every row has its own, for which exact intervals are known."""
+    questions = [row.question_id for row in rows]
+    return questions if len(set(questions)) < len(questions) else None
+
+
+def _calibration(rows: Sequence[JudgedRow], judge: str, *, good: float, seed: int) -> RankMetrics | None:
+    pairs = [
+        (verdict, mark.score, row.weight)
+        for row in rows
+        if (verdict := majority(row.opinions, good)) is not None
+        and (mark := row.marks.get(judge)) is not None
+        and mark.score is not None
+    ]
+    if not pairs:
+        return None
+    goods, scores, weights = zip(*pairs, strict=True)
+    return rank_metrics(goods, scores, weights=weights, resamples=_ECE_RESAMPLES, seed=seed)
+
+
+def _items(rows: Sequence[JudgedRow], judge: str, good: float) -> list[Item]:
+    """Return what the pass rate is over: all rows but those on which as many people say good as bad."""
+    items = []
+    for row in rows:
+        if row.opinions and majority(row.opinions, good) is None:
+            continue
+        mark = row.marks.get(judge)
+        rating = None if mark is None else mark.as_rating
+        items.append(
+            Item(
+                question_id=row.question_id,
+                rating=rating,
+                passes=None if rating is None else rating >= good,
+                good=majority(row.opinions, good),
+                weight=row.weight,
+                probability=row.probability,
+            )
+        )
+    return items
+
+
+def _certificate(
+    rows: Source, labels: Source | None, notes: list[str], sampling: Sampling, **settings: Any
+) -> IssuedCertificate | None:
+    """Return what the labels certify, or note why they cannot."""
+    if sampling != "random":
+        notes.append("no threshold is certified: that needs a simple random sample of runs")
+        return None
+    try:
+        return certify(rows, labels, unlabelled="left_out", **settings)
+    except ConfigurationError as error:
+        notes.append(f"no threshold is certified: {error}")
+        return None
+
+
+def summary_of(alignment: Alignment) -> Mapping[str, float | None]:
+    """Return the figures of the short report by name, for a table of several judges."""
+    names = ("agreement", "pass_kappa", "tpr", "tnr", "bad_among_passes", "kappa_quadratic")
+    figures = alignment.agreement.figures
+    return {name: figures[name].value for name in names if name in figures}

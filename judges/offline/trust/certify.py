@@ -1,0 +1,571 @@
+"""`certify`: a threshold with a guarantee, from recorded loops that people labelled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from judges.certificate import CertifiedRow, IssuedCertificate, Kind, Risk, Subject
+from judges.errors import ConfigurationError, shortened
+from judges.offline.statistics import certify as certify_counts
+from judges.offline.statistics import certify_weighted, labels_needed, wilson
+from judges.offline.statistics.certificates import (
+    ALPHA,
+    DELTA,
+    AnyMethod,
+    Certificate,
+    PolicyRow,
+    questions_needed,
+)
+from judges.offline.trust.beside import labels_for, naming
+from judges.offline.trust.calibration import (
+    ESCALATION,
+    CalibrationRun,
+    RunChoice,
+    Tally,
+    checked_thresholds,
+    chosen_runs,
+    release_gain,
+    runs_of,
+    tally_escalation,
+    tally_thresholds,
+    with_labels,
+)
+from judges.offline.trust.rows import Harm, JudgedRow, Source, judge_among, label_digest, read_judged, usable
+from judges.verdict import HIGHEST, LOWEST
+
+
+def table_of(
+    runs: int, result: Certificate, tallies: Sequence[Tally], counts: Sequence[tuple[int, int]]
+) -> dict[str, Any]:
+    """Return the threshold, the counts behind it and the table."""
+    best = min(
+        range(len(tallies)), key=lambda place: (result.rows[place].upper is None, result.rows[place].upper or 1.0)
+    )
+    place = best if result.certified is None else int(result.certified)
+    policy = tallies[place].policy
+    threshold = None
+    if result.certified is not None:
+        threshold = float(place) if isinstance(policy, tuple) else policy
+    return {
+        "threshold": threshold,
+        "runs": runs,
+        "released": counts[place][0],
+        "bad": counts[place][1],
+        "rows": tuple(_row(row, tally, runs) for row, tally in zip(result.rows, tallies, strict=True)),
+        "reachable_alpha": result.reachable_alpha,
+    }
+
+
+def _row(row: PolicyRow, tally: Tally, runs: int) -> CertifiedRow:
+    return CertifiedRow(
+        policy=tally.policy,
+        released=row.released,
+        bad=row.bad,
+        rate=row.rate,
+        upper=row.upper,
+        p=row.p,
+        e=row.e,
+        status=row.status,
+        release_rate=tally.released / runs,
+        release_interval=wilson(tally.released, runs),
+        mean_attempts=tally.attempts / runs,
+        shares=tuple(count / runs for count in tally.decided),
+        cost=None if tally.cost is None else tally.cost / runs,
+    )
+
+
+def labels_missing(result: Certificate, alpha: float, delta: float) -> int | None:
+    """Return how many labelled answers would probably certify, if the best policy is as good as it looks."""
+    rates = [row.rate for row in result.rows if row.rate is not None]
+    if result.certified is not None:
+        return None
+    best = min(rates) if rates else 0.0
+    if best >= alpha:
+        return None
+    if result.method == "weighted":
+        return questions_needed(alpha, delta, best)
+    return labels_needed(alpha, delta, best or None)
+
+
+def answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:
+    """Return the models that answered in the runs; empty where an answer names none."""
+    named = {row.metadata.get("model") for run in runs for row in run.rows}
+    return () if None in named else tuple(sorted(str(name) for name in named))
+
+
+def least_note(result: Certificate) -> list[str]:
+    """Say how many answers are the least, where a policy released too few."""
+    few = any(row.status == "too_few" for row in result.rows)
+    return (
+        [f"too few: {result.least} released answers, none of them bad, are the least that certify"] if few else []
+    )
+
+
+def remarks(tallies: Sequence[Tally], tested: float, alpha: float) -> list[str]:
+    """Say what is odd about the labels, and what single answers were tested at."""
+    notes = []
+    missing = max((tally.unlabelled for tally in tallies), default=0)
+    if missing:
+        notes.append(f"{missing} released answers have no label, and count as bad: label them")
+    if tested != alpha:
+        notes.append(f"single answers were tested at {tested:.3%}, so that loops of them stay within {alpha:.1%}")
+    shares = [tally.bad / tally.released for tally in tallies if tally.released]
+    if any(laxer < stricter for stricter, laxer in pairwise(shares)):
+        notes.append("bad answers are not rarer where more is demanded: consider --method fallback")
+    return notes
+
+
+def certified_subject(subject: Subject, max_attempts: int, patience: int | None, kind: Kind) -> Subject:
+    """Return the loop that is certified: the one recorded, with the attempts and the patience chosen."""
+    if kind == "escalation":
+        return subject
+    return subject.model_copy(
+        update={"policy": {**subject.policy, "max_attempts": max_attempts, "patience": patience}}
+    )
+
+
+def labels_used(runs: Sequence[CalibrationRun], split: str | None) -> set[str]:
+    """Return the digests of the labels of the runs."""
+    return {
+        label_digest(row.key, opinion)
+        for run in runs
+        for row in run.rows
+        for opinion in usable(row.opinions, split)
+    }
+
+
+def digest_of(parts: object) -> str:
+    """Return a digest of JSON data."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def dates_of(rows: Sequence[JudgedRow]) -> dict[str, str | None]:
+    """Return when the runs were recorded, where known, and the time now."""
+    times = sorted(str(row.metadata["at"]) for row in rows if row.metadata.get("at"))
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {
+        "recorded_from": times[0] if times else None,
+        "recorded_until": times[-1] if times else None,
+        "issued_at": now,
+    }
+
+
+def library_version() -> str:
+    """Return the version of this library."""
+    try:
+        return version("selfrefine")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A file that says which labels were used for which certificate, a line of JSON each.
+
+    Args:
+        path: The file; it need not exist yet.
+    """
+
+    path: Path
+
+    def use(self, labels: frozenset[str], key: str) -> int:
+        """Return which certificate on these labels one would be, from 1; the same question counts once.
+
+        Args:
+            labels: Digests of the labels.
+            key: Digest of what is certified, and how.
+        """
+        earlier = {entry["key"] for entry in self._entries() if labels & set(entry["labels"])}
+        return len(earlier - {key}) + 1 if key not in earlier else self._first_use(labels, key)
+
+    def _first_use(self, labels: frozenset[str], key: str) -> int:
+        before: set[str] = set()
+        for entry in self._entries():
+            if entry["key"] == key:
+                break
+            if labels & set(entry["labels"]):
+                before.add(entry["key"])
+        return len(before) + 1
+
+    def enter(self, labels: frozenset[str], key: str, *, delta: float) -> None:
+        """Write down that labels were used; what stands there already is not written again."""
+        if any(entry["key"] == key and labels <= set(entry["labels"]) for entry in self._entries()):
+            return
+        entry = {"key": key, "delta": delta, "labels": sorted(labels)}
+        try:
+            file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            reason = f"the ledger {self.path} cannot be written: {error.strerror}; name another one (--ledger)"
+            raise ConfigurationError(reason) from error
+        with os.fdopen(file, "a", encoding="utf-8") as out:
+            out.write(f"{json.dumps(entry)}\n")
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        if not self.path.exists():
+            return
+        try:
+            for line in self.path.read_text(encoding="utf-8").splitlines():
+                entry = json.loads(line)
+                yield {name: entry[name] for name in ("key", "labels")}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ConfigurationError(
+                f"the ledger {self.path} cannot be read; restore it: it says how often these labels were used"
+            ) from None
+
+
+_RATINGS = range(LOWEST, HIGHEST + 1)
+
+
+def harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: AnyMethod) -> Harm | None:
+    """Return the harm of answers rated 1, 2, 3 and 4; a rating that a mapping leaves out does none.
+
+    Raises:
+        ConfigurationError: If it is out of range, falls short for a better rating, or the test is exact.
+    """
+    if harm is None:
+        return None
+    if method != "weighted":
+        raise ConfigurationError(f"harm is for method='weighted' (--method weighted), not {method!r}")
+    if isinstance(harm, Mapping):
+        strangers = [name for name in harm if name not in _RATINGS]
+        losses = [] if strangers else [float(harm.get(rating, 0.0)) for rating in _RATINGS]
+    else:
+        losses = [float(loss) for loss in harm]
+    falls = losses == sorted(losses, reverse=True)
+    if len(losses) != len(_RATINGS) or not falls or not all(0 <= loss <= 1 for loss in losses):
+        raise ConfigurationError(
+            f"harm is 0 to 1 for each of the ratings 1 to 4, the worse the more, for instance "
+            f"{{1: 1.0, 2: 0.5}} (--harm 1,0.5,0,0), not {shortened(harm)}"
+        )
+    return losses[0], losses[1], losses[2], losses[3]
+
+
+def check_weights(rows: Sequence[JudgedRow], method: AnyMethod, largest_weight: float | None) -> None:
+    """Check that rows with weights get a test that takes them.
+
+    Raises:
+        ConfigurationError: If they do not, or `largest_weight` stands beside an exact test, or is not above 0.
+    """
+    if method != "weighted" and any(row.weight != 1 for row in rows):
+        raise ConfigurationError(
+            "the rows have weights, and an exact certificate needs a simple random sample of runs, without any: "
+            "take the weaker test, method='weighted' (--method weighted)"
+        )
+    if largest_weight is not None and (method != "weighted" or largest_weight <= 0):
+        raise ConfigurationError(
+            f"largest_weight is above 0, and for method='weighted' (--method weighted), not "
+            f"{shortened(largest_weight)} with {method!r}"
+        )
+
+
+def heaviest_question(runs: Sequence[CalibrationRun]) -> float:
+    """Return the largest sum of weights that the runs of a question have."""
+    sums: dict[str, float] = {}
+    for run in runs:
+        sums[run.question_id] = sums.get(run.question_id, 0.0) + run.weight
+    return max(sums.values(), default=1.0)
+
+
+def weight_notes(runs: Sequence[CalibrationRun], method: AnyMethod, largest_weight: float | None) -> list[str]:
+    """Say by what losses are scaled, where that was not fixed before and questions differ."""
+    if method != "weighted" or largest_weight is not None or heaviest_question(runs) == 1:
+        return []
+    note = (
+        f"a question weighs at most {heaviest_question(runs):g}, as in these runs; the promise is strict if that "
+        f"was fixed before labels were seen (largest_weight, --largest-weight)"
+    )
+    return [note]
+
+
+def tested_policies(
+    tallies: Sequence[Tally],
+    runs: Sequence[CalibrationRun],
+    *,
+    alpha: float,
+    delta: float,
+    method: AnyMethod,
+    per_question: bool,
+    largest_weight: float | None,
+) -> tuple[Certificate, list[tuple[int, int]]]:
+    """Return the outcome of the test, and what each policy releases and how much of it is bad.
+
+    Raises:
+        ConfigurationError: If a question weighs more than was fixed.
+    """
+    counts = [(len(runs) if per_question else tally.released, tally.bad) for tally in tallies]
+    if method != "weighted":
+        return certify_counts(counts, alpha, delta, method=method), counts
+    heaviest = heaviest_question(runs)
+    if largest_weight is not None and largest_weight < heaviest:
+        raise ConfigurationError(
+            f"largest_weight={largest_weight:g} is exceeded: the runs of a question weigh {heaviest:g} together"
+        )
+    chain = [[*tally.releases, *(tally.silent if per_question else ())] for tally in tallies]
+    return certify_weighted(chain, alpha, delta, largest=largest_weight or heaviest), counts
+
+
+GOOD = 3
+INDEPENDENT = "independent attempts: it does not hold where feedback teaches the generator to please the judge"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Calibration:
+    """The runs, and how they are looked at."""
+
+    runs: Sequence[CalibrationRun]
+    judges: tuple[str, ...]
+    kind: Kind
+    max_attempts: int
+    patience: int | None
+    subject: Subject
+    notes: tuple[str, ...]
+
+
+def certify(
+    attempts: Source,
+    labels: Source | None = None,
+    *,
+    alpha: float = ALPHA,
+    delta: float = DELTA,
+    thresholds: Sequence[float] | Sequence[Sequence[float]] | None = None,
+    max_attempts: int | None = None,
+    patience: int | None = None,
+    method: AnyMethod = "sequence",
+    harm: Mapping[int, float] | Sequence[float] | None = None,
+    largest_weight: float | None = None,
+    risk: Risk = "released",
+    scores: bool = False,
+    judge: str | None = None,
+    escalation: Sequence[str] | None = None,
+    independent_attempts: bool = False,
+    loops: Source | None = None,
+    unlabelled: Literal["bad", "left_out"] | None = None,
+    good: float = GOOD,
+    split: str | None = None,
+    subject: Subject | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+) -> IssuedCertificate:
+    """Choose the laxest policy of which at most a share alpha of the released answers is bad, with a guarantee.
+
+    The unit is the recorded loop, one for each question, and the label is on the answer that a policy would
+    release. Record with the strictest threshold of the chain, so that every laxer policy's answer is in the
+    record. The chain must be fixed before labels are seen, and labels be given blind to the rating. That nothing
+    is certified is an answer.
+
+    Args:
+        attempts: Recorded attempts: the file of `record=...`, what `refine export` wrote, or rows.
+        labels: Labels, where they are not in the rows: rows with `outcome_id` and `attempt`, or with question and
+            answer, and `labels`; by default those that `refine label` left beside the file of attempts.
+        alpha: Largest tolerated share of bad answers among those released.
+        delta: Probability, over the draw of the runs, that the promise does not hold.
+        thresholds: Success ratings to choose from, 4, 3 and 2 by default; with `scores`, scores, by default 0.95
+            to 0.50; with `escalation`, the least rating accepted from each judge, 5 for never.
+        max_attempts: Most attempts of the policy; by default as recorded. The certificate is for this number.
+        patience: Attempts without a gain after which the policy stops; by default as recorded.
+        method: `"sequence"`; `"fallback"` where bad answers are not rarer at higher ratings; `"anytime"` to look
+            as often as labels come in; `"weighted"` where rows have weights (`weight`, 1 / probability with which
+            a run was drawn), questions several runs, or harm is graded: a much weaker test.
+        harm: Harm of an answer that people rate 1 to 4, each 0 to 1, for instance `{1: 1.0, 2: 0.5}`, whose mean
+            is then bounded; needs `"weighted"`. By default that of a bad answer is 1.
+        largest_weight: Most that the runs of a question weigh together, fixed before labels are seen, for
+            `"weighted"`; by default as in the runs.
+        risk: `"released"`, or `"per_question"` for the share of all questions that get a bad answer.
+        scores: Whether thresholds are on scores.
+        judge: The judge, where rows have verdicts of several.
+        escalation: Judges from cheap to strong, all of which rated all rows; people decide what none releases.
+        independent_attempts: Whether the labels are of single answers, of loops that were never recorded. The
+            weaker certificate then assumes that attempts are independent, and says so.
+        loops: Loops without labels, which make that certificate less weak: they tell how much more often a loop
+            releases an answer than its first attempt does.
+        unlabelled: Whether a run without any label counts as bad where it is released, the default; or is left
+            out, which is right only where the labelled runs are a random sample, and the default for `"anytime"`.
+        good: Least human rating that is good.
+        split: Use the labels of this split alone.
+        subject: The loop that it is about, where the rows do not say.
+        ledger: File in which the use of labels is written down; by default beside the file that holds the labels.
+            A further certificate on the same labels, of another judge, loop or question, or after more labels came
+            in, gets a smaller share of delta. Without a file no use is known.
+
+    Returns:
+        The certificate; `write` it for `SelfRefine(..., certificate=...)`.
+
+    Raises:
+        ConfigurationError: If rows or labels cannot be used; in one line.
+    """
+    _check_levels(alpha, delta)
+    labels, from_where = labels_for(attempts, labels)
+    with naming(from_where):
+        rows, strangers = with_labels(read_judged(attempts), labels)
+    if not rows:
+        raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
+    check_weights(rows, method, largest_weight)
+    losses = harm_of(harm, method)
+    kind: Kind = "escalation" if escalation else "score" if scores else "rating"
+    judges = tuple(escalation or (judge_among(rows, judge),))
+    left_out = unlabelled == "left_out" or (unlabelled is None and method == "anytime")
+    chosen = RunChoice(good=good, split=split, harm=losses, left_out=left_out, several=method == "weighted")
+    runs, recorded_by, notes = chosen_runs(rows, chosen)
+    notes = [*from_where, *notes, *weight_notes(runs, method, largest_weight)]
+    if strangers:
+        notes.append(f"{strangers} labels belong to no recorded attempt and were left out")
+    own = subject or recorded_by
+    most = recorded_attempts(rows, own, max_attempts, independent=independent_attempts)
+    waits = patience if patience is not None else own.patience
+    calibration = _Calibration(
+        runs=runs, judges=judges, kind=kind, max_attempts=most, patience=waits, subject=own, notes=tuple(notes)
+    )
+    tested = alpha
+    if independent_attempts:
+        tested *= release_gain(
+            _other_runs(loops, good), checked_thresholds(None, on_scores=False), judges[0], most
+        )
+        tested /= most
+    tallies, cut_notes = _tallies(calibration, thresholds, first_alone=independent_attempts)
+    book = _ledger(ledger, labels, attempts)
+    used = labels_used(runs, split)
+    settings = (
+        alpha,
+        delta,
+        method,
+        risk,
+        float(good),
+        *((losses, largest_weight) if method == "weighted" else ()),
+    )
+    key = _key(calibration, [tally.policy for tally in tallies], settings, used)
+    use = 1 if book is None else book.use(frozenset(used), key)
+    result, counts = tested_policies(
+        tallies,
+        runs,
+        alpha=tested,
+        delta=delta / use,
+        method=method,
+        per_question=risk == "per_question",
+        largest_weight=largest_weight,
+    )
+    certificate = IssuedCertificate.issue(
+        **table_of(len(runs), result, tallies, counts),
+        subject=certified_subject(own, most, waits, kind),
+        kind=kind,
+        alpha=alpha,
+        delta=delta / use,
+        delta_in_all=delta,
+        use_of_labels=use,
+        method=method,
+        harm=losses or (),
+        risk=risk,
+        assumes=INDEPENDENT if independent_attempts else "",
+        good=good,
+        labels=len(used),
+        labels_digest=digest_of(sorted(used)),
+        labels_needed=labels_missing(result, tested, delta / use),
+        answer_models=answer_models(runs),
+        notes=(*calibration.notes, *cut_notes, *least_note(result), *remarks(tallies, tested, alpha)),
+        **dates_of(rows),
+        written_by=library_version(),
+    )
+    if book is not None:
+        book.enter(frozenset(used), key, delta=delta / use)
+    return certificate
+
+
+def _other_runs(loops: Source | None, good: float) -> list[CalibrationRun]:
+    return [] if loops is None else runs_of(read_judged(loops), good=good, split=None)
+
+
+def _check_levels(alpha: object, delta: object) -> None:
+    for name, level in (("alpha", alpha), ("delta", delta)):
+        if not isinstance(level, int | float) or not 0 < level < 1:
+            raise ConfigurationError(f"{name} lies between 0 and 1, for instance 0.1, not {shortened(level)}")
+
+
+def recorded_attempts(
+    rows: Sequence[JudgedRow], subject: Subject, chosen: int | None, *, independent: bool
+) -> int:
+    """Return the most attempts of a loop: as chosen, or as recorded, or 1 where rows are no attempts of a loop.
+
+    Raises:
+        ConfigurationError: If nobody says.
+    """
+    recorded = subject.max_attempts or next(
+        (int(row.metadata["max_attempts"]) for row in rows if row.metadata.get("max_attempts") is not None), None
+    )
+    if recorded is None and all(row.attempt is None for row in rows) and not independent:
+        recorded = 1
+    most = chosen if chosen is not None else recorded
+    if most is None:
+        raise ConfigurationError(
+            "the rows do not say how many attempts the loop may make; give max_attempts=... (--max-attempts), the "
+            "number that is deployed"
+        )
+    if type(most) is not int or most < 1:
+        raise ConfigurationError(f"max_attempts is a whole number from 1, not {shortened(most)}")
+    return most
+
+
+def _tallies(
+    calibration: _Calibration, thresholds: Sequence[Any] | None, *, first_alone: bool
+) -> tuple[list[Tally], list[str]]:
+    """Return what each policy of the chain releases, without those that the record says nothing about.
+
+    Raises:
+        ConfigurationError: If the record ends too soon for every policy, or for one that was asked for.
+    """
+    if calibration.kind == "escalation":
+        return tally_escalation(calibration.runs, thresholds or ESCALATION, judges=calibration.judges), []
+    on_scores = calibration.kind == "score"
+    tallies = tally_thresholds(
+        calibration.runs,
+        checked_thresholds(thresholds, on_scores=on_scores),
+        judge=calibration.judges[0],
+        on_scores=on_scores,
+        max_attempts=1 if first_alone else calibration.max_attempts,
+        patience=None if first_alone else calibration.patience,
+    )
+    for tally in tallies:
+        shorter = next((name for name in ("max_attempts", "patience") if tally.cuts.get(name)), None)
+        if shorter is not None:
+            raise ConfigurationError(
+                f"{tally.cuts[shorter]} recorded loops were ended by {shorter} before this policy would; record "
+                f"with {shorter} at least as large, or certify a smaller one"
+            )
+    identified = [tally for tally in tallies if not tally.cuts]
+    left = [f"{tally.policy:g}" for tally in tallies if tally.cuts]
+    if left and (thresholds is not None or not identified):
+        raise ConfigurationError(
+            f"the loops were recorded with a laxer threshold than {left[0]}, so that they ended before; record "
+            f"with the strictest threshold of the chain, or leave {', '.join(left)} out of it"
+        )
+    notes = [f"{', '.join(left)} is not in the record: it was made with a laxer success rating"] if left else []
+    return identified, notes
+
+
+def _ledger(ledger: str | os.PathLike[str] | None, *sources: object) -> Ledger | None:
+    if ledger is not None:
+        return Ledger(Path(ledger))
+    files = [Path(source) for source in sources if isinstance(source, str | os.PathLike)]
+    beside = next((file for file in files if file.is_file()), None)
+    return None if beside is None else Ledger(beside.with_name(f"{beside.name}.ledger"))
+
+
+def _key(
+    calibration: _Calibration, policies: Sequence[object], settings: tuple[object, ...], labels: set[str]
+) -> str:
+    """Return what tells one question to the labels from another; e-values may be looked at as labels come in."""
+    anytime = "anytime" in settings
+    parts = [
+        calibration.subject.model_dump(mode="json"),
+        [calibration.kind, calibration.judges, calibration.max_attempts, calibration.patience],
+        list(policies),
+        list(settings),
+        None if anytime else sorted(labels),
+    ]
+    return digest_of(parts)

@@ -1,0 +1,527 @@
+"""The command `refine replay`: what recorded loops tell, as tables or as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from judges import ConfigurationError, Judge, Sample
+from judges.offline.trust.curves import AttemptGain, CurvePoint
+from judges.offline.trust.monitor import Audits, CanaryResult, LiveRate, MonitorReport, monitor
+from judges.offline.trust.replay import LoopReplay, ReplayedPolicy, replay
+from refine.cli.judge_specs import load_judge
+from refine.cli.options import STOPPED
+
+if TYPE_CHECKING:
+    from refine.record import DatabaseRecord, OutcomeFilter
+
+SourceRow = Sample | Mapping[str, object]
+
+_DATABASES = {".db", ".sqlite", ".sqlite3"}
+_WIDTH = 100
+"""Columns of a table if stdout is not a terminal."""
+
+
+def is_database(source: str) -> bool:
+    """Check whether a person means a database: a URL, or the file of one."""
+    return "://" in source or Path(source).suffix.lower() in _DATABASES
+
+
+def open_database(source: str) -> DatabaseRecord:
+    """Return the record in a database that is there.
+
+    Raises:
+        ConfigurationError: If there is none, or the extra `record` is not installed.
+    """
+    if find_spec("sqlalchemy") is None:
+        raise ConfigurationError("a record in a database needs SQLAlchemy; install the extra: selfrefine[record]")
+    from refine.record import DatabaseRecord, open_record  # noqa: PLC0415 - loads the loop
+
+    record = open_record(source)
+    if not isinstance(record, DatabaseRecord):
+        raise ConfigurationError(f"{source!r} is no database")
+    if record.file is not None and not record.file.exists():
+        raise ConfigurationError(f"there is no record {str(record.file)!r}")
+    return record
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSource:
+    """Recorded loops that a person named.
+
+    Args:
+        rows: The file or the folder, or the rows of a database.
+        ledger: Where the use of labels of a database in a file is written down; None elsewhere, where the ledger
+            lies beside the labels.
+    """
+
+    rows: str | Iterable[SourceRow]
+    ledger: Path | None = None
+
+
+@contextmanager
+def loop_source(source: str, *, texts: bool = False) -> Iterator[LoopSource]:
+    """Open recorded loops: with the texts where these are needed, else also of a record without any.
+
+    Raises:
+        ConfigurationError: If a database is meant, and there is none, or it holds no texts where they are needed.
+    """
+    if not is_database(source):
+        yield LoopSource(source)
+        return
+    with open_database(source) as record:
+        ledger = None if record.file is None else record.file.with_name(f"{record.file.name}.ledger")
+        yield LoopSource(record.rows() if texts else record.attempts(), ledger)
+
+
+def console() -> Console:
+    """Return a console for tables on stdout."""
+    own = Console(file=sys.stdout, highlight=False)
+    if not own.is_terminal:
+        own.width = _WIDTH
+    return own
+
+
+_BAR = 20
+"""Columns of a bar for 100 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """The options of the command, as they were written."""
+
+    source: str
+    labels: Path | None
+    thresholds: Sequence[int]
+    max_attempts: Sequence[int]
+    patience: Sequence[int]
+    policy: str | None
+    rejudge: str | None
+    rejudge_fraction: float
+    model: str | None
+    base_url: str | None
+    language: str | None
+    max_concurrency: int
+    seed: int
+    as_json: bool
+
+
+def run_replay(options: ReplayOptions) -> int:
+    """Print what the loops tell, and return the exit code: 0, or 1 where nothing is identified.
+
+    Raises:
+        ConfigurationError: If the source cannot be read, or an option is wrong.
+    """
+    judge = None
+    if options.rejudge is not None:
+        judge = load_judge(
+            options.rejudge, model=options.model, base_url=options.base_url, language=options.language
+        )
+    with loop_source(options.source, texts=judge is not None) as source:
+        result = replay(
+            source.rows,
+            options.labels,
+            thresholds=options.thresholds or None,
+            max_attempts=options.max_attempts or None,
+            patience=options.patience or None,
+            policy=options.policy,
+            judge=judge,
+            rejudge_fraction=options.rejudge_fraction,
+            max_concurrency=options.max_concurrency,
+            seed=options.seed,
+        )
+    if options.as_json:
+        sys.stdout.write(f"{json.dumps(result.to_dict(), ensure_ascii=False, indent=2)}\n")
+    else:
+        show_replay(console(), result)
+    return 0 if result.reason is None else 1
+
+
+def show_replay(out: Console, result: LoopReplay) -> None:
+    """Print a replay."""
+    if result.reason is not None:
+        out.print(Text(f"{result.reason}: {result.detail}", style="yellow"), soft_wrap=True)
+        _print_left_out(out, result)
+        return
+    questions = "" if result.questions == result.loops else f" to {result.questions:,} questions"
+    out.print(Text(f"{_count(result.loops, 'loop')}{questions}, recorded with {result.policy}", style="bold"))
+    _print_left_out(out, result)
+    out.print(_curve(out, result.curve))
+    if result.curve_note:
+        _note(out, result.curve_note)
+    if result.gains:
+        out.print(_gains(out, result.gains, result.gain_title))
+    _print_best(out, result)
+    out.print(_policies(out, result.policies))
+    for note in (result.assumption, *_reading(result), *result.notes):
+        _note(out, note)
+
+
+def _print_left_out(out: Console, result: LoopReplay) -> None:
+    parts = [f"{count} {reason}" for reason, count in result.left_out.items()]
+    parts += [f"{count} of policy {digest[:8] or 'unknown'}" for digest, count in result.other_policies.items()]
+    if parts:
+        hint = "; choose one with --policy" if result.other_policies else ""
+        out.print(Text(f"left out: {', '.join(parts)}{hint}", style="yellow"), soft_wrap=True)
+
+
+def _note(out: Console, text: str) -> None:
+    out.print(Text(text, style="dim"))
+
+
+def _table(out: Console, title: str) -> Table:
+    out.print(Text(f"\n{title}", style="bold"))
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+
+
+def _curve(out: Console, points: Sequence[CurvePoint]) -> Table:
+    table = _table(out, "Passed by attempt")
+    for name in ("attempt", "judged", "passed", "by now", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    has_patience = any(point.if_patience_passed is not None for point in points)
+    if has_patience:
+        table.add_column("at most", justify="right", no_wrap=True)
+    for point in points:
+        bar = "" if out.options.ascii_only else "█" * round(_BAR * point.cumulative)
+        cells = [str(point.attempt), f"{point.at_risk:,}", f"{point.passed:,}", _share(point.cumulative)]
+        most = [_share(point.if_patience_passed)] if has_patience else []
+        table.add_row(*cells, _between(point.low, point.high), Text(bar, style="green"), *most)
+    return table
+
+
+def _gains(out: Console, gains: Sequence[AttemptGain], title: str) -> Table:
+    table = _table(out, f"{title[0].upper()}{title[1:]}")
+    table.add_column("from", justify="right", no_wrap=True)
+    clean = any(gain.gain is not None for gain in gains)
+    names = ("loops", "raw change", "fell", *(("gain", "95 % interval", "judged again") if clean else ()))
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for gain in gains:
+        cells = [f"{gain.attempt} to {gain.attempt + 1}", f"{gain.n:,}", f"{gain.raw_change:+.2f}"]
+        cells.append(_share(gain.regressions / gain.n))
+        if clean:
+            known = gain.gain_low is not None and gain.gain_high is not None
+            cells.append("-" if gain.gain is None else f"{gain.gain:+.2f}")
+            cells.append(f"{gain.gain_low:+.2f} to {gain.gain_high:+.2f}" if known else "-")
+            cells.append(f"{gain.rejudged:,}")
+        table.add_row(*cells)
+    return table
+
+
+def _print_best(out: Console, result: LoopReplay) -> None:
+    best = result.best
+    if best is None or best.mean_difference is None:
+        return
+    if not best.share:
+        out.print(Text("The last attempt of a loop is nowhere worse than its best."))
+        return
+    share = _share(best.share)
+    line = f"The best attempt beats the last in {share} of the loops, by {best.mean_difference:.2f} over all"
+    if best.rejudged_rating is None:
+        line += ", which flatters it: it is the highest of several ratings"
+    else:
+        line += (
+            f"; its mean rating is {best.best_rating:.2f}, and {best.rejudged_rating:.2f} when judged again "
+            f"({best.rejudged:,} of them): quote the second"
+        )
+    out.print(Text(line))
+
+
+def _policies(out: Console, policies: Sequence[ReplayedPolicy]) -> Table:
+    table = _table(out, "Other policies")
+    table.add_column("policy", no_wrap=True)
+    has_cost = any(policy.mean_cost is not None for policy in policies)
+    has_labels = any(policy.bad_rate is not None for policy in policies)
+    more = [*(["$ a loop"] if has_cost else []), *(["bad among them"] if has_labels else [])]
+    for name in ("releases", "attempts", *more):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for policy in policies:
+        cells = ["-" if policy.mean_cost is None else f"{policy.mean_cost:.4g}"] if has_cost else []
+        cells += [_range(policy.bad_rate)] if has_labels else []
+        releases, attempts = _releases(policy), _range(policy.mean_attempts, form=".2f")
+        style = "bold" if policy.in_force else ""
+        table.add_row(_name(policy), releases, attempts, *cells, _status(policy), style=style)
+    return table
+
+
+def _name(policy: ReplayedPolicy) -> str:
+    attempts = "1 attempt" if policy.max_attempts == 1 else f"{policy.max_attempts} attempts"
+    patience = "" if policy.patience is None else f", patience {policy.patience}"
+    in_force = " (in force)" if policy.in_force else ""
+    return f"rating {policy.success_rating}, {attempts}{patience}{in_force}"
+
+
+def _releases(policy: ReplayedPolicy) -> str:
+    if policy.release_interval is None:
+        return _range(policy.release_rate)
+    low, high = policy.release_interval
+    return f"{_share(policy.release_rate[0])} ({100 * low:.0f}-{high:.0%})"
+
+
+def _status(policy: ReplayedPolicy) -> str:
+    return policy.status if policy.hajek is None else f"estimate {_share(policy.hajek)}"
+
+
+def _reading(result: LoopReplay) -> list[str]:
+    """Return what a reader of the table of policies must know."""
+    notes = []
+    if any(policy.status == "bounds" for policy in result.policies):
+        notes.append(
+            "A range stands where loops ended before the policy would have ended them: it is all that the record "
+            "says, and no interval. In parentheses: 95 % intervals."
+        )
+    labelled = result.policies[0].labelled
+    if labelled:
+        notes.append(
+            f"Bad answers are counted over the {labelled:,} loops with labels; a released answer without a label "
+            f"counts as bad. A policy that is chosen here needs fresh labels to be certified."
+        )
+    return notes
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _between(low: float, high: float) -> str:
+    return f"{low:.1%} to {high:.1%}"
+
+
+def _range(value: tuple[float, float] | None, *, form: str = ".1%") -> str:
+    if value is None:
+        return "-"
+    low, high = (format(end, form) for end in value)
+    return low if low == high else f"{low.removesuffix('%')}-{high}"
+
+
+_END = KeyboardInterrupt
+_MONITOR_WIDTH = 11
+"""Columns of the name of a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorOptions:
+    """The options of the command, as they were written."""
+
+    source: str
+    labels: Path | None
+    certificate: Path | None
+    alpha: float | None
+    canary: Path | None
+    judge: str | None
+    success_rating: int | None
+    model: str | None
+    base_url: str | None
+    language: str | None
+    max_concurrency: int
+    watch: bool
+    every: float
+    as_json: bool
+
+
+def run_monitor(options: MonitorOptions) -> int:
+    """Print how the loop does, and return the exit code: 0 no alarm, 1 an alarm, 3 nothing can raise one.
+
+    Raises:
+        ConfigurationError: If something cannot be read, or an option is wrong.
+    """
+    if options.watch and options.as_json:
+        raise ConfigurationError("--watch shows a screen, and --json prints data once: leave one out")
+    first = _report(options, _judge(options))
+
+    def again() -> MonitorReport:
+        later = _report(replace(options, canary=None), None)
+        alarm, silent = later.alarm or first.alarm, later.silent and first.silent
+        return replace(later, canary=first.canary, alarm=alarm, silent=silent)
+
+    if options.as_json:
+        sys.stdout.write(f"{json.dumps(first.to_dict(), ensure_ascii=False, indent=2)}\n")
+    elif options.watch:
+        return exit_code(_watched(first, again, options))
+    else:
+        console().print(rendered(first))
+    return exit_code(first)
+
+
+def exit_code(report: MonitorReport) -> int:
+    """Return the exit code of a report."""
+    return 1 if report.alarm else STOPPED if report.silent else 0
+
+
+def _judge(options: MonitorOptions) -> Judge | None:
+    if options.judge is None:
+        return None
+    return load_judge(options.judge, model=options.model, base_url=options.base_url, language=options.language)
+
+
+def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:
+    with loop_source(options.source) as source:
+        return monitor(
+            source.rows,
+            options.labels,
+            certificate=options.certificate,
+            alpha=options.alpha,
+            canary=options.canary,
+            judge=judge,
+            success_rating=options.success_rating,
+            max_concurrency=options.max_concurrency,
+        )
+
+
+def _watched(first: MonitorReport, again: Callable[[], MonitorReport], options: MonitorOptions) -> MonitorReport:
+    """Show reports until Ctrl-C, and return the last one; where there is no terminal, those that differ."""
+    report, out = first, console()
+    if out.is_terminal:
+        with Live(_screen(report, options), console=out, screen=True, auto_refresh=False) as live, suppress(_END):
+            while True:
+                time.sleep(options.every)
+                report = again()
+                live.update(_screen(report, options), refresh=True)
+        out.print(rendered(report))
+        return report
+    out.print(rendered(report))
+    with suppress(_END):
+        while True:
+            time.sleep(options.every)
+            before, report = report, again()
+            if report != before:
+                out.print(rendered(report))
+    return report
+
+
+def _screen(report: MonitorReport, options: MonitorOptions) -> Group:
+    now = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
+    foot = f"{options.source}, read at {now} and every {options.every:g} s; Ctrl-C ends"
+    return Group(rendered(report), Text(f"\n{foot}", style="dim"))
+
+
+def rendered(report: MonitorReport) -> Group:
+    """Return a report as a few lines, the verdict first."""
+    lines = [_headline(report), _line("pass rate", _rate(report.pass_rate)), _audits(report.audits)]
+    if report.canary is not None:
+        lines.append(_canary(report.canary))
+    lines += [_line("changed", text, style="bold red") for text in report.changes]
+    lines += [Text(note, style="dim") for note in report.notes]
+    return Group(*lines)
+
+
+def _headline(report: MonitorReport) -> Text:
+    loops = f"  {report.loops:,} loops" + (f", certificate {report.certificate[:8]}" if report.certificate else "")
+    if report.alarm:
+        void = "; the certificate is void" if report.certificate else ""
+        return Text.assemble((f"ALARM{void}", "bold red"), (loops, "dim"))
+    if report.silent:
+        return Text.assemble(("NOTHING CAN BE SAID about bad answers", "bold yellow"), (loops, "dim"))
+    return Text.assemble(("no alarm", "bold green"), (loops, "dim"))
+
+
+def _line(name: str, text: str, *, style: str = "") -> Text:
+    return Text.assemble((f"{name:<{_MONITOR_WIDTH}}", "dim"), (text, style))
+
+
+def _rate(rate: LiveRate) -> str:
+    if rate.rate is None:
+        return "no loop was judged to its end"
+    text = f"{rate.rate:.1%} of {rate.judged:,} loops pass, between {rate.low:.1%} and {rate.high:.1%} at any look"
+    if rate.unjudged:
+        text += f"; {rate.low_if_refused:.1%} to {rate.high_if_passed:.1%} with {rate.unjudged:,} not judged"
+    return text
+
+
+def _audits(audits: Audits) -> Text:
+    if audits.reason is not None:
+        return _line("audits", f"{audits.reason}: {audits.detail}", style="yellow")
+    text = (
+        f"{audits.bad:,} of {audits.audits:,} audited answers bad, {audits.p0:.1%} tolerated; alarm statistic "
+        f"{audits.statistic:.3g} of 100"
+    )
+    if audits.alarm and (audits.statistic or 0.0) < (audits.highest or 0.0):
+        text += f", highest {audits.highest:.3g}"
+    return _line("audits", text, style="bold red" if audits.alarm else "")
+
+
+def _canary(canary: CanaryResult) -> Text:
+    if canary.reason is not None:
+        return _line("canary", f"{canary.reason}: {canary.detail}", style="yellow")
+    statistic = "" if canary.statistic is None else f"; alarm statistic {canary.statistic:.3g} of 100"
+    text = (
+        f"{canary.right_now:,} of {canary.scored:,} rows judged rightly, {canary.right_before:,} before "
+        f"({canary.only_before} got worse, {canary.only_now} better, p = {canary.p:.2g}){statistic}"
+    )
+    return _line("canary", text, style="bold red" if canary.alarm else "")
+
+
+def run_export(record: str, *, out: Path | None, where: Sequence[str]) -> int:
+    """Write the rows, and return the exit code: 0, or 1 if there are none.
+
+    Raises:
+        ConfigurationError: If the record cannot be read, has no texts, or an option is wrong.
+    """
+    if find_spec("sqlalchemy") is None:
+        raise ConfigurationError("a record in a database needs SQLAlchemy; install the extra: selfrefine[record]")
+    from refine.record import DatabaseRecord, open_record  # noqa: PLC0415 - loads the loop
+
+    opened = open_record(record)
+    if not isinstance(opened, DatabaseRecord):
+        raise ConfigurationError(f"{record!r} is no database; a record of JSON lines is a dataset as it is")
+    if opened.file is not None and not opened.file.exists():
+        raise ConfigurationError(f"there is no record {str(opened.file)!r}")
+    with opened:
+        count = _write(opened.rows(_filter(where)), out)
+    sys.stderr.write(f"{count} rows{'' if out is None else f' in {out}'}\n")
+    return 0 if count else 1
+
+
+def _filter(where: Sequence[str]) -> OutcomeFilter:
+    from refine.record import OutcomeFilter  # noqa: PLC0415 - loads pydantic
+
+    pairs = [part.partition("=") for part in where]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise ConfigurationError(f"--where is KEY=VALUE, for instance passed=false, not {key!r}")
+    return OutcomeFilter.read({key: value for key, _, value in pairs})
+
+
+def _write(rows: Iterator[dict[str, object]], out: Path | None) -> int:
+    """Write the rows, and return how many there were; without any, no file is made."""
+    first = list(islice(rows, 1))
+    count = 0
+    with nullcontext(sys.stdout) if out is None or not first else _new_file(out) as file:
+        for count, row in enumerate(chain(first, rows), 1):  # noqa: B007 - the last one is the number of rows
+            file.write(f"{json.dumps(row, ensure_ascii=False)}\n")
+    return count
+
+
+@contextmanager
+def _new_file(out: Path) -> Iterator[TextIO]:
+    """Open a new file that only its owner reads, as it holds what people asked."""
+    try:
+        descriptor = os.open(out, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        raise ConfigurationError(
+            f"{str(out)!r} is there already; choose another --out, or delete it first"
+        ) from None
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+        yield file
