@@ -34,7 +34,7 @@ AnswerKind = Literal[
 """Text to judge; nothing at all; a call of a tool; calls of which none can be read; a refusal; stopped by the
 provider's filter; cut off at its length limit; or no text, but audio, an image, a video or a file."""
 
-Fault = Literal["empty", "cut", "invalid_tool_call"]
+_Fault = Literal["empty", "cut", "invalid_tool_call"]
 
 _MEDIA: tuple[Literal["audio", "image", "video"], ...] = ("audio", "image", "video")
 _FILES = ("file", "input_file", "media", "document", "text-plain")
@@ -48,7 +48,7 @@ NOTES: Mapping[str, str] = {
 }
 """The detail of an outcome whose answer has such a fault and is released all the same, by the answer's kind."""
 
-_REJECTIONS: dict[Language, dict[Fault, tuple[str, str]]] = {
+_REJECTIONS: dict[Language, dict[_Fault, tuple[str, str]]] = {
     "en": {
         "empty": ("There is no text.", "The answer was empty. Write a complete answer."),
         "cut": (
@@ -133,7 +133,7 @@ def reason_to_skip(kind: AnswerKind, answer: AIMessage, *, judge_refusals: bool 
             return f"{kind}: the answer has no text to judge"
 
 
-def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> Fault | None:
+def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> _Fault | None:
     """Return the fault for which an answer is rejected without a judge; None if a judge is to be asked.
 
     Args:
@@ -149,7 +149,7 @@ def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> Fault | N
     return "invalid_tool_call" if kind == "invalid_tool_call" else "empty"
 
 
-def rejection_for(fault: Fault, language: Language) -> Verdict:
+def rejection_for(fault: _Fault, language: Language) -> Verdict:
     """Return the verdict on a faulty answer, with feedback in a language."""
     if fault == "empty":
         return empty_answer(language)

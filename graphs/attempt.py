@@ -220,7 +220,7 @@ StopReason = Literal[
 ]
 """Why the loop stopped."""
 
-Limit = tuple[StopReason, str]
+_Limit = tuple[StopReason, str]
 """A limit that is reached, with one line about it."""
 
 
@@ -230,7 +230,7 @@ def reason_to_stop(
     *,
     evidence: Mapping[str, JsonValue],
     is_last: bool,
-    limit: Callable[[], Limit | None],
+    limit: Callable[[], _Limit | None],
 ) -> tuple[StopReason | None, str]:
     """Return why to stop after the last verdict, with one line about it; None to go on.
 
@@ -267,7 +267,7 @@ def _has_stalled(attempts: Sequence[Attempt], patience: int | None) -> bool:
     return max(scores[-patience:]) <= max(scores[:-patience])
 
 
-def limit_reached(policy: Policy, usage: Usage, *, seconds: float) -> Limit | None:
+def limit_reached(policy: Policy, usage: Usage, *, seconds: float) -> _Limit | None:
     """Return the limit of a policy that leaves no room for another call, or None.
 
     Args:

@@ -268,8 +268,8 @@ UNJUDGED = "answer released although a judgement gave no verdict"
 PARTLY_JUDGED = "answer released although a part of its judge gave no verdict"
 GENERATOR_FAILED = "answer released that was not accepted, since the generator failed"
 CANDIDATE_FAILED = "candidate failed, and the attempt went on with the others"
-EXCERPT = "judge was shown a part of a very long draft, or of long evidence; max_conversation_chars bounds it"
-UNCERTIFIED = "answer released by a model that the certificate is not about: certify again"
+_EXCERPT = "judge was shown a part of a very long draft, or of long evidence; max_conversation_chars bounds it"
+_UNCERTIFIED = "answer released by a model that the certificate is not about: certify again"
 UNMET = "judge needs evidence that neither the question nor the generator brought"
 
 Needs = tuple[tuple[str, tuple[str, ...]], ...]
@@ -327,9 +327,9 @@ def _uncertified(refinement: Refinement, ration: Ration) -> Iterator[Event]:
     if certificate is None or certificate_of(refinement) is not None:
         return
     model = answering_model(refinement)
-    if ration.allows((UNCERTIFIED, model)):
+    if ration.allows((_UNCERTIFIED, model)):
         figures = {"certificate": certificate.id, "model": model, "calibrated": list(certificate.answer_models)}
-        yield Event(UNCERTIFIED, figures, streamed=False, level=logging.WARNING)
+        yield Event(_UNCERTIFIED, figures, streamed=False, level=logging.WARNING)
 
 
 def _failures(refinement: Refinement) -> Iterator[tuple[str, str, str | None]]:
@@ -406,7 +406,7 @@ def unmet_alarms(needs: Needs, sample: Sample, ration: Ration) -> tuple[Event, .
 
 def excerpt_alarms(judge: Judge, sample: Sample, limit: int, ration: Ration) -> tuple[Event, ...]:
     """Return the warning that a judge's model saw only a part of what was to be judged."""
-    if not is_long(sample, limit) or not judge.models or not ration.allows((EXCERPT,)):
+    if not is_long(sample, limit) or not judge.models or not ration.allows((_EXCERPT,)):
         return ()
     figures = {
         "judge": judge.name,
@@ -414,7 +414,7 @@ def excerpt_alarms(judge: Judge, sample: Sample, limit: int, ration: Ration) -> 
         "context_characters": sum(map(len, sample.retrieved_contexts or ())),
         "limit": limit,
     }
-    return (Event(EXCERPT, figures, streamed=False, level=logging.WARNING),)
+    return (Event(_EXCERPT, figures, streamed=False, level=logging.WARNING),)
 
 
 def _has(sample: Sample, name: str) -> bool:

@@ -47,7 +47,7 @@ RETURN_DIRECT = "return_direct: the result of a tool is the answer"
 """The detail of an outcome whose answer a tool gave, which is handed on unjudged."""
 
 
-def with_answer_last(messages: Sequence[Any], structured_response: object) -> list[Any]:
+def _with_answer_last(messages: Sequence[Any], structured_response: object) -> list[Any]:
     """Return an agent's new messages so that they end with its structured answer, as JSON text without a call.
 
     Args:
@@ -68,7 +68,7 @@ def with_answer_last(messages: Sequence[Any], structured_response: object) -> li
     return [*messages[:index], answer]
 
 
-def tool_result_in(messages: Sequence[Any]) -> AIMessage | None:
+def _tool_result_in(messages: Sequence[Any]) -> AIMessage | None:
     """Return what tools returned as an answer, where messages end with it; None where they do not."""
     index, results = _last_calls(messages)
     if index is None or not results:
@@ -84,7 +84,7 @@ def tool_result_in(messages: Sequence[Any]) -> AIMessage | None:
     return AIMessage([part for content in contents for part in _parts(content)])
 
 
-def fault_in(messages: Sequence[Any]) -> str:
+def _fault_in(messages: Sequence[Any]) -> str:
     """Return what tools say is wrong, where messages end with their results and one failed; otherwise nothing."""
     results = _last_calls(messages)[1]
     return "\n".join(str(result.text) for result in results if result.status == "error")
@@ -139,7 +139,7 @@ class Draft:
     pending: bool = False
 
 
-def own_copy(draft: Draft) -> Draft:
+def _own_copy(draft: Draft) -> Draft:
     """Return a draft that shares nothing with a generator which may use its messages again."""
     return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
 
@@ -164,7 +164,7 @@ def draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
         case str():
             return Draft(answer=AIMessage(output), calls=((None, Usage(calls=1, tokens_known=False)),))
         case {"messages": [*messages], **rest}:
-            new = with_answer_last(_new_messages(messages, prompt), rest.get("structured_response"))
+            new = _with_answer_last(_new_messages(messages, prompt), rest.get("structured_response"))
             return _draft(new, _contexts(rest))
         case [*messages] if messages and all(isinstance(message, BaseMessage) for message in messages):
             return _draft(_new_messages(messages, prompt))
@@ -191,14 +191,14 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
     calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
     if replies and messages[-1] is replies[-1]:
         return Draft(answer=replies[-1], steps=tuple(messages[:-1]), evidence=evidence or {}, calls=calls)
-    result = tool_result_in(messages)
+    result = _tool_result_in(messages)
     if result is None:
         raise DraftError(
             "the generator's messages do not end with an answer; the last one must be an AIMessage that follows "
             "the question"
         )
     draft = Draft(answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls)
-    fault = fault_in(messages)
+    fault = _fault_in(messages)
     return replace(draft, fault=fault) if fault else replace(draft, unjudged=RETURN_DIRECT)
 
 
@@ -237,7 +237,7 @@ _OF_A_STREAM = ("stream", "stream_options")
 """Fields of a request that say how its reply is sent, which is the client's matter."""
 
 
-class DirectGenerator:
+class _DirectGenerator:
     """Asks a direct client, whose request fields are bound to it.
 
     Args:
@@ -260,7 +260,7 @@ class DirectGenerator:
         return self._draft(await self.client.achat(_request(_dicts(prompt), temperature)))
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
-        return draft_of_completion(completion, self.client.name)
+        return _draft_of_completion(completion, self.client.name)
 
 
 class RequestGenerator:
@@ -314,7 +314,7 @@ class RequestGenerator:
         return {**self._request, **_request(messages, temperature)}
 
     def _draft(self, completion: dict[str, Any]) -> Draft:
-        return draft_of_completion(completion, str(self._request.get("model") or self._client.name))
+        return _draft_of_completion(completion, str(self._request.get("model") or self._client.name))
 
 
 def _dicts(prompt: list[BaseMessage]) -> list[MessageDict]:
@@ -330,7 +330,7 @@ def _request(messages: list[MessageDict], temperature: float | None) -> dict[str
     return {"messages": messages} if temperature is None else {"messages": messages, "temperature": temperature}
 
 
-def draft_of_completion(completion: dict[str, Any], model: str) -> Draft:
+def _draft_of_completion(completion: dict[str, Any], model: str) -> Draft:
     """Return a chat completion as a draft, which holds the completion as the endpoint sent it.
 
     Args:
@@ -384,11 +384,11 @@ def as_generator(candidate: object) -> Generator:
         ConfigurationError: If the candidate is none of these.
     """
     if isinstance(candidate, str) and parsed_name(candidate) is not None:
-        return DirectGenerator(OpenAICompatible.named(candidate))
+        return _DirectGenerator(OpenAICompatible.named(candidate))
     if isinstance(candidate, str) and ":" in candidate.strip(":"):
         return _NamedGenerator(candidate)
     if isinstance(candidate, OpenAICompatible):
-        return DirectGenerator(candidate)
+        return _DirectGenerator(candidate)
     if isinstance(candidate, Runnable):
         return _RunnableGenerator(candidate)
     if _is_generator(candidate):
@@ -444,7 +444,7 @@ class _RunnableGenerator:
 
     def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
         draft = draft_of(output, prompt)
-        return draft if self._is_chat_model else own_copy(draft)
+        return draft if self._is_chat_model else _own_copy(draft)
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config: a new thread for what has memory of its own, to forget rejected drafts.
@@ -492,7 +492,7 @@ class _FunctionGenerator:
             output = self._as_runnable().invoke(messages, config)
         else:
             output = waited_for(self._function(messages))
-        return own_copy(draft_of(output, prompt))
+        return _own_copy(draft_of(output, prompt))
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
@@ -501,7 +501,7 @@ class _FunctionGenerator:
             output = await self._as_runnable().ainvoke(messages, config)
         else:
             output = await self._acall(messages)
-        return own_copy(draft_of(output, prompt))
+        return _own_copy(draft_of(output, prompt))
 
     async def _acall(self, messages: list[BaseMessage]) -> object:
         if self._async:

@@ -106,7 +106,7 @@ def _check_bounds(bounds: object) -> None:
         )
 
 
-Graph = CompiledStateGraph[Any, Any, Any, Any]
+_Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 Checkpointer = BaseCheckpointSaver[Any] | bool | None
 """LangGraph's type of the same name, with the parameter that it leaves open."""
@@ -136,7 +136,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
     loop: Loop
     concurrent_turns: ConcurrentTurns
     on_new_question: OnNewQuestion
-    in_one_step: Callable[[], Graph] | None
+    in_one_step: Callable[[], _Graph] | None
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         loop: Loop,
         concurrent_turns: ConcurrentTurns = "queue",
         on_new_question: OnNewQuestion = "refuse",
-        in_one_step: Callable[[], Graph] | None = None,
+        in_one_step: Callable[[], _Graph] | None = None,
         **settings: Any,
     ) -> None:
         if concurrent_turns not in get_args(ConcurrentTurns):
@@ -158,7 +158,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
         self.in_one_step = in_one_step
 
     @classmethod
-    def of(cls, compiled: Graph, **settings: Any) -> LoopGraph:
+    def of(cls, compiled: _Graph, **settings: Any) -> LoopGraph:
         """Return a compiled graph as one of this class, with its settings."""
         graph = cls(**settings, **vars(compiled))
         vars(graph).update(vars(compiled))  # what LangGraph set after it made the graph, and leaves out of a copy
@@ -325,7 +325,7 @@ _UNSEEN_SETTINGS = frozenset({"context"})
 """Settings of a run that have nothing to do with its steps."""
 
 
-Evidence = dict[str, Any]
+_Evidence = dict[str, Any]
 
 
 _EDGES: dict[Node, dict[str, str]] = {
@@ -349,7 +349,7 @@ class NodeInput(TypedDict):
 class GraphInput(NodeInput, total=False):
     """Input of the graph: the conversation and, if there is any, evidence (fields of a sample)."""
 
-    evidence: Annotated[Evidence, EphemeralValue]
+    evidence: Annotated[_Evidence, EphemeralValue]
 
 
 class GraphOutput(NodeInput):
@@ -626,7 +626,7 @@ def _compiled(
     checkpointer: LoopCheckpointer = None,
     store: BaseStore | None = None,
     single_node: bool = False,
-) -> Graph:
+) -> _Graph:
     graph = StateGraph(_State, context_schema=Overrides, input_schema=GraphInput, output_schema=GraphOutput)
     first = "tries" if single_node else "generate"
     graph.add_conditional_edges(START, _Entrance(loop), {"begin": first})

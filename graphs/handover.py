@@ -15,7 +15,7 @@ from graphs.augment import MARK
 from graphs.events import Event, Ration
 from graphs.refinement import Refinement
 
-UNJUDGED_HANDOVER = "generator handed over to another node with an answer that was not judged"
+_UNJUDGED_HANDOVER = "generator handed over to another node with an answer that was not judged"
 
 
 def hand_over(left: ParentCommand, refinement: Refinement) -> None:
@@ -39,10 +39,10 @@ def handover_alarms(
     answers = filter(_is_answer, _messages_in(left.args[0]))
     goto = _targets(left.args[0])
     unjudged = any(_content_of(message) not in known for message in answers)
-    if not unjudged or not ration.allows((UNJUDGED_HANDOVER, *goto)):
+    if not unjudged or not ration.allows((_UNJUDGED_HANDOVER, *goto)):
         return ()
     figures = {"attempt": refinement.number, "goto": goto}
-    return (Event(UNJUDGED_HANDOVER, figures, streamed=False, level=logging.WARNING),)
+    return (Event(_UNJUDGED_HANDOVER, figures, streamed=False, level=logging.WARNING),)
 
 
 def _content_of(message: BaseMessage) -> tuple[str, str]:

@@ -35,7 +35,7 @@ from judges.models.providers.llm_runs import is_observed
 T = TypeVar("T")
 
 _DECISION, _OVERRIDES, _RECORDS = "__refine_decision", "__refine_overrides", "__refine_records"
-KEYS = (_DECISION, _OVERRIDES, _RECORDS)
+_KEYS = (_DECISION, _OVERRIDES, _RECORDS)
 """Keys of a config's `configurable`; what is called inside of a step does not inherit them."""
 
 
@@ -127,7 +127,7 @@ _DURABILITY_SETTINGS = ("durability", "checkpoint_during")
 """Arguments of a run that say how soon it saves; the second one is deprecated."""
 
 _LANGGRAPH_KEYS = ("__pregel_", "checkpoint_")
-_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _OUTER_DURABILITY, *KEYS)
+_GRAPH_KEYS = (*_LANGGRAPH_KEYS, _PROGRESS, _STEP_LIMIT, _OUTER_DURABILITY, *_KEYS)
 _STREAM_KEYS = ("__pregel_stream", "__pregel_stream_messages_v2")
 
 _DEFAULT_STEP_LIMITS = frozenset({LANGCHAIN_LIMIT, int(LANGGRAPH_LIMIT), 9_999})
@@ -286,7 +286,7 @@ def muted_config(config: RunnableConfig, *, silent: bool = True) -> RunnableConf
         silent: Whether values written to LangGraph's stream writer are dropped.
     """
     configurable = config.get("configurable") or {}
-    ours = (*_STREAM_KEYS, _STEP_LIMIT, *KEYS)
+    ours = (*_STREAM_KEYS, _STEP_LIMIT, *_KEYS)
     remaining = {key: value for key, value in configurable.items() if key not in ours}
     if silent:
         remaining.pop(_PROGRESS, None)

@@ -61,7 +61,7 @@ from judges.sample import Sample, shown_within
 from judges.verdict import Usage, Verdict
 
 
-def answer_of(
+def _answer_of(
     refinement: Refinement, ending: Ending, messages: Messages, policy: Policy, now: float
 ) -> tuple[AIMessage, Refinement]:
     """Return what to release in an ending, and the record that says so.
@@ -126,7 +126,7 @@ def _unanswered(
     return (JudgeFailed if failed else NotAccepted)(message, outcome)
 
 
-def consumed(effect: Effect, draft: Draft, policy: Policy) -> Usage:
+def _consumed(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     """Return what a generator consumed: as counted call by call, unless its messages report more calls.
 
     They do so for calls that an agent made before it stopped for a human. If no call was counted and none
@@ -291,7 +291,7 @@ class Loop:
             return self._to_finish(refinement.stopped(reason, refusal.detail, now=clock(), usage=effect.spent))
         except Exception as error:  # noqa: BLE001 - recorded, and raised where no answer is left to release
             return self._generator_failed(refinement, messages, error, effect.spent, clock())
-        usage = consumed(effect, draft, self.policy)
+        usage = _consumed(effect, draft, self.policy)
         if draft.pending:
             return Transition(refinement=refinement.paused(usage, now=clock()))
         drafted = refinement.drafted(
@@ -460,7 +460,7 @@ class Loop:
             answer = released(chosen, self.policy) if written is None else AIMessage(written)
             return answered(refinement, messages, answer, now, ration=self._ration)
         try:
-            answer, refinement = answer_of(refinement, ending, messages, self.policy, now)
+            answer, refinement = _answer_of(refinement, ending, messages, self.policy, now)
         except Unanswered as error:
             return Transition(refinement=refinement, events=partial(finished_events, refinement), error=error)
         return answered(refinement, messages, answer, now, ration=self._ration)

@@ -120,7 +120,7 @@ class Outcome(HintsAtGuesses, Frozen):
         """
         if not self.attempts:
             return []
-        conversation = read_conversation(self.conversation)
+        conversation = _read_conversation(self.conversation)
         return [
             self._sample(conversation, draft, attempt) for attempt in self.attempts for draft in attempt.drafts
         ]
@@ -140,7 +140,7 @@ class Outcome(HintsAtGuesses, Frozen):
         return sample.model_copy(update={"metadata": {**sample.metadata, **metadata}})
 
 
-def read_conversation(messages: Sequence[AnyMessage]) -> str | Conversation:
+def _read_conversation(messages: Sequence[AnyMessage]) -> str | Conversation:
     """Return a conversation as a sample has it; one of one plain question becomes a string.
 
     Raises:
@@ -212,11 +212,11 @@ def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sam
     """
     limit = refinement.policy.max_conversation_chars
     attempt = refinement.attempts[-1]
-    steps = steps_within(attempt.steps, limit)
+    steps = _steps_within(attempt.steps, limit)
     if steps is not attempt.steps:
         attempt = attempt.model_copy(update={"steps": tuple(steps)})
     conversation = refinement.memo.get(
-        "conversation", messages, lambda: read_conversation(conversation_within(messages, limit))
+        "conversation", messages, lambda: _read_conversation(_conversation_within(messages, limit))
     )
     if attempt.steps or attempt.evidence:
         return sample_of(conversation, attempt, refinement.evidence)
@@ -226,7 +226,7 @@ def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sam
     return question.model_copy(update={"response": attempt.text, "trajectory": ()})
 
 
-def conversation_within(messages: Sequence[AnyMessage], limit: int) -> Sequence[AnyMessage]:
+def _conversation_within(messages: Sequence[AnyMessage], limit: int) -> Sequence[AnyMessage]:
     """Return a conversation without its middle if it is longer than `limit` characters; a note tells of the gap.
 
     The last question and the last message stay, each shortened in its middle where it is very long.
@@ -238,7 +238,7 @@ def conversation_within(messages: Sequence[AnyMessage], limit: int) -> Sequence[
     return _without_middle([_cut(message, longest) for message in messages], limit, questions[-1:])
 
 
-def steps_within(steps: Sequence[AnyMessage], limit: int) -> Sequence[AnyMessage]:
+def _steps_within(steps: Sequence[AnyMessage], limit: int) -> Sequence[AnyMessage]:
     """Return an attempt's steps with long arguments and results shortened, to `limit` characters altogether."""
     lengths = [_length(step) for step in steps]
     if sum(lengths) <= limit:

@@ -19,10 +19,10 @@ from judges.errors import ConfigurationError, shortened
 from judges.sample import Guidelines, Rubrics, canonical_field
 from judges.verdict import Rating
 
-CRITERIA = frozenset({"guidelines", "rubrics"})
+_CRITERIA = frozenset({"guidelines", "rubrics"})
 """Settings that are for the judge to judge by; fields of a sample."""
 
-_NO_EVIDENCE = CRITERIA | {"user_input", "response"}
+_NO_EVIDENCE = _CRITERIA | {"user_input", "response"}
 """Fields of a sample that a request has beside its evidence."""
 
 _ALIKE = 0.8
@@ -113,11 +113,11 @@ class Overrides(_RequestSettings):
     @property
     def criteria(self) -> dict[str, JsonValue]:
         """What is for the judge, as fields of a sample."""
-        return self.model_dump(mode="json", exclude_none=True, include=set(CRITERIA))
+        return self.model_dump(mode="json", exclude_none=True, include=set(_CRITERIA))
 
     def applied_to(self, policy: Policy) -> Policy:
         """Return a policy with these settings, to which no certificate of the policy applies any more."""
-        changed = self.model_dump(exclude_none=True, exclude={*CRITERIA, "evidence"})
+        changed = self.model_dump(exclude_none=True, exclude={*_CRITERIA, "evidence"})
         if policy.certificate is not None and (changed or self.criteria):
             changed["certificate"] = None
         return policy.model_copy(update=changed) if changed else policy

@@ -122,7 +122,7 @@ _ELSEWHERE = {
 _LEVELS = 3
 
 
-def instead_of(name: str, value: object, known: Collection[str]) -> str:
+def _instead_of(name: str, value: object, known: Collection[str]) -> str:
     """Return what to write instead of a setting that is none; empty where nothing is known.
 
     Args:
@@ -194,7 +194,7 @@ def _hint(name: str, value: object, settings: type[BaseModel]) -> str:
     """Return where a name belongs that is no setting, or what to write instead."""
     if name == "evidence" or canonical_field(name) is not None:
         return "evidence comes with each question: invoke(question, evidence={'reference': '...'})"
-    if instead := instead_of(name, value, settings.model_fields):
+    if instead := _instead_of(name, value, settings.model_fields):
         return instead
     near = get_close_matches(name, settings.model_fields, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(settings.model_fields))}"
@@ -204,8 +204,8 @@ Augmenter = Callable[[Any], list[AnyMessage]]
 """Returns, for the `graphs.Refinement` so far, the messages that follow the conversation on the next attempt."""
 
 AugmenterName = Literal["last_draft", "feedback_only", "all_drafts"]
-OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
-OnJudgeError = Literal["accept", "reject", "raise"]
+_OnExhausted = Literal["best", "last", "raise", "fallback", "interrupt"]
+_OnJudgeError = Literal["accept", "reject", "raise"]
 
 
 class OverrideSettings(TypedDict, total=False):
@@ -238,7 +238,7 @@ def _form_of_override(value: object) -> str:
     return EACH if isinstance(value, list | tuple) else ALIKE
 
 
-AttemptOverride = Annotated[
+_AttemptOverride = Annotated[
     Annotated[Override, Tag(ALIKE)] | Annotated[tuple[Override, ...], Tag(EACH)],
     Discriminator(_form_of_override),
 ]
@@ -256,7 +256,7 @@ class PriceSettings(_Rates, total=False):
     cached_input: float | None
 
 
-AnyOverride = Override | OverrideSettings | Mapping[str, Any]
+_AnyOverride = Override | OverrideSettings | Mapping[str, Any]
 """An override in any form; the last one is for a variable that was not declared."""
 
 
@@ -265,10 +265,10 @@ class PolicySettings(TypedDict, total=False):
 
     success_rating: Rating
     max_attempts: int
-    on_exhausted: OnExhausted
+    on_exhausted: _OnExhausted
     max_revisions: int
     fallback: str | None
-    on_judge_error: OnJudgeError
+    on_judge_error: _OnJudgeError
     max_calls: int | None
     max_tokens: int | None
     max_cost: float | None
@@ -278,7 +278,7 @@ class PolicySettings(TypedDict, total=False):
     prices: Mapping[str, Price | PriceSettings | Mapping[str, float]]
     patience: int | None
     augment: AugmenterName | Augmenter
-    overrides: Mapping[int, AnyOverride | Sequence[AnyOverride]]
+    overrides: Mapping[int, _AnyOverride | Sequence[_AnyOverride]]
     candidates: int
     first_accepted: bool
     skip: Callable[[AIMessage], bool] | None
@@ -363,10 +363,10 @@ class Policy(FrozenSettings):
 
     success_rating: Rating = 3
     max_attempts: int = Field(default=3, ge=1, strict=True)
-    on_exhausted: OnExhausted = "best"
+    on_exhausted: _OnExhausted = "best"
     max_revisions: int = Field(default=3, ge=0, strict=True)
     fallback: str | None = None
-    on_judge_error: OnJudgeError = "accept"
+    on_judge_error: _OnJudgeError = "accept"
     max_calls: int | None = Field(default=None, ge=1, strict=True)
     max_tokens: int | None = Field(default=None, ge=1, strict=True)
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -376,7 +376,7 @@ class Policy(FrozenSettings):
     prices: Prices = Field(default={})
     patience: int | None = Field(default=None, ge=1, strict=True)
     augment: AugmenterName | Augmenter = "last_draft"
-    overrides: Mapping[int, AttemptOverride] = {}
+    overrides: Mapping[int, _AttemptOverride] = {}
     candidates: int = Field(default=1, ge=1, le=16, strict=True)
     first_accepted: bool = False
     skip: Callable[[AIMessage], bool] | None = None

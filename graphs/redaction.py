@@ -217,10 +217,10 @@ def withhold(text: str, evidence: Mapping[str, JsonValue]) -> str:
     That is the reference, its contexts, tool calls and topics, the expected facts and the rubrics. Guidelines and
     retrieved contexts remain: the generator is to follow the ones and has the others.
     """
-    return reduce(redact, secrets_of(evidence), text) if evidence and text else text
+    return reduce(redact, _secrets_of(evidence), text) if evidence and text else text
 
 
-def secrets_of(evidence: Mapping[str, JsonValue]) -> list[str]:
+def _secrets_of(evidence: Mapping[str, JsonValue]) -> list[str]:
     """Return the texts of the evidence that only the judge may see, longest first.
 
     Apart from the reference itself, single letters and words of three letters are left out: their absence would

@@ -30,7 +30,7 @@ from judges.verdict import Usage, Verdict
 T = TypeVar("T")
 
 
-class Memo:
+class _Memo:
     """What was made of a request's conversation and attempts, for later steps; never stored."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Prompt(list[BaseMessage]):
         memo: What was made of the conversation before.
     """
 
-    def __init__(self, conversation: Sequence[BaseMessage], added: Sequence[BaseMessage], memo: Memo) -> None:
+    def __init__(self, conversation: Sequence[BaseMessage], added: Sequence[BaseMessage], memo: _Memo) -> None:
         super().__init__((*conversation, *added))
         self.conversation = conversation
         self.added = added
@@ -75,7 +75,7 @@ Status = Literal["running", "waiting", "done"]
 to decide. `done`: nothing is called any more; there is an answer, or an error said why there is none.
 """
 
-Decision = Literal["accepted", "rewritten", "rejected"]
+_Decision = Literal["accepted", "rewritten", "rejected"]
 """What a reviewer made of a turn: released its draft, wrote the answer, or let there be none."""
 
 
@@ -127,14 +127,14 @@ class Refinement:
     refiner: str = ""
     overrides: Mapping[str, JsonValue] = field(default_factory=dict)
     sent_back: tuple[int, ...] = ()
-    decision: Decision | None = None
-    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
+    decision: _Decision | None = None
+    memo: _Memo = field(default_factory=_Memo, compare=False, repr=False)
 
     @classmethod
     def begun(cls, policy: Policy, **fields: Any) -> Self:
         """Return a fresh record; the constructor would set also what has its default, field by field."""
         record = object.__new__(cls)
-        vars(record).update(policy=policy, evidence={}, overrides={}, memo=Memo())
+        vars(record).update(policy=policy, evidence={}, overrides={}, memo=_Memo())
         vars(record).update(fields)
         return record
 
@@ -248,7 +248,7 @@ class Refinement:
         unfinished = self.unfinished + usage
         return self._with(attempts=(*self.attempts, attempt), unfinished=unfinished, updated_at=now)
 
-    def reviewed(self, decision: Decision, released: int | None, detail: str) -> Self:
+    def reviewed(self, decision: _Decision, released: int | None, detail: str) -> Self:
         """Record how a reviewer ended the turn, with a new `detail`; the stop reason stays."""
         return self.answered(released, detail=detail)._with(decision=decision)  # noqa: SLF001 - of its own class
 

@@ -88,7 +88,7 @@ def checked_first(structure: Structure, judge: object, *, success_rating: int) -
     return Cascade({"schema": fits, coerced.name: coerced}, success_rating=success_rating, name=coerced.name)
 
 
-def json_schema_of(schema: Schema, *, strict: bool | None = None) -> dict[str, Any]:
+def _json_schema_of(schema: Schema, *, strict: bool | None = None) -> dict[str, Any]:
     """Return a schema as chat completions take it in `response_format`.
 
     Args:
@@ -177,7 +177,7 @@ def with_schema(generator: object, schema: Schema, settings: Mapping[str, Any]) 
 
     def bind(model: Any) -> Any:
         if isinstance(model, OpenAICompatible):
-            return model.bind(response_format=json_schema_of(schema, strict=settings.get("strict")))
+            return model.bind(response_format=_json_schema_of(schema, strict=settings.get("strict")))
         return _first_step(model, schema, settings)
 
     return _bound(generator, bind, "a schema", remedy)
@@ -189,7 +189,7 @@ def _first_step(model: BaseChatModel, schema: Schema, settings: Mapping[str, Any
     It is bound to the JSON schema, never to the class: some packages parse by a class themselves, and a reply that
     does not fit would be an error there instead of a draft to refuse.
     """
-    field = json_schema_of(schema, strict=settings.get("strict"))
+    field = _json_schema_of(schema, strict=settings.get("strict"))
     plain = field["json_schema"]["schema"] if field["type"] == "json_schema" else field
     try:
         chain = model.with_structured_output({"title": "answer", **plain}, method="json_schema", **settings)

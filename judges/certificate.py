@@ -168,7 +168,7 @@ _HEADER = ("accepts from", "released", "bad", "share bad", "at most", "p", "stat
 _STATUS = {"certified": "certified", "refused": "refused", "too_few": "too few", "not_tested": "not tested"}
 
 
-def table_lines(
+def _table_lines(
     rows: Sequence[CertifiedRow], method: Literal["sequence", "fallback", "anytime", "weighted"]
 ) -> Iterator[str]:
     """Yield the lines of the table, and for an escalation who decides how much."""
@@ -209,8 +209,8 @@ def _stages(shares: Sequence[float]) -> str:
     return f"{decided}, people decide {people:.0%}"
 
 
-FORMAT: Literal["selfrefine certificate"] = "selfrefine certificate"
-VERSION: Literal[1] = 1
+_FORMAT: Literal["selfrefine certificate"] = "selfrefine certificate"
+_VERSION: Literal[1] = 1
 
 _ID_LENGTH = 32
 _LARGEST_FILE = 10_000_000
@@ -259,8 +259,8 @@ class IssuedCertificate(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    format: Literal["selfrefine certificate"] = FORMAT
-    version: Literal[1] = VERSION
+    format: Literal["selfrefine certificate"] = _FORMAT
+    version: Literal[1] = _VERSION
     id: str = ""
     kind: Kind = "rating"
     subject: Subject
@@ -295,7 +295,7 @@ class IssuedCertificate(BaseModel):
     def _lines(self) -> Iterator[str]:
         yield from self._verdict()
         yield ""
-        yield from table_lines(self.rows, self.method)
+        yield from _table_lines(self.rows, self.method)
         yield ""
         again = self.use_of_labels
         spent = "" if again == 1 else f"; certificate {again} on these labels, so delta is {self.delta:.3g}"
@@ -355,13 +355,13 @@ class IssuedCertificate(BaseModel):
             raise ConfigurationError(f"certificate is the path of a certificate.json, not {shortened(source)}")
         path = Path(source)
         data = _json_of(path)
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        if not isinstance(data, dict) or data.get("format") != _FORMAT:
             raise ConfigurationError(
                 f"{path} is no certificate of selfrefine; give the file `refine certify` wrote"
             )
-        if data.get("version") != VERSION:
+        if data.get("version") != _VERSION:
             raise ConfigurationError(
-                f"{path} has version {shortened(data.get('version'))}, and this selfrefine reads {VERSION}; "
+                f"{path} has version {shortened(data.get('version'))}, and this selfrefine reads {_VERSION}; "
                 f"update selfrefine, or {_AGAIN}"
             )
         try:

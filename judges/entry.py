@@ -12,9 +12,9 @@ from functools import lru_cache
 from textwrap import dedent, indent
 from typing import Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
 
-Better = Literal["high", "low"]
+_Better = Literal["high", "low"]
 Subject = Literal["answer", "retriever", "agent", "conversation"]
-InLoop = Literal["yes", "with evidence", "with an agent", "no"]
+_InLoop = Literal["yes", "with evidence", "with an agent", "no"]
 
 _BROUGHT_BY_THE_LOOP = frozenset({"user_input", "response"})
 
@@ -76,7 +76,7 @@ class Entry:
     reads: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     scale: str = "0 to 1"
-    better: Better = "high"
+    better: _Better = "high"
     subject: Subject = "answer"
     source: str = ""
     differs: str = ""
@@ -86,7 +86,7 @@ class Entry:
     follows: str = ""
 
     @property
-    def in_loop(self) -> InLoop:
+    def in_loop(self) -> _InLoop:
         """Whether its feedback can better an answer in the loop.
 
         What the retriever found, and turns that are over, cannot be written again; an agent can act again. A judge
@@ -124,7 +124,7 @@ class Explanation:
     reads: tuple[str, ...] = ()
     calls: str = "0"
     scale: str = "0 to 1"
-    better: Better = "high"
+    better: _Better = "high"
     variant: str = ""
     models: tuple[str, ...] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
@@ -263,7 +263,7 @@ def _setting(make: Callable[..., object], name: str, hint: object, default: obje
     required = default is inspect.Parameter.empty or meaning == _NEEDED_MODEL
     return Setting(
         name=name,
-        type=_LOOSE_TYPES.get(name) or type_text(hint),
+        type=_LOOSE_TYPES.get(name) or _type_text(hint),
         default="" if required else _default_text(default),
         required=required,
         meaning=meaning,
@@ -367,16 +367,16 @@ def _default_text(default: object) -> str:
     return default.__name__ if isinstance(default, type) else repr(default)
 
 
-def type_text(hint: object) -> str:
+def _type_text(hint: object) -> str:
     """Return a type as one would read it: choices by their values, classes by their names."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " | ".join(map(repr, arguments)).replace("'", '"')
     if origin in (Union, types.UnionType):
-        return " | ".join(dict.fromkeys(map(type_text, arguments)))
+        return " | ".join(dict.fromkeys(map(_type_text, arguments)))
     if hint is type(None) or hint is None:
         return "None"
     if origin is Callable:
         return "function"
     name = getattr(origin or hint, "__name__", str(hint)).removeprefix("typing.")
-    return f"{name}[{', '.join(map(type_text, arguments))}]" if arguments else name
+    return f"{name}[{', '.join(map(_type_text, arguments))}]" if arguments else name

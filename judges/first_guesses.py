@@ -53,8 +53,8 @@ _OF_JUDGES = _table(
     (("register", "register_judge"), "any function is a judge: judges.as_judge(function)"),
 )
 
-CALL = "call the judge: judge(question=..., answer=...)"
-AWAIT = "it is acall: await judge.acall(question=..., answer=...)"
+_CALL = "call the judge: judge(question=..., answer=...)"
+_AWAIT = "it is acall: await judge.acall(question=..., answer=...)"
 OF_A_JUDGE = _table(
     (
         (
@@ -73,14 +73,14 @@ OF_A_JUDGE = _table(
             ),
             *("single_turn_score", "multi_turn_score", "evaluate_response", "is_successful", "get_verdict"),
         ),
-        CALL,
+        _CALL,
     ),
     (
         (
             *("aevaluate", "ascore", "a_measure", "ajudge", "arun", "ainvoke", "apredict", "agrade", "arate"),
             *("single_turn_ascore", "multi_turn_ascore", "evaluate_async"),
         ),
-        AWAIT,
+        _AWAIT,
     ),
     (
         ("batch", "abatch", "map", "evaluate_dataset", "evaluate_batch", "batch_score"),

@@ -147,14 +147,14 @@ def translated(settings: Mapping[str, Any], known: Collection[str]) -> dict[str,
     return result
 
 
-def instead_of(name: str, known: Collection[str]) -> str:
+def _instead_of(name: str, known: Collection[str]) -> str:
     """Return what to use instead of a setting that a judge does not have; empty where nothing is known of it."""
     if name in ("threshold", "strict_mode") and "success_rating" in known:
         return "success_rating=... is the rating from which it passes"
     return _INSTEAD.get(name, "")
 
 
-def own_name(name: str, known: Collection[str]) -> str:
+def _own_name(name: str, known: Collection[str]) -> str:
     """Return what a setting of another library is called here; empty where the judge has none such."""
     return next((candidate for candidate in _SAME.get(name, ()) if candidate in known), "")
 
@@ -162,7 +162,7 @@ def own_name(name: str, known: Collection[str]) -> str:
 def _own(name: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
     if name == "strict_mode" and isinstance(value, bool) and "threshold" in known:
         return ("threshold", 1.0 if value else None)
-    own = own_name(name, known) or name
+    own = _own_name(name, known) or name
     renamed = own in ("mode", "match") and isinstance(value, str)
     return own, _WORDS.get(value, value) if renamed else value
 
@@ -267,7 +267,7 @@ def _hint(make: Callable[..., object], settings: Mapping[str, Any], text: str) -
 
 def _about_unknown(name: str, known: Collection[str]) -> str:
     listed = f"nown are {', '.join(known)}"
-    instead = f"here it is {own}=..." if (own := own_name(name, known)) else instead_of(name, known)
+    instead = f"here it is {own}=..." if (own := _own_name(name, known)) else _instead_of(name, known)
     if instead:
         return f"{instead}; k{listed}"
     near = get_close_matches(name[:_LONGEST_NAME], known, n=1)

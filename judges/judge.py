@@ -43,7 +43,7 @@ class Observer(Protocol):
         ...
 
 
-Requested = Request | tuple[Request, ...]
+_Requested = Request | tuple[Request, ...]
 """What a deliberation yields: one request, or several that are independent."""
 
 observer: ContextVar[Observer | None] = ContextVar("judges.observer", default=None)
@@ -54,7 +54,7 @@ def run(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample, blocking until the verdict is there."""
     case = _Case(judge, sample)
 
-    def perform(requested: Requested) -> Any:
+    def perform(requested: _Requested) -> Any:
         return case.answer(requested, _settle_all(_requests_in(requested)))
 
     with shared_work(), _observed(judge, sample) as on_verdict:
@@ -67,7 +67,7 @@ async def arun(judge: Deliberates, sample: Sample) -> Verdict:
     """Judge a sample without blocking the event loop."""
     case = _Case(judge, sample)
 
-    async def perform(requested: Requested) -> Any:
+    async def perform(requested: _Requested) -> Any:
         return case.answer(requested, await _asettle_all(_requests_in(requested)))
 
     with shared_work(), _observed(judge, sample) as on_verdict:
@@ -119,7 +119,7 @@ class _Case:
             raise CannotJudge("judge_failed", f"{name!r} ended with a {type(verdict).__name__}, not a Verdict")
         return verdict
 
-    def answer(self, requested: Requested, completions: tuple[Completion, ...]) -> Any:
+    def answer(self, requested: _Requested, completions: tuple[Completion, ...]) -> Any:
         """Count what requests cost, and return their answers; a single one that failed is raised."""
         usages = [completion.usage for completion in completions]
         usage = usages[0] if len(usages) == 1 else Usage.total(usages)

@@ -72,7 +72,7 @@ Content = str | tuple[str | Media, ...]
 """Content of a message to a model: a text, or texts with images and audio between them."""
 
 
-def media_of(part: Mapping[str, Any], place: int) -> Media | None:
+def _media_of(part: Mapping[str, Any], place: int) -> Media | None:
     """Read a content part of OpenAI, Anthropic, Gemini or LangChain.
 
     Returns:
@@ -343,7 +343,7 @@ def _others(content: object) -> Iterator[Mapping[str, Any]]:
 
 
 def _media_in(parts: Sequence[Mapping[str, Any]]) -> tuple[Media, ...]:
-    media = (media_of(part, place) for place, part in enumerate(parts))
+    media = (_media_of(part, place) for place, part in enumerate(parts))
     return tuple(part for part in media if part is not None)
 
 

@@ -28,7 +28,7 @@ from judges.runtime.validation import suggestion
 from judges.sample import canonical_field
 from judges.verdict import Unscored, Verdict
 
-COLUMNS = ("user_input", "response", "retrieved_contexts", "reference")
+_COLUMNS = ("user_input", "response", "retrieved_contexts", "reference")
 
 _MOST_ROWS, _MOST_CONTEXTS, _LONGEST = 128, 128, 1_000_000
 _VERY_LONG = 2_000
@@ -53,7 +53,7 @@ class Columns:
         return any(field in self.names for field in need.split(" or "))
 
 
-def checked_columns(dataset: object) -> Columns:
+def _checked_columns(dataset: object) -> Columns:
     """Check a dataset, and turn its columns into rows.
 
     Warns if the only context of a row looks like several, joined because a comma is missing.
@@ -61,8 +61,8 @@ def checked_columns(dataset: object) -> Columns:
     Raises:
         ConfigurationError: If a limit is exceeded; the message says which.
     """
-    if not isinstance(dataset, Mapping) or not 1 <= len(dataset) <= len(COLUMNS):
-        raise ConfigurationError(f"dataset maps 1 to {len(COLUMNS)} columns to lists: {', '.join(COLUMNS)}")
+    if not isinstance(dataset, Mapping) or not 1 <= len(dataset) <= len(_COLUMNS):
+        raise ConfigurationError(f"dataset maps 1 to {len(_COLUMNS)} columns to lists: {', '.join(_COLUMNS)}")
     fields = _fields(dataset)
     lengths = {name: _length(name, column) for name, column in dataset.items()}
     if len(set(lengths.values())) > 1:
@@ -76,7 +76,7 @@ def checked_columns(dataset: object) -> Columns:
     return Columns(tuple(fields.values()), rows)
 
 
-def checked_folder(path: str | Path | None, *, may_be_new: bool) -> Path | None:
+def _checked_folder(path: str | Path | None, *, may_be_new: bool) -> Path | None:
     """Return a folder of prompts, checked before any of its files is read; create it if it may be new.
 
     Raises:
@@ -107,8 +107,8 @@ def _fields(dataset: Mapping[object, object]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for name in dataset:
         field = canonical_field(name) if isinstance(name, str) else None
-        if field not in COLUMNS:
-            raise ConfigurationError(f"there is no column {shortened(name)}; known are {', '.join(COLUMNS)}")
+        if field not in _COLUMNS:
+            raise ConfigurationError(f"there is no column {shortened(name)}; known are {', '.join(_COLUMNS)}")
         if field in fields.values():
             raise ConfigurationError(f"two columns of the dataset are the {field}; leave {shortened(name)} out")
         fields[str(name)] = field
@@ -302,9 +302,9 @@ class RAGEvaluator:
         """Return the checked arguments, and the packs that must be translated."""
         plan = _EvaluationPlan(
             names=_checked_names(metrics),
-            columns=checked_columns(dataset),
+            columns=_checked_columns(dataset),
             language=_language_code(language),
-            folder=checked_folder(prompts_path, may_be_new=adapt),
+            folder=_checked_folder(prompts_path, may_be_new=adapt),
         )
         if not adapt or plan.language in (None, *LANGUAGES):
             return plan

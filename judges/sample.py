@@ -60,8 +60,8 @@ def _ids(ids: Any) -> Any:
     return tuple(str(item) if type(item) is int else item for item in ids)
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_contexts)]
-Ids = Annotated[tuple[str, ...], BeforeValidator(_ids)]
+_Texts = Annotated[tuple[str, ...], BeforeValidator(_contexts)]
+_Ids = Annotated[tuple[str, ...], BeforeValidator(_ids)]
 Guidelines = Annotated[tuple[str, ...] | dict[str, tuple[str, ...]] | None, BeforeValidator(_rules)]
 Rubrics = Annotated[dict[str, str] | None, BeforeValidator(_levels)]
 
@@ -103,7 +103,7 @@ class Sample(Frozen):
     )
     response: str | None = _field("response", "answer", "output", "outputs", "prediction", "actual_output")
     trajectory: Conversation = ()
-    retrieved_contexts: Texts | None = _field(
+    retrieved_contexts: _Texts | None = _field(
         "retrieved_contexts",
         "contexts",
         "context",
@@ -112,7 +112,7 @@ class Sample(Frozen):
         "documents",
         "source_documents",
     )
-    retrieved_context_ids: Ids | None = None
+    retrieved_context_ids: _Ids | None = None
     reference: str | None = _field(
         "reference",
         "expected_response",
@@ -122,8 +122,8 @@ class Sample(Frozen):
         "target",
         "ground_truths",
     )
-    reference_contexts: Texts | None = _field("reference_contexts", "expected_retrieved_context")
-    reference_context_ids: Ids | None = None
+    reference_contexts: _Texts | None = _field("reference_contexts", "expected_retrieved_context")
+    reference_context_ids: _Ids | None = None
     expected_facts: tuple[str, ...] | None = None
     guidelines: Guidelines = None
     rubrics: Rubrics = None
@@ -372,7 +372,7 @@ def excerpt_of(sample: Sample) -> Sample:
     for name in ("retrieved_contexts", "reference_contexts"):
         texts = getattr(sample, name)
         if texts is not None:
-            changes[name] = texts_within(texts, limit)
+            changes[name] = _texts_within(texts, limit)
     return sample.model_copy(update=changes)
 
 
@@ -387,7 +387,7 @@ def is_long(sample: Sample, limit: int) -> bool:
     )
 
 
-def texts_within(texts: Sequence[str], limit: int) -> tuple[str, ...]:
+def _texts_within(texts: Sequence[str], limit: int) -> tuple[str, ...]:
     """Return texts, the longest cut in their middle, that have `limit` characters altogether.
 
     Where that does not suffice the last ones, which rank lowest, are left out, and a note in their place says so.

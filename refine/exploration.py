@@ -22,7 +22,7 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from judges.runtime import context, sharing
 
-GoesOn = Callable[[], bool]
+_GoesOn = Callable[[], bool]
 """Decides, each time that an answer was accepted, whether to go on."""
 
 _ENDS = frozenset({"accepted", "max_attempts", "no_progress"})
@@ -32,7 +32,7 @@ _SILENT: RunnableConfig = {"callbacks": []}
 """Nobody listens to shadows: they belong to no request any more."""
 
 
-def explore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: GoesOn) -> Outcome | None:
+def explore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Outcome | None:
     """Return the outcome with the shadows that `goes_on` lets be made, blocking; None if a shadow broke off.
 
     Args:
@@ -48,7 +48,7 @@ def explore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: GoesO
     )
 
 
-async def aexplore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: GoesOn) -> Outcome | None:
+async def _aexplore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn) -> Outcome | None:
     """Return the outcome with its shadows, without blocking; otherwise as `explore`."""
     shadows = _shadows(loop, outcome, config, goes_on)
     return _with(
@@ -60,7 +60,7 @@ async def aexplore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on
 
 
 def _shadows(
-    loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: GoesOn
+    loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _GoesOn
 ) -> Generator[tuple[Node, Refinement], Transition, tuple[Attempt, ...] | None]:
     begun = loop.begin({"messages": outcome.conversation, "evidence": outcome.evidence})
     refinement = replace(loop.overridden(begun, config), attempts=outcome.attempts, id=outcome.id, sampled=True)
@@ -84,8 +84,8 @@ def _with(outcome: Outcome, attempts: tuple[Attempt, ...] | None) -> Outcome | N
 
 _log = logging.getLogger("refine")
 
-Write = Callable[[Outcome, RunnableConfig, float | None], None]
-AWrite = Callable[[Outcome, RunnableConfig, float | None], Awaitable[None]]
+_Write = Callable[[Outcome, RunnableConfig, float | None], None]
+_AWrite = Callable[[Outcome, RunnableConfig, float | None], Awaitable[None]]
 
 
 class Explorer:
@@ -124,7 +124,7 @@ class Explorer:
             )
         return cls(float(probability), loop)
 
-    def record(self, outcome: Outcome, config: RunnableConfig, write: Write) -> None:
+    def record(self, outcome: Outcome, config: RunnableConfig, write: _Write) -> None:
         """Explore and record an outcome; if exploring fails it is recorded as it is, which is logged."""
         explored = None
         with _logging_failure():
@@ -132,11 +132,11 @@ class Explorer:
             _check(explored)
         write(explored or outcome, config, None if explored is None else self._probability)
 
-    async def arecord(self, outcome: Outcome, config: RunnableConfig, write: AWrite) -> None:
+    async def arecord(self, outcome: Outcome, config: RunnableConfig, write: _AWrite) -> None:
         """Explore and record without blocking; otherwise as `record`."""
         explored = None
         with _logging_failure():
-            explored = await aexplore(self._loop, outcome, config, self._goes_on)
+            explored = await _aexplore(self._loop, outcome, config, self._goes_on)
             _check(explored)
         await write(explored or outcome, config, None if explored is None else self._probability)
 

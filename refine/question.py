@@ -44,16 +44,16 @@ from graphs.structure import Schema, Structure, checked_first, with_schema, with
 from judges import ConfigurationError
 from judges.errors import shortened
 
-ModelQuestion = LanguageModelInput | Command[Any] | None
+_ModelQuestion = LanguageModelInput | Command[Any] | None
 """A question as a chat model takes it: text, messages or a prompt value; or a reviewer's `Command`.
 
 Where a checkpointer keeps the conversation, None resumes an interrupted turn.
 """
 
-StateQuestion = Mapping[str, Any]
+_StateQuestion = Mapping[str, Any]
 """A question as an agent takes it: a mapping with `messages`, for instance the state of a graph."""
 
-RefineInput = ModelQuestion | StateQuestion
+RefineInput = _ModelQuestion | _StateQuestion
 """A question: text, messages, a prompt value, a mapping with `messages`; or a reviewer's `Command`."""
 
 _KEYS = frozenset({"messages", "evidence", langgraph_private.SUMMARY})
@@ -71,7 +71,7 @@ class StateUpdate(TypedDict):
     refine: NotRequired[dict[str, Any] | None]
 
 
-RefineOutput = AIMessage | StateUpdate
+_RefineOutput = AIMessage | StateUpdate
 """The answer: a message, or an update of the state where the question was a mapping."""
 
 
@@ -94,7 +94,7 @@ def read_question(value: Any, evidence: Mapping[str, Any] | None, config: Runnab
     return _with_evidence(_messages(fields["messages"]), evidence or fields.get("evidence"))
 
 
-def reply(answer: AIMessage, value: Any, config: RunnableConfig | None) -> RefineOutput:
+def reply(answer: AIMessage, value: Any, config: RunnableConfig | None) -> _RefineOutput:
     """Return the answer in the form that matches the question `value`."""
     fields = _state_fields(value)
     if fields is None:
@@ -105,7 +105,7 @@ def reply(answer: AIMessage, value: Any, config: RunnableConfig | None) -> Refin
     return {"messages": [answer]}
 
 
-def reply_without_answer(rejected: Rejected, value: Any, config: RunnableConfig | None) -> StateUpdate:
+def _reply_without_answer(rejected: Rejected, value: Any, config: RunnableConfig | None) -> StateUpdate:
     """Return what a node of a graph writes where a reviewer rejected the answer: no message.
 
     The graph around then goes on, instead of waiting for ever at a node that failed.
@@ -177,7 +177,7 @@ class Configured(Generic[T]):
         return self._function(value, **settings)
 
 
-def call_as_run(
+def _call_as_run(
     runnable: Runnable[Any, Any],
     function: Callable[[Any, RunnableConfig], T],
     value: Any,
@@ -199,13 +199,13 @@ def call_as_run(
     return copy_context().run(run)
 
 
-async def acall_as_run(
+async def _acall_as_run(
     runnable: Runnable[Any, Any],
     function: Callable[[Any, RunnableConfig], Coroutine[Any, Any, T]],
     value: Any,
     config: RunnableConfig | None,
 ) -> T:
-    """Await a function as a run of a runnable; otherwise as `call_as_run`."""
+    """Await a function as a run of a runnable; otherwise as `_call_as_run`."""
     if langgraph_private.is_watched(config or {}):
         seen: T = await runnable._acall_with_config(Configured(function), value, config)  # noqa: SLF001 - as above
         return seen
@@ -342,12 +342,12 @@ class AnswersQuestions(BindsToGenerator):
     @property
     def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
         """The answer, as a message or as an update of a graph's state."""
-        return RefineOutput
+        return _RefineOutput
 
     @overload
     def invoke(
         self,
-        input: StateQuestion,
+        input: _StateQuestion,
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -358,7 +358,7 @@ class AnswersQuestions(BindsToGenerator):
     @overload
     def invoke(
         self,
-        input: ModelQuestion,
+        input: _ModelQuestion,
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -374,7 +374,7 @@ class AnswersQuestions(BindsToGenerator):
         evidence: Mapping[str, Any] | None = None,
         context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> RefineOutput:
+    ) -> _RefineOutput:
         """Answer a question.
 
         Args:
@@ -398,15 +398,15 @@ class AnswersQuestions(BindsToGenerator):
         config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
-            answer = call_as_run(self, self._answer, graph_input, config)
+            answer = _call_as_run(self, self._answer, graph_input, config)
         except Rejected as rejected:
-            return reply_without_answer(rejected, input, config)
+            return _reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
 
     @overload
     async def ainvoke(
         self,
-        input: StateQuestion,
+        input: _StateQuestion,
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -417,7 +417,7 @@ class AnswersQuestions(BindsToGenerator):
     @overload
     async def ainvoke(
         self,
-        input: ModelQuestion,
+        input: _ModelQuestion,
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -433,15 +433,15 @@ class AnswersQuestions(BindsToGenerator):
         evidence: Mapping[str, Any] | None = None,
         context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> RefineOutput:
+    ) -> _RefineOutput:
         """Answer a question without blocking; otherwise as `invoke`."""
         _refuse(unknown)
         config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
-            answer = await acall_as_run(self, self._aanswer, graph_input, config)
+            answer = await _acall_as_run(self, self._aanswer, graph_input, config)
         except Rejected as rejected:
-            return reply_without_answer(rejected, input, config)
+            return _reply_without_answer(rejected, input, config)
         return reply(answer, input, config)
 
     def refine(
@@ -470,7 +470,7 @@ class AnswersQuestions(BindsToGenerator):
             return outcomes[0].answer
 
         try:
-            call_as_run(self, run, self._graph_input(input, evidence, config), config)
+            _call_as_run(self, run, self._graph_input(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -494,7 +494,7 @@ class AnswersQuestions(BindsToGenerator):
             return outcomes[0].answer
 
         try:
-            await acall_as_run(self, run, self._graph_input(input, evidence, config), config)
+            await _acall_as_run(self, run, self._graph_input(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -504,7 +504,7 @@ class AnswersQuestions(BindsToGenerator):
     @overload
     def stream(
         self,
-        input: StateQuestion,
+        input: _StateQuestion,
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -515,7 +515,7 @@ class AnswersQuestions(BindsToGenerator):
     @overload
     def stream(
         self,
-        input: ModelQuestion,
+        input: _ModelQuestion,
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -531,7 +531,7 @@ class AnswersQuestions(BindsToGenerator):
         evidence: Mapping[str, Any] | None = None,
         context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> Iterator[RefineOutput]:
+    ) -> Iterator[_RefineOutput]:
         """Stream the answer, once it is accepted, as one chunk; progress is sent as custom events meanwhile."""
         _refuse(unknown)
         config = self._with_overrides(config, context)
@@ -540,12 +540,12 @@ class AnswersQuestions(BindsToGenerator):
             for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
                 yield _streamed(answer, input, config)
         except Rejected as rejected:
-            yield reply_without_answer(rejected, input, config)
+            yield _reply_without_answer(rejected, input, config)
 
     @overload
     def astream(
         self,
-        input: StateQuestion,
+        input: _StateQuestion,
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -556,7 +556,7 @@ class AnswersQuestions(BindsToGenerator):
     @overload
     def astream(
         self,
-        input: ModelQuestion,
+        input: _ModelQuestion,
         config: RunnableConfig | None = None,
         *,
         evidence: Mapping[str, Any] | None = None,
@@ -572,7 +572,7 @@ class AnswersQuestions(BindsToGenerator):
         evidence: Mapping[str, Any] | None = None,
         context: Overrides | Mapping[str, Any] | None = None,
         **unknown: Any,
-    ) -> AsyncIterator[RefineOutput]:
+    ) -> AsyncIterator[_RefineOutput]:
         """Stream the answer, once it is accepted; otherwise as `stream`."""
         _refuse(unknown)
         config = self._with_overrides(config, context)
@@ -584,7 +584,7 @@ class AnswersQuestions(BindsToGenerator):
             async for answer in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
                 yield _streamed(answer, input, config)
         except Rejected as rejected:
-            yield reply_without_answer(rejected, input, config)
+            yield _reply_without_answer(rejected, input, config)
 
     def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
         return _release(self._outcome(graph_input, config))
@@ -620,7 +620,7 @@ def _release(outcome: Outcome) -> AIMessage:
     return outcome.answer
 
 
-def _streamed(answer: AIMessage, value: RefineInput, config: RunnableConfig | None) -> RefineOutput:
+def _streamed(answer: AIMessage, value: RefineInput, config: RunnableConfig | None) -> _RefineOutput:
     """Return the answer in the form that matches the question; a message is streamed as one chunk."""
     output = reply(answer, value, config)
     return _chunk(output) if isinstance(output, AIMessage) else output

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
     from opentelemetry.util.types import AttributeValue
 
-EVALUATION = "gen_ai.evaluation"
+_EVALUATION = "gen_ai.evaluation"
 """Prefix of the evaluation's attributes; their convention is still in development, hence constants of our own."""
 _NAME = "refine"
 
@@ -156,9 +156,9 @@ class _Question:
         attributes = {**figures, "gen_ai.response.id": response_id}
         if self._texts and verdict.rationale:
             evidence = sample.model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})
-            attributes[f"{EVALUATION}.explanation"] = withhold(verdict.rationale, evidence)
+            attributes[f"{_EVALUATION}.explanation"] = withhold(verdict.rationale, evidence)
         record = LogRecord(
-            event_name=f"{EVALUATION}.result",
+            event_name=f"{_EVALUATION}.result",
             context=context,
             severity_number=SeverityNumber.INFO,
             attributes=_present(attributes),
@@ -220,9 +220,9 @@ def _response_id(draft: Draft) -> str | None:
 def _of_verdict(verdict: Verdict) -> dict[str, AttributeValue | None]:
     label = "error" if verdict.passed is None else "pass" if verdict.passed else "fail"
     return {
-        f"{EVALUATION}.name": verdict.judge,
-        f"{EVALUATION}.score.value": verdict.score,
-        f"{EVALUATION}.score.label": label,
+        f"{_EVALUATION}.name": verdict.judge,
+        f"{_EVALUATION}.score.value": verdict.score,
+        f"{_EVALUATION}.score.label": label,
         "refine.rating": verdict.rating,
         "error.type": verdict.unscored,
     }

@@ -265,7 +265,7 @@ class UserFrustration(OneQuestion):
         return {"conversation": transcript(exchange_in(sample))}
 
 
-Aggregate = Literal["mean", "worst"]
+_Aggregate = Literal["mean", "worst"]
 
 
 class PerTurn(Turns):
@@ -281,9 +281,9 @@ class PerTurn(Turns):
     """
 
     def __init__(
-        self, model: object = None, *, aggregate: Aggregate = "mean", **settings: Unpack[ModelSettings]
+        self, model: object = None, *, aggregate: _Aggregate = "mean", **settings: Unpack[ModelSettings]
     ) -> None:
-        self._aggregate = one_of(Aggregate, aggregate, setting="aggregate")
+        self._aggregate = one_of(_Aggregate, aggregate, setting="aggregate")
         super().__init__(model, **settings)
 
     def score(self, items: Sequence[Verdict]) -> float:

@@ -27,7 +27,7 @@ from judges.sample import Sample
 from judges.verdict import Value, Verdict
 
 Variant = Literal["corrected", "compat"]
-VARIANTS: tuple[Variant, ...] = ("corrected", "compat")
+_VARIANTS: tuple[Variant, ...] = ("corrected", "compat")
 
 
 class MetricSettings(TypedDict, total=False):

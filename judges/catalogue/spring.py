@@ -61,9 +61,9 @@ def agreement(sample: Sample) -> dict[str, JsonValue]:
     return {"question": question_in(sample), "contexts": non_blank_contexts_in(sample), "answer": answer}
 
 
-FactPrompt = Literal["general", "minicheck"]
+_FactPrompt = Literal["general", "minicheck"]
 
-SUPPORTED: Question[Any] = yes_or_no_question("fact_checking")
+_SUPPORTED: Question[Any] = yes_or_no_question("fact_checking")
 """Asks whether the contexts support the answer, or one sentence of it, as a whole."""
 
 
@@ -103,15 +103,15 @@ class FactCheckingEvaluator(ModelJudge):
     pass_mark = 1.0
 
     def __init__(
-        self, model: object = None, *, prompt: FactPrompt = "general", **settings: Unpack[ModelSettings]
+        self, model: object = None, *, prompt: _FactPrompt = "general", **settings: Unpack[ModelSettings]
     ) -> None:
-        one_of(FactPrompt, prompt, setting="prompt")
+        one_of(_FactPrompt, prompt, setting="prompt")
         self._one_by_one = prompt == "minicheck"
         question: Question[Any] = SUPPORT
         if self._one_by_one:  # such a model replies in a form of its own, not in words
-            question = replace(SUPPORTED, compat=None)
+            question = replace(_SUPPORTED, compat=None)
         elif settings.get("variant") == "compat":
-            question = SUPPORTED
+            question = _SUPPORTED
         super().__init__(model, questions=(question,), **settings)
 
     @property
@@ -124,7 +124,7 @@ class FactCheckingEvaluator(ModelJudge):
         answer = answer_in(sample)
         contexts = non_blank_contexts_in(sample)
         if self.compat:
-            return _compat_verdict((yield from self.ask(SUPPORTED, sample, _data(contexts, answer))))
+            return _compat_verdict((yield from self.ask(_SUPPORTED, sample, _data(contexts, answer))))
         claims = sentences(answer)
         if not claims:
             return Verdict.without_score("no_claims", "the answer says nothing in words")
@@ -137,7 +137,7 @@ class FactCheckingEvaluator(ModelJudge):
         self, sample: Sample, contexts: list[JsonValue], claims: Sequence[str]
     ) -> Generator[Any, Any, list[Verdict]]:
         """Check each sentence in a call of its own; all replies are needed, as one unsupported sentence fails."""
-        requests = [self.request(SUPPORTED, sample, _data(contexts, claim)) for claim in claims]
+        requests = [self.request(_SUPPORTED, sample, _data(contexts, claim)) for claim in claims]
         replies = all_of((yield from self.ask_all(requests)))
         return [
             Verdict.checked(

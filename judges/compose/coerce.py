@@ -46,7 +46,7 @@ class _ContradictionError(ValueError):
     """The marks of a result exclude each other; says which."""
 
 
-def is_check(function: object) -> bool:
+def _is_check(function: object) -> bool:
     """Check whether a function answers yes or no, so that its 1 and 0 mean True and False.
 
     It does if its result is annotated as `bool` (also within a pair), or, where the annotation leaves it open, if
@@ -179,32 +179,32 @@ _REMINDER = "Judge the response as your instructions say."
 _RESPONSE, _INTERRUPT = "structured_response", "__interrupt__"
 
 
-def without_memory(runnable: Any) -> Any:
+def _without_memory(runnable: Any) -> Any:
     """Return the runnable; a graph without its checkpointer, so that a judge never remembers what it judged."""
     bound = getattr(runnable, "bound", None)
     if bound is not None and hasattr(runnable, "model_copy"):
-        return runnable.model_copy(update={"bound": without_memory(bound)})
+        return runnable.model_copy(update={"bound": _without_memory(bound)})
     has_memory = _is_graph(runnable) and bool(runnable.checkpointer)
     return runnable.copy({"checkpointer": None}) if has_memory else runnable
 
 
-def input_for(runnable: object, sample: Sample) -> dict[str, Any]:
+def _input_for(runnable: object, sample: Sample) -> dict[str, Any]:
     """Return what to invoke a runnable with: the sample's fields; an agent gets them in a message."""
     fields = sample.model_dump(mode="json", exclude_none=True)
     channels = _channels_of(runnable)
-    if not is_agent(runnable):
+    if not _is_agent(runnable):
         return fields
     evidence = sample.model_dump(mode="json", exclude_none=True, exclude_defaults=True, exclude=WITHOUT_MEDIA)
     message = {"role": "user", "content": frame(render_data(evidence), fresh_nonce(), _REMINDER)}
     return {**{name: value for name, value in fields.items() if name in channels}, "messages": [message]}
 
 
-def is_agent(runnable: object) -> bool:
+def _is_agent(runnable: object) -> bool:
     """Whether a runnable is a compiled graph over messages."""
     return "messages" in _channels_of(runnable)
 
 
-def grade_in(output: object, *, judge: str) -> object:
+def _grade_in(output: object, *, judge: str) -> object:
     """Return the grade in what a runnable returned: an agent's `structured_response`, otherwise all of it.
 
     Raises:
@@ -275,7 +275,7 @@ class FunctionJudge(SharedByCopies, Judge):
         self.name = name
         self._original = function
         self._function = _adapt_to_sample(function)
-        self._is_check = is_check(function)
+        self._is_check = _is_check(function)
 
     def __reduce__(self) -> tuple[Any, ...]:
         check_picklable(self._original, f"the judge {self.name!r}", "define its function by def in a module")
@@ -300,20 +300,20 @@ class _RunnableJudge(SharedByCopies, Judge):
 
     def __init__(self, runnable: Any, *, name: str) -> None:
         self.name = name
-        self._runnable = without_memory(runnable)
-        self._is_check = is_check(getattr(runnable, "func", None) or getattr(runnable, "afunc", None))
+        self._runnable = _without_memory(runnable)
+        self._is_check = _is_check(getattr(runnable, "func", None) or getattr(runnable, "afunc", None))
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Invoke the runnable, and convert its result to a verdict."""
-        seen = excerpt_of(sample) if is_agent(self._runnable) else sample
+        seen = excerpt_of(sample) if _is_agent(self._runnable) else sample
         output = yield Apply(self._invoke, seen, self._ainvoke)
-        return verdict_of(grade_in(output, judge=self.name), judge=self.name, check=self._is_check)
+        return verdict_of(_grade_in(output, judge=self.name), judge=self.name, check=self._is_check)
 
     def _invoke(self, sample: Sample) -> object:
-        return self._runnable.invoke(input_for(self._runnable, sample))
+        return self._runnable.invoke(_input_for(self._runnable, sample))
 
     async def _ainvoke(self, sample: Sample) -> object:
-        return await self._runnable.ainvoke(input_for(self._runnable, sample))
+        return await self._runnable.ainvoke(_input_for(self._runnable, sample))
 
 
 def _adapt_to_sample(function: Callable[..., object]) -> Callable[[Sample], object]:

@@ -23,7 +23,7 @@ from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, Unscored, Verdict
 _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
 
 
-def called_to_vote(verdicts: Sequence[Verdict]) -> int:
+def _called_to_vote(verdicts: Sequence[Verdict]) -> int:
     """Return how many verdicts count towards a quorum: all but those of judges with nothing to judge."""
     return sum(verdict.unscored not in NOTHING_TO_JUDGE for verdict in verdicts)
 
@@ -36,14 +36,14 @@ def too_few_votes(verdicts: Sequence[Verdict], valid: int, quorum: int) -> Verdi
     """
     reasons = [verdict.unscored for verdict in verdicts]
     reason: Unscored = next((limit for limit in _LIMITS if limit in reasons), "too_few_votes")
-    if not called_to_vote(verdicts):
-        detail = "; ".join(["there was nothing to judge for any", *skipped_notes(verdicts)])
+    if not _called_to_vote(verdicts):
+        detail = "; ".join(["there was nothing to judge for any", *_skipped_notes(verdicts)])
         return Verdict.without_score(reasons[0] or reason, detail, items=tuple(verdicts))
     count = f"{valid} of {len(verdicts)} rated, {quorum} needed"
-    return Verdict.without_score(reason, "; ".join([count, *skipped_notes(verdicts)]), items=tuple(verdicts))
+    return Verdict.without_score(reason, "; ".join([count, *_skipped_notes(verdicts)]), items=tuple(verdicts))
 
 
-def skipped_notes(verdicts: Sequence[Verdict]) -> list[str]:
+def _skipped_notes(verdicts: Sequence[Verdict]) -> list[str]:
     """Return one note with the verdicts without a rating and their reasons; no note if all rated."""
     skipped = [f"{verdict.judge} ({verdict.unscored})" for verdict in verdicts if verdict.rating is None]
     return [f"skipped {len(skipped)}: {', '.join(skipped)}"] if skipped else []
@@ -58,7 +58,7 @@ def checked_success(success_rating: int, *, setting: str = "success_rating") -> 
     return success_rating
 
 
-def checked_quorum(quorum: int | None, most: int) -> int:
+def _checked_quorum(quorum: int | None, most: int) -> int:
     """Return how many of `most` verdicts must have a rating; None requires more than half."""
     if quorum is None:
         return most // 2 + 1
@@ -104,11 +104,11 @@ class CompositeJudge(Judge):
         return last.model_copy(update={"judge": self.name, "items": verdicts, "detail": detail})
 
 
-Rule = Literal["min", "mean", "weighted", "majority", "veto"]
-RULES: tuple[Rule, ...] = get_args(Rule)
-RuleName = Rule | Literal["all", "average", "median"]
+_Rule = Literal["min", "mean", "weighted", "majority", "veto"]
+RULES: tuple[_Rule, ...] = get_args(_Rule)
+_RuleName = _Rule | Literal["all", "average", "median"]
 
-_OTHER_NAMES: Mapping[str, Rule] = {
+_OTHER_NAMES: Mapping[str, _Rule] = {
     **dict.fromkeys(("all", "every", "and", "strict", "strictest", "lowest", "worst", "minimum"), "min"),
     **dict.fromkeys(("average", "avg"), "mean"),
     **dict.fromkeys(("median", "vote", "voting"), "majority"),
@@ -159,11 +159,11 @@ def as_judge(candidate: object, *, name: str | None = None) -> Judge:
     if isinstance(candidate, list | tuple):
         return Panel(candidate, name=name or "panel")
     if isinstance(candidate, str | Path):
-        return one_judge(candidate, name=name)
+        return _one_judge(candidate, name=name)
     return judge_of(candidate, name=name)
 
 
-def one_judge(candidate: object, *, name: str | None = None, model: object = None) -> Judge:
+def _one_judge(candidate: object, *, name: str | None = None, model: object = None) -> Judge:
     """Return a judge as `as_judge` does; those in it that are given by name ask the model if they can ask one.
 
     Raises:
@@ -211,7 +211,7 @@ class Panel(CompositeJudge):
         self,
         judges: Sequence[object] | Mapping[str, object],
         *,
-        rule: RuleName = "min",
+        rule: _RuleName = "min",
         weights: Sequence[float] | Mapping[str, float] | None = None,
         veto: Sequence[str] = (),
         quorum: int | None = None,
@@ -225,7 +225,7 @@ class Panel(CompositeJudge):
         self.judges: Mapping[str, Judge] = members
         self._weights = _checked_weights(weights, members, self._rule)
         self._veto = _checked_veto(tuple(members.key(member) for member in veto), tuple(members), self._rule)
-        self._quorum = None if quorum is None else checked_quorum(quorum, len(self.judges))
+        self._quorum = None if quorum is None else _checked_quorum(quorum, len(self.judges))
         self._success = checked_success(success_rating)
 
     def explain(self) -> Explanation:
@@ -241,7 +241,7 @@ class Panel(CompositeJudge):
         )
         valid = [verdict for verdict in verdicts if verdict.rating is not None]
         failing = [verdict for verdict in valid if not verdict.reaches(self._success)]
-        called = called_to_vote(verdicts)
+        called = _called_to_vote(verdicts)
         quorum = called // 2 + 1 if self._quorum is None else min(self._quorum, called)
         if not valid or (len(valid) < quorum and not self._decides(failing)):
             return too_few_votes(verdicts, len(valid), quorum)
@@ -254,7 +254,7 @@ class Panel(CompositeJudge):
             rationale=_rationale(valid),
             feedback=_merged_feedback(failing or passing, passing if failing else ()),
             items=verdicts,
-            detail="; ".join([*([note] if note else []), *skipped_notes(verdicts)]),
+            detail="; ".join([*([note] if note else []), *_skipped_notes(verdicts)]),
         )
 
     def _decides(self, failing: Sequence[Verdict]) -> bool:
@@ -354,7 +354,7 @@ def _merged_feedback(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> 
     return "\n".join([*change, f"Already good, keep it so: {keep}."] if failing and keep else change)
 
 
-def _checked_rule(name: object) -> Rule:
+def _checked_rule(name: object) -> _Rule:
     """Return the rule of this name, or of another name for it.
 
     Raises:
@@ -369,7 +369,7 @@ def _checked_rule(name: object) -> Rule:
 
 
 def _checked_weights(
-    setting: Sequence[float] | Mapping[str, float] | None, members: ByJudge[Judge], rule: Rule
+    setting: Sequence[float] | Mapping[str, float] | None, members: ByJudge[Judge], rule: _Rule
 ) -> dict[str, float]:
     names = tuple(members)
     if rule != "weighted":
@@ -386,7 +386,7 @@ def _checked_weights(
     return weights
 
 
-def _checked_veto(veto: Sequence[str], names: Sequence[str], rule: Rule) -> tuple[str, ...]:
+def _checked_veto(veto: Sequence[str], names: Sequence[str], rule: _Rule) -> tuple[str, ...]:
     unknown = [name for name in veto if name not in names]
     if unknown or (veto and rule != "veto"):
         raise ConfigurationError(
@@ -427,10 +427,10 @@ class Repeat(Judge):
             raise ConfigurationError(
                 f"n is how often the judge is asked, a whole number from 1, not {shortened(n)}"
             )
-        self.judge = one_judge(judge, model=model)
+        self.judge = _one_judge(judge, model=model)
         self.name = name or self.judge.name
         self._n = n
-        self._quorum = checked_quorum(quorum, n)
+        self._quorum = _checked_quorum(quorum, n)
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
@@ -459,7 +459,7 @@ class Repeat(Judge):
         most = max(counts.values())
         tied = [verdict for verdict in valid if counts[verdict.passed, verdict.rating] == most]
         strictest = min(tied, key=lambda verdict: (verdict.passed, verdict.rating))
-        notes = [f"agreement {most / len(valid):.2f}", *skipped_notes(verdicts)]
+        notes = [f"agreement {most / len(valid):.2f}", *_skipped_notes(verdicts)]
         if most < len(tied):
             notes.insert(1, "tied: the stricter side counts")
         return strictest.model_copy(update={"judge": self.name, "items": verdicts, "detail": "; ".join(notes)})

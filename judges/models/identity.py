@@ -22,7 +22,7 @@ _DEEPEST = 6
 _MISSING = object()
 
 
-def constructor_settings(model: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _constructor_settings(model: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the settings of a model that can be read, as JSON values, and the names of those that cannot.
 
     A parameter of the constructor is read from the attribute of its name, with or without an underscore before it.
@@ -92,7 +92,7 @@ def identity_of(model: JudgeModel) -> str:
     kind = f"{type(model).__module__}.{type(model).__qualname__}:{model.name}"
     settings = _settings(model)
     if settings is None:
-        settings, _ = constructor_settings(model)
+        settings, _ = _constructor_settings(model)
     if not settings:
         return kind
     return f"{kind}:{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()}"
@@ -106,7 +106,7 @@ def unread_settings(model: JudgeModel) -> tuple[str, ...]:
     identity = getattr(model, "identity", None)
     if (isinstance(identity, str) and identity) or _settings(model) is not None:
         return ()
-    return constructor_settings(model)[1]
+    return _constructor_settings(model)[1]
 
 
 def handle_of(model: JudgeModel) -> Hashable:

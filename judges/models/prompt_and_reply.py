@@ -154,14 +154,14 @@ def _object_in(response: ModelResponse, schema: type[BaseModel]) -> str:
     if len(response.calls) > 1:
         raise Unreadable(f"there are {len(response.calls)} tool calls where one was asked for")
     if not response.calls:
-        parse_object(response.text)
+        _parse_object(response.text)
         return response.text
     name, arguments = response.calls[0]
     if name != schema.__name__:
         raise Unreadable(f"another tool was called than {schema.__name__!r}")
     if arguments is None:
         raise Unreadable("the tool call's arguments cannot be read")
-    value = parse_object(arguments) if isinstance(arguments, str) else arguments
+    value = _parse_object(arguments) if isinstance(arguments, str) else arguments
     _check_beside(response.text, value, schema)
     return arguments if isinstance(arguments, str) else _json(value)
 
@@ -210,7 +210,7 @@ def _json(value: dict[str, Any]) -> str:
         raise Unreadable("the tool call's arguments are not valid JSON") from None
 
 
-def parse_object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     """Parse text that is exactly one JSON object without duplicate keys, NaN, Infinity or what rounds to it."""
     if not text.strip():
         raise Unreadable("the reply is empty")
@@ -313,7 +313,7 @@ _NEUTRALISED = re.compile(
 """What is escaped: a hidden character, or what opens a marker; it begins with one set, which is found fast."""
 
 
-def render_request(ask: Ask, nonce: str) -> ModelRequest:
+def _render_request(ask: Ask, nonce: str) -> ModelRequest:
     """Build the request for a question, with `nonce` in the marks around the data.
 
     All before the data is the same, letter by letter, in every request of a judge: a provider that caches the
@@ -429,23 +429,23 @@ class Dialect(Protocol):
         ...
 
 
-class JsonObject:
+class _JsonObject:
     """Ask for exactly one JSON object that fits the schema, and accept nothing else."""
 
-    compose = staticmethod(render_request)
+    compose = staticmethod(_render_request)
     read = staticmethod(parse_reply)
 
 
-JSON_OBJECT = JsonObject()
+_JSON_OBJECT = _JsonObject()
 
 
 def dialect_of(model: JudgeModel) -> Dialect:
     """Return the format of a model's requests and replies."""
-    dialect: Dialect = getattr(model, "dialect", JSON_OBJECT)
+    dialect: Dialect = getattr(model, "dialect", _JSON_OBJECT)
     return dialect
 
 
 def takes_media(model: JudgeModel, kind: MediaKind) -> bool:
     """Whether a model may be sent images, or audio: a general one that does not say that it takes none."""
     takes = getattr(model, "takes", None)
-    return dialect_of(model) is JSON_OBJECT and (takes is None or bool(takes(kind)))
+    return dialect_of(model) is _JSON_OBJECT and (takes is None or bool(takes(kind)))

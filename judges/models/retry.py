@@ -119,7 +119,7 @@ async def apersist(
         claim()
         return await call()
 
-    return await AsyncRetrying(**_policy(retries, asleep))(attempt)
+    return await AsyncRetrying(**_policy(retries, _asleep))(attempt)
 
 
 def _policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def sleep(seconds: float) -> None:
     (pause.get() or time.sleep)(seconds)
 
 
-async def asleep(seconds: float) -> None:
+async def _asleep(seconds: float) -> None:
     """Wait between two tries without blocking."""
     record = pause.get()
     if record is None:

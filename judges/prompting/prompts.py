@@ -213,7 +213,7 @@ S = TypeVar("S", bound="ReplySchema")
 ReplyCheck = Callable[[Any], str | None]
 """Returns the fault of a reply that fits its schema, which is then requested again; None if it has none."""
 
-Fills = Mapping[str, str] | Callable[[Prompt, Language], Mapping[str, str]]
+_Fills = Mapping[str, str] | Callable[[Prompt, Language], Mapping[str, str]]
 """Values of placeholders: the same in every language, or a function of a pack and its language."""
 
 
@@ -276,7 +276,7 @@ class Question(Generic[R]):
     reply: type[R]
     compat: type[ReplySchema] | None = None
     task: str | None = None
-    fills: Fills = field(default_factory=dict)
+    fills: _Fills = field(default_factory=dict)
     examples: tuple[WorkedExample, ...] | None = None
     example_format: tuple[type[BaseModel], Callable[[Any], R]] | None = None
     shared: bool = False

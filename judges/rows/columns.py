@@ -26,7 +26,7 @@ _ROLES = {
 """Roles of ShareGPT that have another name here; `function_call` is an assistant's message with a call."""
 
 
-def read_turns(columns: dict[str, Any]) -> None:
+def _read_turns(columns: dict[str, Any]) -> None:
     """Take deepeval's turns as messages, with the tools called before an answer and the documents it was given."""
     turns = columns.pop("turns")
     messages: list[Any] = []
@@ -34,7 +34,7 @@ def read_turns(columns: dict[str, Any]) -> None:
     for turn in turns:
         fields = turn if isinstance(turn, Mapping) else {}
         calls = fields.get("tools_called")
-        messages += performed(calls, first=len(messages) + 1) if is_list(calls) else ()
+        messages += _performed(calls, first=len(messages) + 1) if _is_list(calls) else ()
         messages.append(turn)
         documents |= dict.fromkeys(fields.get("retrieval_context") or ())
     columns.setdefault("messages", messages)
@@ -42,7 +42,7 @@ def read_turns(columns: dict[str, Any]) -> None:
         columns.setdefault("retrieved_contexts", list(documents))
 
 
-def performed(calls: Iterable[Mapping[str, Any]], *, first: int = 1) -> list[dict[str, Any]]:
+def _performed(calls: Iterable[Mapping[str, Any]], *, first: int = 1) -> list[dict[str, Any]]:
     """Return tool calls and their outputs as the messages of a conversation.
 
     Args:
@@ -60,10 +60,14 @@ def performed(calls: Iterable[Mapping[str, Any]], *, first: int = 1) -> list[dic
     return steps
 
 
-def read_sharegpt(columns: dict[str, Any]) -> None:
+def _read_sharegpt(columns: dict[str, Any]) -> None:
     """Take ShareGPT's conversations as messages."""
     turns = columns.get("conversations", columns.get("conversation"))
-    if not is_list(turns) or not turns or not all(isinstance(turn, Mapping) and "value" in turn for turn in turns):
+    if (
+        not _is_list(turns)
+        or not turns
+        or not all(isinstance(turn, Mapping) and "value" in turn for turn in turns)
+    ):
         if is_messages(columns.get("conversations")):
             columns.setdefault("messages", columns.pop("conversations"))
         return
@@ -87,7 +91,7 @@ def _json(value: Any) -> Any:
         return {"name": value}
 
 
-def is_list(value: object) -> TypeGuard[Sequence[Any]]:
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
     """Whether a value is a list and no text."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
@@ -96,7 +100,7 @@ TRAJECTORY_KEYS = ("reference_trajectory", "expected_trajectory")
 """Columns of a reference trajectory, which become metadata."""
 
 
-def read_trajectories(columns: dict[str, Any]) -> None:
+def _read_trajectories(columns: dict[str, Any]) -> None:
     """Write reference trajectories as JSON; what is no list of messages stays as it is."""
     for name in TRAJECTORY_KEYS:
         messages = _messages(columns.get(name))
@@ -104,7 +108,7 @@ def read_trajectories(columns: dict[str, Any]) -> None:
             columns[name] = _as_json(messages)
 
 
-def keep_trajectory(columns: dict[str, Any], reference: object) -> None:
+def _keep_trajectory(columns: dict[str, Any], reference: object) -> None:
     """Keep the messages of a reference as the reference trajectory, unless they are an answer alone.
 
     The reference itself is the text of such messages.
@@ -139,13 +143,13 @@ def is_trace(value: object) -> bool:
     return isinstance(info, Mapping) and isinstance(data, Mapping) and isinstance(data.get("spans"), Sequence)
 
 
-def as_trace(value: Any) -> Any:
+def _as_trace(value: Any) -> Any:
     """Return a trace as a mapping, given as one, as mlflow's object or as JSON; anything else as it is."""
     dump = getattr(value, "to_dict", None)
     return dump() if callable(dump) else _unquoted(value)
 
 
-def trace_columns(trace: Mapping[str, Any]) -> dict[str, Any]:
+def _trace_columns(trace: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a trace says of an exchange as columns of a row."""
     info, spans = trace["info"], trace["data"]["spans"]
     columns: dict[str, Any] = {}
@@ -214,7 +218,7 @@ def _expectations(assessments: object) -> Iterator[tuple[str, Any]]:
                 continue
 
 
-QUESTION_KEYS = ("user_input", "question", "query", "input", "messages", "prompt", "text", "content", "topic")
+_QUESTION_KEYS = ("user_input", "question", "query", "input", "messages", "prompt", "text", "content", "topic")
 """Keys under which the inputs of an application hold its question, the first that is there."""
 
 _QUESTIONS = ("user_input", "question", "query", "request", "input", "inputs")
@@ -253,13 +257,13 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
         fields: The field of a sample by each name that a column of it may have.
     """
     columns = dict(row)
-    if has_missing(columns):
+    if _has_missing(columns):
         columns = {name: None if _is_missing(value) else value for name, value in columns.items()}
     if _is_flat(columns):
         return columns
     _unfold_trace(columns)
     _read_deepeval(columns)
-    read_sharegpt(columns)
+    _read_sharegpt(columns)
     _read_promptfoo(columns)
     if isinstance(columns.get("expectations"), Mapping):
         _spread(columns, columns.pop("expectations"), fields)
@@ -279,7 +283,7 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     return columns
 
 
-def has_missing(row: Mapping[str, Any]) -> bool:
+def _has_missing(row: Mapping[str, Any]) -> bool:
     """Whether a row has a value that data frames write for a missing one: NaN, or pandas' `NA` and `NaT`."""
     return not _NEVER_MISSING.issuperset(map(type, row.values())) and any(map(_is_missing, row.values()))
 
@@ -296,16 +300,16 @@ def _is_flat(columns: Mapping[str, Any]) -> bool:
 
 def _read_references(columns: dict[str, Any]) -> None:
     """Take expected answers as texts; tool calls in expected messages become the reference trajectory."""
-    read_trajectories(columns)
+    _read_trajectories(columns)
     for name in _REFERENCES:
         value = columns.get(name)
         if isinstance(value, Mapping) or is_messages(value) or is_message(value):
-            keep_trajectory(columns, value)
+            _keep_trajectory(columns, value)
             columns[name] = text_of(value)
 
 
 def _unfold_trace(columns: dict[str, Any]) -> None:
-    trace = as_trace(columns.pop("trace", None))
+    trace = _as_trace(columns.pop("trace", None))
     if is_trace(columns):
         trace = {name: columns.pop(name) for name in ("info", "data")}
     if trace is None:
@@ -313,7 +317,7 @@ def _unfold_trace(columns: dict[str, Any]) -> None:
     if not is_trace(trace):
         columns["trace"] = trace
         return
-    for name, value in trace_columns(trace).items():
+    for name, value in _trace_columns(trace).items():
         columns.setdefault(name, value)
 
 
@@ -324,7 +328,7 @@ def _read_promptfoo(columns: dict[str, Any]) -> None:
     prompt = columns.get("prompt")
     raw = prompt.get("raw") if isinstance(prompt, Mapping) else prompt
     inputs = dict(columns.pop("vars"))
-    if isinstance(raw, str) and not any(inputs.get(key) is not None for key in QUESTION_KEYS):
+    if isinstance(raw, str) and not any(inputs.get(key) is not None for key in _QUESTION_KEYS):
         columns.pop("prompt")
         inputs["question"] = raw
     columns.setdefault("inputs", inputs)
@@ -339,11 +343,11 @@ def _read_deepeval(columns: dict[str, Any]) -> None:
         columns.setdefault("reference_contexts", columns.pop("context"))
     for name, column in (("tools_called", "trajectory"), ("expected_tools", "reference_tool_calls")):
         calls = columns.get(name)
-        if is_list(calls) and all(isinstance(call, Mapping) for call in calls):
+        if _is_list(calls) and all(isinstance(call, Mapping) for call in calls):
             del columns[name]
-            columns.setdefault(column, performed(calls) if name == "tools_called" else list(calls))
+            columns.setdefault(column, _performed(calls) if name == "tools_called" else list(calls))
     if is_messages(columns.get("turns")):
-        read_turns(columns)
+        _read_turns(columns)
 
 
 def _spread(columns: dict[str, Any], nested: Mapping[str, Any], fields: Mapping[str, str]) -> None:
@@ -359,7 +363,7 @@ def _spread(columns: dict[str, Any], nested: Mapping[str, Any], fields: Mapping[
 def _unfold_inputs(columns: dict[str, Any], name: str, fields: Mapping[str, str]) -> None:
     """Take the question out of an application's inputs; what else is known in them becomes a column."""
     inputs = dict(columns[name])
-    found = [key for key in QUESTION_KEYS if inputs.get(key) is not None]
+    found = [key for key in _QUESTION_KEYS if inputs.get(key) is not None]
     if not found and len(inputs) == 1:
         found = list(inputs)
     if not found:
@@ -375,7 +379,7 @@ def _unfold_inputs(columns: dict[str, Any], name: str, fields: Mapping[str, str]
 def _unfold_answer(columns: dict[str, Any], name: str, fields: Mapping[str, str]) -> None:
     """Take an answer apart into its text and the steps before it, and the question if it begins with one."""
     value = columns[name]
-    if is_list(value) and not is_messages(value):
+    if _is_list(value) and not is_messages(value):
         return
     reply = reply_of(value)
     columns[name] = reply.text
@@ -390,7 +394,7 @@ def _unfold_answer(columns: dict[str, Any], name: str, fields: Mapping[str, str]
 def _read_first_of_several(columns: dict[str, Any], name: str) -> None:
     """Take the first of several expected answers; all of them stay beside it as metadata."""
     answers = columns.get(name)
-    if not is_list(answers) or is_messages(answers):
+    if not _is_list(answers) or is_messages(answers):
         return
     columns.pop(name)
     if answers:
@@ -402,7 +406,7 @@ def _read_first_of_several(columns: dict[str, Any], name: str) -> None:
 def _read_documents(columns: dict[str, Any], documents_name: str, ids_name: str) -> None:
     """Take the ids from Databricks' documents if there is no column of ids; such documents may lack a text."""
     documents = columns.get(documents_name)
-    if not is_list(documents):
+    if not _is_list(documents):
         return
     ids = [document.get("doc_uri") if isinstance(document, Mapping) else None for document in documents]
     if ids and all(isinstance(uri, str) for uri in ids):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from judges.messages import Message, unwrapped
 
-ANSWER_KEYS = (
+_ANSWER_KEYS = (
     "response",
     "answer",
     "output",
@@ -128,7 +128,7 @@ def _of_mapping(value: Mapping[str, Any]) -> Reply:
         return _of_messages((value,))
     if isinstance(value.get("output"), list) and value.get("object") == "response":
         return _of_responses(value["output"])
-    found = [key for key in ANSWER_KEYS if value.get(key) is not None]
+    found = [key for key in _ANSWER_KEYS if value.get(key) is not None]
     if found and (isinstance(value[found[0]], str) or len(value) == 1):
         return reply_of(value[found[0]])
     texts = [text for text in value.values() if isinstance(text, str)]

@@ -176,15 +176,15 @@ def aembedder(model: EmbeddingModel) -> Callable[[Sequence[str]], Awaitable[Embe
     return model.aembed if watching is None else partial(watching.aembed, model)
 
 
-Kind = Literal["rows", "outcomes", "log_lines"]
+_Kind = Literal["rows", "outcomes", "log_lines"]
 
 _losses_log = logging.getLogger("refine")
-_counts: Counter[Kind] = Counter({"rows": 0, "outcomes": 0, "log_lines": 0})
+_counts: Counter[_Kind] = Counter({"rows": 0, "outcomes": 0, "log_lines": 0})
 """Counts of this process: a log belongs to the process, so its losses do too."""
 _lock = threading.Lock()
 
 
-def losses() -> dict[Kind, int]:
+def losses() -> dict[_Kind, int]:
     """Return what this process has lost since it began.
 
     These are `rows` of recorded files, `outcomes` of records in a database, and `log_lines` whose logger raised.
@@ -193,7 +193,7 @@ def losses() -> dict[Kind, int]:
         return dict(_counts)
 
 
-def count(kind: Kind, number: int = 1) -> int:
+def count(kind: _Kind, number: int = 1) -> int:
     """Count what was lost, and return the total of its kind."""
     with _lock:
         _counts[kind] += number
@@ -335,10 +335,10 @@ def _rendered(error: BaseException) -> str:
     return f"{before}{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}\n"
 
 
-V = TypeVar("V")
+_V = TypeVar("_V")
 
 
-class ByJudge(dict[str, V]):
+class ByJudge(dict[str, _V]):
     """A dict by the names that judges report, in which `[]`, `get` and `in` know their other names, too.
 
     Iterating, comparing and writing it as JSON are those of a dict: each value is there once.
@@ -348,7 +348,7 @@ class ByJudge(dict[str, V]):
         qualified: Returns the qualified name for any name of a judge, and any other text as it is.
     """
 
-    def __init__(self, values: Mapping[str, V], *, qualified: Callable[[str], str]) -> None:
+    def __init__(self, values: Mapping[str, _V], *, qualified: Callable[[str], str]) -> None:
         super().__init__(values)
         self._qualified = qualified
 
@@ -360,7 +360,7 @@ class ByJudge(dict[str, V]):
         keys = [key for key in self if self._qualified(key) == qualified]
         return keys[0] if len(keys) == 1 else name
 
-    def __missing__(self, name: str) -> V:
+    def __missing__(self, name: str) -> _V:
         key = self.key(name)
         if key == name:
             raise KeyError(name)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 
 from judges.errors import ConfigurationError, ModelRequestError, shortened
 
-C = TypeVar("C")
+_C = TypeVar("_C")
 
 _MOST_NAMES, _LONGEST_NAME = 24, 80
 
@@ -31,7 +31,7 @@ def suggestion(name: object, names: Collection[str]) -> str:
     return f"known are {', '.join(known[:_MOST_NAMES])}{more}"
 
 
-def one_of(words: Any, value: C, *, setting: str) -> C:
+def one_of(words: Any, value: _C, *, setting: str) -> _C:
     """Return the value of a setting after checking that it is one of the words of a `Literal`.
 
     Raises:

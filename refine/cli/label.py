@@ -144,7 +144,7 @@ def _summary(labelling: Labelling, options: LabelOptions, place: str) -> str:
     return f"{count}; {left} left: {after}{_waiting(labelling)}\n"
 
 
-Line = tuple[str, str]
+_Line = tuple[str, str]
 """A line of the screen: its style, and its text."""
 
 _INDENT = "  "
@@ -152,12 +152,12 @@ _TAB = 4
 _LEAST_WIDTH = 10
 
 
-def lines_of(sample: Sample, width: int) -> list[Line]:
+def lines_of(sample: Sample, width: int) -> list[_Line]:
     """Return an answer with all that belongs to it as lines that fit into so many columns.
 
     Control characters are shown as such, so that no answer can write on the screen by itself.
     """
-    wrapped: list[Line] = []
+    wrapped: list[_Line] = []
     for title, style, text in _parts(sample):
         if wrapped:
             wrapped.append(("", ""))
@@ -291,10 +291,10 @@ class LabelScreen:
     ) -> None:
         self._labelling, self._source = labelling, source
         self._top = 0
-        self._status: Line = ("class:dim", "The judge's verdict is hidden. Every key is saved at once.")
+        self._status: _Line = ("class:dim", "The judge's verdict is hidden. Every key is saved at once.")
         self._note = Buffer(multiline=False)
         self._noting = False
-        self._lines: tuple[object, list[Line]] = (None, [])
+        self._lines: tuple[object, list[_Line]] = (None, [])
         body = FormattedTextControl(self._body, focusable=True, show_cursor=False)
         noting = Condition(lambda: self._noting)
         self._note_control = BufferControl(self._note)
@@ -349,7 +349,7 @@ class LabelScreen:
         visible = lines[self._top : self._top + height]
         return [(style, f" {text}\n") for style, text in visible]
 
-    def _wrapped(self) -> list[Line]:
+    def _wrapped(self) -> list[_Line]:
         item, width = self._labelling.current, self.app.output.get_size().columns
         if item is None:
             return []

@@ -31,7 +31,7 @@ from refine.cli.options import STOPPED
 if TYPE_CHECKING:
     from refine.record import DatabaseRecord, OutcomeFilter
 
-SourceRow = Sample | Mapping[str, object]
+_SourceRow = Sample | Mapping[str, object]
 
 _DATABASES = {".db", ".sqlite", ".sqlite3"}
 _WIDTH = 100
@@ -62,7 +62,7 @@ def open_database(source: str) -> DatabaseRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopSource:
+class _LoopSource:
     """Recorded loops that a person named.
 
     Args:
@@ -71,26 +71,26 @@ class LoopSource:
             lies beside the labels.
     """
 
-    rows: str | Iterable[SourceRow]
+    rows: str | Iterable[_SourceRow]
     ledger: Path | None = None
 
 
 @contextmanager
-def loop_source(source: str, *, texts: bool = False) -> Iterator[LoopSource]:
+def loop_source(source: str, *, texts: bool = False) -> Iterator[_LoopSource]:
     """Open recorded loops: with the texts where these are needed, else also of a record without any.
 
     Raises:
         ConfigurationError: If a database is meant, and there is none, or it holds no texts where they are needed.
     """
     if not is_database(source):
-        yield LoopSource(source)
+        yield _LoopSource(source)
         return
     with open_database(source) as record:
         ledger = None if record.file is None else record.file.with_name(f"{record.file.name}.ledger")
-        yield LoopSource(record.rows() if texts else record.attempts(), ledger)
+        yield _LoopSource(record.rows() if texts else record.attempts(), ledger)
 
 
-def console() -> Console:
+def _console() -> Console:
     """Return a console for tables on stdout."""
     own = Console(file=sys.stdout, highlight=False)
     if not own.is_terminal:
@@ -149,11 +149,11 @@ def run_replay(options: ReplayOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(result.to_dict(), ensure_ascii=False, indent=2)}\n")
     else:
-        show_replay(console(), result)
+        _show_replay(_console(), result)
     return 0 if result.reason is None else 1
 
 
-def show_replay(out: Console, result: LoopReplay) -> None:
+def _show_replay(out: Console, result: LoopReplay) -> None:
     """Print a replay."""
     if result.reason is not None:
         out.print(Text(f"{result.reason}: {result.detail}", style="yellow"), soft_wrap=True)
@@ -359,13 +359,13 @@ def run_monitor(options: MonitorOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(first.to_dict(), ensure_ascii=False, indent=2)}\n")
     elif options.watch:
-        return exit_code(_watched(first, again, options))
+        return _exit_code(_watched(first, again, options))
     else:
-        console().print(rendered(first))
-    return exit_code(first)
+        _console().print(_rendered(first))
+    return _exit_code(first)
 
 
-def exit_code(report: MonitorReport) -> int:
+def _exit_code(report: MonitorReport) -> int:
     """Return the exit code of a report."""
     return 1 if report.alarm else STOPPED if report.silent else 0
 
@@ -392,32 +392,32 @@ def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:
 
 def _watched(first: MonitorReport, again: Callable[[], MonitorReport], options: MonitorOptions) -> MonitorReport:
     """Show reports until Ctrl-C, and return the last one; where there is no terminal, those that differ."""
-    report, out = first, console()
+    report, out = first, _console()
     if out.is_terminal:
         with Live(_screen(report, options), console=out, screen=True, auto_refresh=False) as live, suppress(_END):
             while True:
                 time.sleep(options.every)
                 report = again()
                 live.update(_screen(report, options), refresh=True)
-        out.print(rendered(report))
+        out.print(_rendered(report))
         return report
-    out.print(rendered(report))
+    out.print(_rendered(report))
     with suppress(_END):
         while True:
             time.sleep(options.every)
             before, report = report, again()
             if report != before:
-                out.print(rendered(report))
+                out.print(_rendered(report))
     return report
 
 
 def _screen(report: MonitorReport, options: MonitorOptions) -> Group:
     now = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
     foot = f"{options.source}, read at {now} and every {options.every:g} s; Ctrl-C ends"
-    return Group(rendered(report), Text(f"\n{foot}", style="dim"))
+    return Group(_rendered(report), Text(f"\n{foot}", style="dim"))
 
 
-def rendered(report: MonitorReport) -> Group:
+def _rendered(report: MonitorReport) -> Group:
     """Return a report as a few lines, the verdict first."""
     lines = [_headline(report), _line("pass rate", _rate(report.pass_rate)), _audits(report.audits)]
     if report.canary is not None:

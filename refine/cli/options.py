@@ -124,7 +124,7 @@ Slices = Annotated[
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of resamples and sign flips.")]
 
 
-INTERRUPTED = 130
+_INTERRUPTED = 130
 """Exit code that a shell expects of a program stopped with Ctrl-C."""
 
 STOPPED = 3
@@ -161,7 +161,7 @@ class OneLineErrors(TyperGroup):
         try:
             code = super().main(*args, **{**settings, "standalone_mode": False})
         except typer.Abort:
-            code = error_exit("interrupted", code=INTERRUPTED).exit_code
+            code = error_exit("interrupted", code=_INTERRUPTED).exit_code
         except Exception as error:
             code = _report(error)
             if code is None:
@@ -197,7 +197,7 @@ def one_line_errors(run: Path | None = None) -> Iterator[None]:
         is_stop = type(error).__name__ == "RunStopped"
         raise error_exit(f"{error}{_hint(run, str(error))}", code=STOPPED if is_stop else 2) from None
     except KeyboardInterrupt:
-        raise error_exit(f"interrupted{_hint(run)}", code=INTERRUPTED) from None
+        raise error_exit(f"interrupted{_hint(run)}", code=_INTERRUPTED) from None
 
 
 def _hint(run: Path | None, message: str = "") -> str:

@@ -14,9 +14,9 @@ from judges import ConfigurationError
 from refine.report.building import build, read_run
 from refine.report.view import Report, TrustSources
 
-Format = Literal["html", "md", "csv"]
+_Format = Literal["html", "md", "csv"]
 
-_FORMATS: Mapping[str, Format] = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".csv": "csv"}
+_FORMATS: Mapping[str, _Format] = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".csv": "csv"}
 _STDOUT = Path("-")
 
 
@@ -60,7 +60,7 @@ def _sources(options: ReportOptions) -> TrustSources:
     return replace(options.sources, labels=labels)
 
 
-def _format(options: ReportOptions) -> Format:
+def _format(options: ReportOptions) -> _Format:
     """Return the format: as it is named, or else as the name of the file ends."""
     if options.format is not None:
         named = _FORMATS.get(f".{options.format.lower().lstrip('.')}")
@@ -79,7 +79,7 @@ def _format(options: ReportOptions) -> Format:
     return by_name
 
 
-def _renderer(form: Format) -> Callable[[Report], str]:
+def _renderer(form: _Format) -> Callable[[Report], str]:
     match form:
         case "html":
             from refine.report.page import page  # noqa: PLC0415 - one of three

@@ -46,7 +46,7 @@ class GateOptions:
     junit: Path | None = None
 
 
-class RunGate:
+class _RunGate:
     """A gate whose options have been read and checked.
 
     Args:
@@ -245,8 +245,8 @@ def run_evaluate(options: EvaluateOptions) -> int:
     """
     loaded = _loaded(options.judges)
     judges = by_name(loaded)
-    gate = RunGate(options.gate, list(judges))
-    shard = None if options.shard is None else parse_shard(options.shard)
+    gate = _RunGate(options.gate, list(judges))
+    shard = None if options.shard is None else _parse_shard(options.shard)
     check_free(options.out)
     settings = options.limits.settings(options.out)
     total = preflight(options.rows, limit=options.limit, keep_unreadable=options.keep_unreadable)
@@ -345,7 +345,7 @@ def rows_file(path: Path, *, columns: list[str] | None, encoding: str) -> RowsFi
     return RowsFile(path=path, encoding=encoding, columns=named)
 
 
-def parse_shard(text: str) -> tuple[int, int]:
+def _parse_shard(text: str) -> tuple[int, int]:
     """Return part and number of parts of a text such as "1/4".
 
     Raises:
@@ -438,7 +438,7 @@ def _go_on(
     rescored: frozenset[str] = frozenset(),
 ) -> int:
     judges = load()
-    gate = RunGate(options.gate, list(judges))
+    gate = _RunGate(options.gate, list(judges))
     remedy = f"first go on by `refine resume {options.run}`" if rescored else "judge the rows that changed again"
     dataset = _same_dataset(before, options.rows, accept_changes=options.accept_changes, remedy=remedy)
     manifest = before.model_copy(update={"dataset": dataset, "judges": records})
@@ -479,7 +479,7 @@ def _judge(
     manifest: Manifest,
     settings: RunSettings,
     limits: LimitOptions,
-    gate: RunGate,
+    gate: _RunGate,
     *,
     load: Loader,
     as_json: bool,

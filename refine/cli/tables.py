@@ -114,7 +114,7 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-Slices = Mapping[str, Mapping[str, Mapping[str, Summary]]]
+_Slices = Mapping[str, Mapping[str, Mapping[str, Summary]]]
 
 _WIDTH = 100
 """Columns of the tables if stdout is not a terminal."""
@@ -152,7 +152,7 @@ def show_slices_of(folder: Path, columns: Sequence[str]) -> None:
         show_slices(slices_of(load_run(folder), columns))
 
 
-def slices_of(evaluation: Evaluation, columns: Sequence[str]) -> Slices:
+def slices_of(evaluation: Evaluation, columns: Sequence[str]) -> _Slices:
     """Return the figures of an evaluation by column, value and judge.
 
     Raises:
@@ -161,7 +161,7 @@ def slices_of(evaluation: Evaluation, columns: Sequence[str]) -> Slices:
     return {column: evaluation.slices(column) for column in columns}
 
 
-def show_slices(slices: Slices) -> None:
+def show_slices(slices: _Slices) -> None:
     """Print a table for each column."""
     console = Console()
     if not console.is_terminal:
@@ -170,7 +170,7 @@ def show_slices(slices: Slices) -> None:
         console.print(_slice_table(column, groups))
 
 
-def slices_as_json(slices: Slices) -> dict[str, object]:
+def slices_as_json(slices: _Slices) -> dict[str, object]:
     """Return the same figures as plain data."""
     return {
         column: {

@@ -51,7 +51,7 @@ def run_align(options: AlignOptions) -> int:
         ConfigurationError: If rows, labels or an option cannot be used.
     """
     if options.certificate is not None:
-        check_replaceable(options.certificate, "--certificate")
+        _check_replaceable(options.certificate, "--certificate")
     sampling = _sampling(options.drawn)
     with loop_source(options.rows) as source:
         rows = source.rows if isinstance(source.rows, str) else list(source.rows)
@@ -66,7 +66,7 @@ def run_align(options: AlignOptions) -> int:
             split=options.split,
             alpha=options.alpha,
             delta=options.delta,
-            thresholds=thresholds_in(options.thresholds),
+            thresholds=_thresholds_in(options.thresholds),
             max_attempts=options.max_attempts,
             certificate=options.certificate,
             next_labels=options.next_labels,
@@ -114,7 +114,7 @@ def _sampling(drawn: str) -> Sampling:
     raise ConfigurationError(f"--drawn is random, by-rating, active or elsewhere, not {shortened(drawn)}")
 
 
-def thresholds_in(text: str | None, *, name: str = "--thresholds") -> tuple[float, ...] | None:
+def _thresholds_in(text: str | None, *, name: str = "--thresholds") -> tuple[float, ...] | None:
     """Return numbers from a list with commas; None for none.
 
     Raises:
@@ -131,7 +131,7 @@ def thresholds_in(text: str | None, *, name: str = "--thresholds") -> tuple[floa
         ) from None
 
 
-def check_replaceable(file: Path, option: str) -> None:
+def _check_replaceable(file: Path, option: str) -> None:
     """Check that nothing would be lost by writing a certificate: one that certifies something is never replaced.
 
     Raises:
@@ -188,7 +188,7 @@ def run_certify(options: CertifyOptions) -> int:
     """
     if options.next_labels is not None:
         return _choose_threshold(options)
-    check_replaceable(options.out, "--out")
+    _check_replaceable(options.out, "--out")
     with loop_source(options.attempts) as source:
         certificate = certify(
             source.rows,
@@ -199,7 +199,7 @@ def run_certify(options: CertifyOptions) -> int:
             max_attempts=options.max_attempts,
             patience=options.patience,
             method=_method(options.method),
-            harm=thresholds_in(options.harm, name="--harm"),
+            harm=_thresholds_in(options.harm, name="--harm"),
             largest_weight=options.largest_weight,
             risk="per_question" if options.per_question else "released",
             scores=options.scores,
@@ -227,7 +227,7 @@ def _choose_threshold(options: CertifyOptions) -> int:
         chosen = labels_to_certify(
             source.rows,
             options.labels,
-            thresholds=thresholds_in(options.thresholds),
+            thresholds=_thresholds_in(options.thresholds),
             max_attempts=options.max_attempts,
             patience=options.patience,
             judge=options.judge,
@@ -248,12 +248,12 @@ def _thresholds(options: CertifyOptions) -> Sequence[float] | Sequence[Sequence[
             raise ConfigurationError(
                 "--chain is for --escalation JUDGE,JUDGE; thresholds of one judge are --thresholds"
             )
-        return thresholds_in(options.thresholds)
+        return _thresholds_in(options.thresholds)
     if options.thresholds is not None:
         raise ConfigurationError("the policies of --escalation are given as --chain, for instance 5,4;4,4;4,3")
     if options.chain is None:
         return None
-    return [thresholds_in(policy, name="--chain") or () for policy in options.chain.split(";")]
+    return [_thresholds_in(policy, name="--chain") or () for policy in options.chain.split(";")]
 
 
 def _method(text: str) -> AnyMethod:

@@ -10,34 +10,34 @@ import typer
 from refine.cli import options
 from refine.cli.options import one_line_errors
 
-Labels = Annotated[
+_Labels = Annotated[
     Path | None,
     typer.Option("--labels", metavar="FILE", help="Labels, where they are not in the rows.", show_default=False),
 ]
-Alpha = Annotated[float, typer.Option(metavar="SHARE", help="Most bad answers among those released.")]
-Delta = Annotated[float, typer.Option(metavar="P", help="Probability that the promise does not hold.")]
-Thresholds = Annotated[
+_Alpha = Annotated[float, typer.Option(metavar="SHARE", help="Most bad answers among those released.")]
+_Delta = Annotated[float, typer.Option(metavar="P", help="Probability that the promise does not hold.")]
+_Thresholds = Annotated[
     str | None,
     typer.Option(metavar="T,T", help="Thresholds to choose from, fixed before labels are seen.  [default: 4,3,2]"),
 ]
-MaxAttempts = Annotated[
+_MaxAttempts = Annotated[
     int | None, typer.Option(metavar="N", help="Most attempts of the loop.  [default: as recorded]")
 ]
-JudgeName = Annotated[
+_JudgeName = Annotated[
     str | None, typer.Option("--judge", metavar="NAME", help="The judge, where rows have verdicts of several.")
 ]
-Good = Annotated[float, typer.Option(metavar="1-4", help="Least human rating that is good.")]
-Split = Annotated[str | None, typer.Option(metavar="NAME", help="Use the labels of this split alone.")]
-LedgerFile = Annotated[
+_Good = Annotated[float, typer.Option(metavar="1-4", help="Least human rating that is good.")]
+_Split = Annotated[str | None, typer.Option(metavar="NAME", help="Use the labels of this split alone.")]
+_LedgerFile = Annotated[
     Path | None,
     typer.Option("--ledger", metavar="FILE", help="What labels were used for.  [default: beside the labels]"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Next = Annotated[
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+_Next = Annotated[
     Path | None,
     typer.Option("--next", metavar="FILE", help="New file for the rows to label next, blind to the verdict."),
 ]
-Budget = Annotated[int, typer.Option(metavar="N", help="Most labels that people can give next.")]
+_Budget = Annotated[int, typer.Option(metavar="N", help="Most labels that people can give next.")]
 
 
 def align(
@@ -48,26 +48,26 @@ def align(
         ),
     ],
     *,
-    labels: Labels = None,
-    judge: JudgeName = None,
-    good: Good = 3,
+    labels: _Labels = None,
+    judge: _JudgeName = None,
+    good: _Good = 3,
     drawn: Annotated[
         str,
         typer.Option(metavar="HOW", help="How labelled rows were drawn: random, by-rating, active or elsewhere."),
     ] = "random",
-    split: Split = None,
-    alpha: Alpha = 0.10,
-    delta: Delta = 0.05,
-    thresholds: Thresholds = None,
-    max_attempts: MaxAttempts = None,
+    split: _Split = None,
+    alpha: _Alpha = 0.10,
+    delta: _Delta = 0.05,
+    thresholds: _Thresholds = None,
+    max_attempts: _MaxAttempts = None,
     certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="New file for the certificate.", show_default=False)
     ] = None,
-    next_labels: Next = None,
-    budget: Budget = 80,
-    ledger: LedgerFile = None,
+    next_labels: _Next = None,
+    budget: _Budget = 80,
+    ledger: _LedgerFile = None,
     full: Annotated[bool, typer.Option("--full", help="Show every figure, with its interval and method.")] = False,
-    as_json: AsJson = False,
+    as_json: _AsJson = False,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of resamples and draws.")] = 0,
 ) -> None:
     """Say how far a judge's verdicts agree with labels of people.
@@ -117,14 +117,14 @@ def certify(
         ),
     ],
     *,
-    labels: Labels = None,
+    labels: _Labels = None,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File for the certificate.")] = Path(
         "certificate.json"
     ),
-    alpha: Alpha = 0.10,
-    delta: Delta = 0.05,
-    thresholds: Thresholds = None,
-    max_attempts: MaxAttempts = None,
+    alpha: _Alpha = 0.10,
+    delta: _Delta = 0.05,
+    thresholds: _Thresholds = None,
+    max_attempts: _MaxAttempts = None,
     patience: Annotated[
         int | None, typer.Option(metavar="N", help="Patience of the loop.  [default: as recorded]")
     ] = None,
@@ -148,7 +148,7 @@ def certify(
         bool, typer.Option("--per-question", help="Bound bad answers among all questions, not among releases.")
     ] = False,
     scores: Annotated[bool, typer.Option("--scores", help="Certify a score, not a rating.")] = False,
-    judge: JudgeName = None,
+    judge: _JudgeName = None,
     escalation: Annotated[
         str | None,
         typer.Option(metavar="JUDGE,JUDGE", help="Judges from cheap to strong; people decide what they do not."),
@@ -170,12 +170,12 @@ def certify(
             metavar="HOW", help="Runs without a label: bad, or left-out if the others are a random sample."
         ),
     ] = None,
-    good: Good = 3,
-    split: Split = None,
-    next_labels: Next = None,
-    budget: Budget = 80,
-    ledger: LedgerFile = None,
-    as_json: AsJson = False,
+    good: _Good = 3,
+    split: _Split = None,
+    next_labels: _Next = None,
+    budget: _Budget = 80,
+    ledger: _LedgerFile = None,
+    as_json: _AsJson = False,
 ) -> None:
     """Certify the success rating of a loop.
 
@@ -224,7 +224,7 @@ def certify(
         raise typer.Exit(run_certify(certify_options))
 
 
-Source = Annotated[
+_Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
@@ -232,20 +232,20 @@ Source = Annotated[
         show_default=False,
     ),
 ]
-LoopsAsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-LoopLabels = Annotated[
+_LoopsAsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+_LoopLabels = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE", help="Labels that `refine label` wrote. Default: those beside SOURCE, if there are any."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of whatever is drawn.")]
+_Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of whatever is drawn.")]
 
 
 def replay(
-    source: Source,
+    source: _Source,
     *,
-    labels: LoopLabels = None,
+    labels: _LoopLabels = None,
     threshold: Annotated[
         list[int] | None, typer.Option(metavar="1-4", help="Success rating to replay; repeat it for several.")
     ] = None,
@@ -273,8 +273,8 @@ def replay(
     base_url: options.BaseUrl = None,
     language: options.Language = None,
     max_concurrency: options.MaxConcurrency = 8,
-    seed: Seed = 0,
-    as_json: LoopsAsJson = False,
+    seed: _Seed = 0,
+    as_json: _LoopsAsJson = False,
 ) -> None:
     """Tell what other policies would have made of recorded loops.
 
@@ -310,9 +310,9 @@ def replay(
 
 
 def monitor(
-    source: Source,
+    source: _Source,
     *,
-    labels: LoopLabels = None,
+    labels: _LoopLabels = None,
     certificate: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The certificate in force: its share of bad answers counts."),
@@ -337,7 +337,7 @@ def monitor(
         bool, typer.Option("--watch", help="Stay, and look again; the canary is judged once.")
     ] = False,
     every: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks.")] = 10.0,
-    as_json: LoopsAsJson = False,
+    as_json: _LoopsAsJson = False,
 ) -> None:
     """Look whether a loop still does what it was certified to do.
 
@@ -396,7 +396,7 @@ def label(
         int | None,
         typer.Option("--next", min=1, metavar="N", help="Only the N answers whose labels are worth most."),
     ] = None,
-    seed: Seed = 0,
+    seed: _Seed = 0,
 ) -> None:
     """Label answers in the terminal, blind to the verdict.
 

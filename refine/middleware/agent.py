@@ -54,11 +54,11 @@ from refine.middleware.turn import Response, Turn, Turns
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
 
-TOOL_CALL = "tool_call: the agent calls a tool, and is judged when it answers"
-NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
+_TOOL_CALL = "tool_call: the agent calls a tool, and is judged when it answers"
+_NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
 
 
-def handed_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) -> ModelResponse[Any]:
+def _handed_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) -> ModelResponse[Any]:
     """Return a tool call for the agent, with a note that it was not judged.
 
     What the model thought of a rejected draft stays in the turn, where the model sees it again.
@@ -73,7 +73,7 @@ def handed_on(turn: Turn, response: Response | None, request: ModelRequest[Any])
         "outcome_id": refinement.id,
         "passed": False,
         "stop_reason": "skipped",
-        "detail": RETURN_DIRECT if turn.ends else TOOL_CALL,
+        "detail": RETURN_DIRECT if turn.ends else _TOOL_CALL,
     }
     metadata = {**message.response_metadata, langgraph_private.SUMMARY: note}
     message = message.model_copy(update={"id": original.id or str(uuid4()), "response_metadata": metadata})
@@ -108,7 +108,7 @@ def _with_inner_summary(metadata: dict[str, Any], answer: AIMessage) -> dict[str
     return {**metadata, langgraph_private.SUMMARY: {**metadata[langgraph_private.SUMMARY], "inner": inner}}
 
 
-def outcome_ids_in(state: Mapping[str, Any]) -> list[str]:
+def _outcome_ids_in(state: Mapping[str, Any]) -> list[str]:
     """Return the ids of the outcomes that the released answer in an agent's state bears, the outermost first."""
     answer = _last_reply(state["messages"])
     summary = {} if answer is None else answer.response_metadata.get(langgraph_private.SUMMARY)
@@ -119,7 +119,7 @@ def outcome_ids_in(state: Mapping[str, Any]) -> list[str]:
     return ids
 
 
-def unjudged_outcome(state: Mapping[str, Any]) -> Outcome:
+def _unjudged_outcome(state: Mapping[str, Any]) -> Outcome:
     """Return the outcome of an agent's result that the model did not give.
 
     Raises:
@@ -130,7 +130,7 @@ def unjudged_outcome(state: Mapping[str, Any]) -> Outcome:
     if waits or last is None or last.type == "human" or state.get("__interrupt__"):
         raise InputError("the agent's turn has not ended, so there is no outcome yet; go on with it first")
     answer = last if isinstance(last, AIMessage) else None
-    detail = NOT_THE_MODEL if answer is not None else RETURN_DIRECT
+    detail = _NOT_THE_MODEL if answer is not None else RETURN_DIRECT
     if isinstance(last, ToolMessage) and last.status == "error":
         detail += ", and the tool failed"
     return Outcome(
@@ -260,9 +260,9 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             raise InputError(
                 f"outcome takes what the agent returned, a mapping with messages, not {shortened(state)}"
             )
-        outcome_ids = outcome_ids_in(state)
+        outcome_ids = _outcome_ids_in(state)
         held = filter(None, map(self._turns.outcome, outcome_ids))
-        outcome = next(held, None) if outcome_ids else unjudged_outcome(state)
+        outcome = next(held, None) if outcome_ids else _unjudged_outcome(state)
         if outcome is None:
             raise InputError(
                 f"the record of this result is not held: {self._name} holds the last max_outcomes of its own in "
@@ -300,7 +300,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             self._tell(unanswered.outcome, config)
             raise
         if transition.outcome is None:
-            return self._with_figures(turn, handed_on(turn, call.response, request))
+            return self._with_figures(turn, _handed_on(turn, call.response, request))
         self._tell(transition.outcome, config)
         return released(turn, transition.outcome)
 
@@ -322,7 +322,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             await self._atell(unanswered.outcome, config)
             raise
         if transition.outcome is None:
-            return self._with_figures(turn, handed_on(turn, call.response, request))
+            return self._with_figures(turn, _handed_on(turn, call.response, request))
         await self._atell(transition.outcome, config)
         return released(turn, transition.outcome)
 

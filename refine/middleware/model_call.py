@@ -37,7 +37,7 @@ def is_structured(request: ModelRequest[Any]) -> bool:
     return request.response_format is not None
 
 
-def structured_draft(draft: Draft, response: ModelResponse[Any]) -> Draft:
+def _structured_draft(draft: Draft, response: ModelResponse[Any]) -> Draft:
     """Return a draft with its structured answer as JSON text, or with what is wrong with it.
 
     Args:
@@ -52,18 +52,18 @@ def structured_draft(draft: Draft, response: ModelResponse[Any]) -> Draft:
         return replace(draft, answer=_as_json(message, answers), pending=False)
     if answers:
         faults = dict.fromkeys(str(results[call["id"] or ""].text) for call in answers)
-        return misfit(replace(draft, answer=_as_json(message, answers)), "\n".join(faults))
+        return _misfit(replace(draft, answer=_as_json(message, answers)), "\n".join(faults))
     if message.tool_calls:
         return draft
-    return misfit(draft, fault_of_reply(message, _PLAIN_TEXT))
+    return _misfit(draft, _fault_of_reply(message, _PLAIN_TEXT))
 
 
-def fault_of_reply(message: AIMessage, fault: str) -> str:
+def _fault_of_reply(message: AIMessage, fault: str) -> str:
     """Return what is wrong with a reply that is no structured answer: an unreadable call, or else `fault`."""
     return unread_call() if message.invalid_tool_calls and not message.tool_calls else fault
 
 
-def misfit(draft: Draft, fault: str) -> Draft:
+def _misfit(draft: Draft, fault: str) -> Draft:
     """Return a draft as one that does not fit the schema of the answers."""
     answer = draft.answer
     return replace(draft, answer=_as_json(answer, answer.tool_calls), pending=False, fault=fault)
@@ -160,8 +160,8 @@ class ModelCall:
             pending=bool(message.tool_calls),
         )
         if isinstance(response, StructuredOutputError):
-            return misfit(draft, fault_of_reply(message, str(response)))
-        return structured_draft(draft, response) if is_structured(self._request) else draft
+            return _misfit(draft, _fault_of_reply(message, str(response)))
+        return _structured_draft(draft, response) if is_structured(self._request) else draft
 
 
 def answer_in(response: ModelResponse[Any]) -> AIMessage:

@@ -30,7 +30,7 @@ from judges import ConfigurationError
 from refine.record import DatabaseRecord, OutcomeFilter
 from refine.record.rows import now_ms
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+_Endpoint = Callable[[Request], Awaitable[Response]]
 
 HEADERS = {
     "content-security-policy": (
@@ -50,7 +50,7 @@ _HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
-class Access:
+class _Access:
     """Decides who may use the page.
 
     Args:
@@ -70,7 +70,7 @@ class Access:
         """Whether there is a key."""
         return self._key is not None
 
-    def guarded(self, endpoint: Endpoint) -> Endpoint:
+    def guarded(self, endpoint: _Endpoint) -> _Endpoint:
         """Return an endpoint that answers only those who may use the page, and nothing that can be stored."""
 
         async def answer(request: Request) -> Response:
@@ -118,19 +118,19 @@ Status = Callable[[], Mapping[str, Any]]
 """Returns what the page's status line shows of the server: guards, upstream, requests in flight."""
 
 
-def status_of(record: DatabaseRecord, status: Status) -> dict[str, Any]:
+def _status_of(record: DatabaseRecord, status: Status) -> dict[str, Any]:
     """Return the status line: the server's own, and what became of the outcomes."""
     return {**status(), "record": {**asdict(record.stats()), "texts": record.texts, "name": record.name}}
 
 
-async def updates(record: DatabaseRecord, where: OutcomeFilter, status: Status) -> AsyncIterator[dict[str, Any]]:
+async def _updates(record: DatabaseRecord, where: OutcomeFilter, status: Status) -> AsyncIterator[dict[str, Any]]:
     """Yield, once a second while somebody looks, the status and the outcomes that were not there before."""
     begun = now_ms()
     known: deque[str] = deque(maxlen=_REMEMBERED)
     while True:
         since = max(now_ms() - _OVERLAP_MS, begun - _OVERLAP_MS, where.since or 0)
         recent = where.model_copy(update={"since": since})
-        update: dict[str, Any] = {"status": status_of(record, status)}
+        update: dict[str, Any] = {"status": _status_of(record, status)}
         try:
             rows = await asyncio.to_thread(record.outcomes, recent, limit=_MOST_AT_ONCE)
         except ConfigurationError as error:
@@ -231,7 +231,7 @@ def _end(outcome: Outcome) -> Event:
     }
 
 
-TryOut = Callable[[TryQuestion], AsyncIterator[Event]]
+_TryOut = Callable[[TryQuestion], AsyncIterator[Event]]
 """Answers a question, and yields what happens; see `refine.page.routes.attempts_of`."""
 
 API = "/page/api"
@@ -247,7 +247,7 @@ def page_routes(
     record: DatabaseRecord,
     *,
     status: Status = dict,
-    try_out: TryOut | None = None,
+    try_out: _TryOut | None = None,
     key: str | None = None,
 ) -> list[BaseRoute]:
     """Return the routes of the page at `/`.
@@ -262,9 +262,9 @@ def page_routes(
     Raises:
         ConfigurationError: If the key is too short.
     """
-    access = Access(key)
+    access = _Access(key)
     page = _Page(record, status, try_out)
-    guarded: dict[str, tuple[str, Endpoint]] = {
+    guarded: dict[str, tuple[str, _Endpoint]] = {
         "/status": ("GET", page.status),
         "/outcomes": ("GET", page.outcomes),
         "/outcomes/{id:path}": ("GET", page.outcome),
@@ -288,7 +288,7 @@ def page_routes(
 class _Page:
     """What the page asks for, as JSON."""
 
-    def __init__(self, record: DatabaseRecord, status: Status, try_out: TryOut | None) -> None:
+    def __init__(self, record: DatabaseRecord, status: Status, try_out: _TryOut | None) -> None:
         self._record, self._status, self._try_out = record, status, try_out
         self._looking = 0
 
@@ -296,7 +296,7 @@ class _Page:
         """Answer with the status line, the choices of the filter and what the page can do."""
         del request
         choices = await asyncio.to_thread(self._record.choices)
-        state = status_of(self._record, self._status)
+        state = _status_of(self._record, self._status)
         return _json({**state, "choices": choices, "can_try": self._try_out is not None})
 
     async def outcomes(self, request: Request) -> Response:
@@ -332,7 +332,7 @@ class _Page:
         async def lines() -> AsyncIterator[str]:
             self._looking += 1
             try:
-                async for update in updates(self._record, where, self._status):
+                async for update in _updates(self._record, where, self._status):
                     yield _line(update)
             finally:
                 self._looking -= 1
@@ -385,7 +385,7 @@ async def _told(events: AsyncIterator[Event]) -> AsyncIterator[str]:
         yield _line({"event": "error", "error": f"the question failed ({type(error).__name__}); the log says why"})
 
 
-def _file(path: Path) -> Endpoint:
+def _file(path: Path) -> _Endpoint:
     async def answer(request: Request) -> Response:
         del request
         headers = {**HEADERS, "cache-control": "no-cache"}
@@ -394,7 +394,7 @@ def _file(path: Path) -> Endpoint:
     return answer
 
 
-def _one_line_errors(endpoint: Endpoint) -> Endpoint:
+def _one_line_errors(endpoint: _Endpoint) -> _Endpoint:
     """Return an endpoint that answers wrong settings, and everything it refuses, as JSON with one line."""
 
     async def answer(request: Request) -> Response:

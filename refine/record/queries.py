@@ -59,7 +59,7 @@ _DEFAULT_SUCCESS = 3
 _FAR = 2
 
 
-def conditions(where: OutcomeFilter) -> ColumnElement[bool]:
+def _conditions(where: OutcomeFilter) -> ColumnElement[bool]:
     """Return a filter as a condition on the table `outcome`."""
     names = ("id", "passed", "rating", "stop_reason", "refiner", "model", "judge")
     same = {name: getattr(where, name) for name in names}
@@ -101,7 +101,7 @@ def outcomes(
     labels = select(func.count()).where(LABEL.c.outcome == OUTCOME.c.id).scalar_subquery()
     excerpt = func.substr(OUTCOME.c.question, 1, _EXCERPT)
     columns = [*(OUTCOME.c[name] for name in _LISTED), excerpt.label("question"), labels.label("labels")]
-    query = select(*columns).where(conditions(where))
+    query = select(*columns).where(_conditions(where))
     if before is not None:
         query = query.where(tuple_(OUTCOME.c.at, OUTCOME.c.id) < before)
     query = query.order_by(OUTCOME.c.at.desc(), OUTCOME.c.id.desc()).limit(min(max(limit, 1), _MOST_LISTED))
@@ -148,7 +148,7 @@ def dataset_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
     Raises:
         ConfigurationError: If outcomes are chosen and none has texts.
     """
-    chosen = conditions(where)
+    chosen = _conditions(where)
     has_texts = select(OUTCOME.c.id).where(chosen, OUTCOME.c.question.is_not(None)).limit(1)
     if connection.execute(has_texts).first() is None and _any(connection, chosen):
         raise ConfigurationError(
@@ -162,7 +162,7 @@ def dataset_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
 
 def attempt_rows(connection: Connection, where: OutcomeFilter) -> Iterator[Row]:
     """Yield what is known of every attempt besides the texts, oldest outcome first, with its labels."""
-    chosen = conditions(where)
+    chosen = _conditions(where)
     labels = _labels(connection, chosen, times=True)
     for row in connection.execution_options(yield_per=100).execute(_attempts(chosen)).mappings():
         own = labels.get((row["id"], row["attempt_number"]), [])
@@ -228,7 +228,7 @@ _ATTEMPTS_OF_OUTCOMES = ATTEMPT.join(OUTCOME, OUTCOME.c.id == ATTEMPT.c.outcome)
 
 def figures(connection: Connection, where: OutcomeFilter, *, buckets: int) -> Row:
     """Return what the chosen outcomes come to; see `DatabaseRecord.figures`."""
-    chosen = conditions(where)
+    chosen = _conditions(where)
     return {
         **_sums(connection, chosen),
         **_latency(connection, chosen),

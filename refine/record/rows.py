@@ -29,9 +29,9 @@ from judges.messages import WITHOUT_MEDIA
 from judges.runtime import context
 from judges.verdict import Usage
 
-LONGEST_NAME = 200
+_LONGEST_NAME = 200
 """Characters of an id, a name or a code; more would not fit into an index."""
-LONGEST_TEXT = 1_000_000
+_LONGEST_TEXT = 1_000_000
 """Characters of one text."""
 _DEEPEST = 100
 _MOST_PARTS = 10_000
@@ -39,7 +39,7 @@ _LARGEST = 2**63 - 1
 _CUT = " [...]"
 
 
-def text_of(value: object, longest: int = LONGEST_TEXT) -> str:
+def text_of(value: object, longest: int = _LONGEST_TEXT) -> str:
     """Return a text that can be stored; what is longer than `longest` is cut, and says so."""
     text = value if type(value) is str else str(value)
     if len(text) > longest:
@@ -55,20 +55,20 @@ def text_of(value: object, longest: int = LONGEST_TEXT) -> str:
 
 def name_of(value: object) -> str | None:
     """Return an id or a name that can be stored; None stays None."""
-    return None if value is None else text_of(value, LONGEST_NAME)
+    return None if value is None else text_of(value, _LONGEST_NAME)
 
 
-def count_of(value: int) -> int:
+def _count_of(value: int) -> int:
     """Return a number that fits into 64 bits."""
     return min(value, _LARGEST)
 
 
-def number_of(value: float | None) -> float | None:
+def _number_of(value: float | None) -> float | None:
     """Return a finite number; None for one that is not."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def json_of(value: object) -> str:
+def _json_of(value: object) -> str:
     """Return data as JSON that can be stored and read back; NaN and infinity, no JSON, become null."""
     return json.dumps(clean(value), ensure_ascii=False, allow_nan=False)
 
@@ -81,7 +81,7 @@ def clean(value: object, depth: int = _DEEPEST) -> object:
         case bool() | None:
             return value
         case int() | float():
-            return number_of(value) if isinstance(value, float) else value
+            return _number_of(value) if isinstance(value, float) else value
         case _ if depth == 0:
             return _CUT.strip()
         case Mapping():
@@ -205,15 +205,15 @@ def rows_of(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Rows
         redact: Applied to each of these texts, in order.
     """
     outcome = entry.outcome
-    row = outcome_row(entry, texts=texts, redact=redact)
+    row = _outcome_row(entry, texts=texts, redact=redact)
     attempts = [
-        attempt_row(row["id"], attempt, released=attempt.number == outcome.released, texts=texts, redact=redact)
+        _attempt_row(row["id"], attempt, released=attempt.number == outcome.released, texts=texts, redact=redact)
         for attempt in outcome.attempts
     ]
     return Rows(row, tuple(attempts))
 
 
-def outcome_row(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Row:
+def _outcome_row(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> Row:
     """Return the row of an outcome; attempts after an accepted one, its shadows, are not counted in it."""
     outcome, origin = entry.outcome, entry.origin
     final = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
@@ -230,10 +230,10 @@ def outcome_row(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> 
         "max_attempts": origin.max_attempts,
         "patience": origin.patience,
         "shadow": origin.shadow,
-        "continuation_probability": number_of(origin.continuation_probability),
+        "continuation_probability": _number_of(origin.continuation_probability),
         "judge": name_of(origin.judge),
         "judge_digest": origin.judge_digest,
-        "subject": origin.subject and json_of(origin.subject.model_dump(mode="json", exclude_defaults=True)),
+        "subject": origin.subject and _json_of(origin.subject.model_dump(mode="json", exclude_defaults=True)),
         "certificate": name_of(outcome.certificate),
         "model": name_of((last and _metadata(last.answer, _MODELS)) or origin.model),
         "finish_reason": last and name_of(_metadata(last.answer, _FINISH_REASONS)),
@@ -241,16 +241,16 @@ def outcome_row(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) -> 
         "stop_reason": outcome.stop_reason,
         "detail": text_of(outcome.detail),
         "rating": last and last.rating,
-        "score": number_of(last.verdict.score) if last and last.verdict else None,
+        "score": _number_of(last.verdict.score) if last and last.verdict else None,
         "attempts": final.number if has_shadows and final else len(outcome.attempts),
         "released": outcome.released,
-        "latency_s": number_of(outcome.latency_s),
+        "latency_s": _number_of(outcome.latency_s),
         **_usage(outcome.usage),
         **(_outcome_texts(outcome, redact) if texts else {}),
     }
 
 
-def attempt_row(
+def _attempt_row(
     outcome: str, attempt: Attempt, *, released: bool, texts: bool, redact: Sequence[Redact] = ()
 ) -> Row:
     """Return the row of one attempt of the outcome with this id."""
@@ -261,7 +261,7 @@ def attempt_row(
         "released": released,
         "model": name_of(_metadata(attempt.answer, _MODELS)),
         "finish_reason": name_of(_metadata(attempt.answer, _FINISH_REASONS)),
-        "generate_s": number_of(attempt.latency_s),
+        "generate_s": _number_of(attempt.latency_s),
         **_usage(attempt.usage),
         **(_verdict_figures(verdict) if verdict is not None else {}),
         **(_attempt_texts(attempt, redact) if texts else {}),
@@ -272,23 +272,23 @@ def _verdict_figures(verdict: Verdict) -> Row:
     usage = {f"judge_{name}": value for name, value in _usage(verdict.usage).items()}
     return {
         "rating": verdict.rating,
-        "score": number_of(verdict.score),
+        "score": _number_of(verdict.score),
         "passed": verdict.passed,
         "rated_natively": None if verdict.rating is None else verdict.rated_natively,
         "unscored": verdict.unscored,
         "judge": name_of(verdict.judge),
         "judge_model": name_of(verdict.model),
-        "judge_s": number_of(verdict.latency_s),
+        "judge_s": _number_of(verdict.latency_s),
         **usage,
     }
 
 
 def _usage(usage: Usage) -> Row:
     return {
-        "calls": count_of(usage.calls),
-        "input_tokens": count_of(usage.input_tokens),
-        "output_tokens": count_of(usage.output_tokens),
-        "cost": number_of(usage.cost),
+        "calls": _count_of(usage.calls),
+        "input_tokens": _count_of(usage.input_tokens),
+        "output_tokens": _count_of(usage.output_tokens),
+        "cost": _number_of(usage.cost),
     }
 
 
@@ -360,7 +360,7 @@ def _redacted_text(text: str, redact: Sequence[Redact]) -> str:
 
 
 def _redacted_json(value: object, redact: Sequence[Redact]) -> str:
-    return json_of(_redacted(clean(value), redact) if redact else value)
+    return _json_of(_redacted(clean(value), redact) if redact else value)
 
 
 def _redacted(value: object, redact: Sequence[Redact]) -> object:
@@ -431,14 +431,14 @@ def metadata_of(outcome: Mapping[str, Any], attempt: Mapping[str, Any]) -> Row:
     return _present({name: value for name, value in row.items() if value not in ("", {})})
 
 
-def recorded_samples(entry: Entry) -> Iterator[Sample]:
+def _recorded_samples(entry: Entry) -> Iterator[Sample]:
     """Yield the samples of an outcome, each with all that is known of its attempt in the metadata."""
-    outcome = outcome_row(entry, texts=False)
+    outcome = _outcome_row(entry, texts=False)
     samples = iter(entry.outcome.samples())
     for attempt in entry.outcome.attempts:
         for draft in attempt.drafts:
             released = draft is attempt and attempt.number == entry.outcome.released
-            row = attempt_row(outcome["id"], draft, released=released, texts=False)
+            row = _attempt_row(outcome["id"], draft, released=released, texts=False)
             if draft.verdict is not None:
                 row |= {name: getattr(draft.verdict, name) for name in ("rationale", "feedback")}
             sample = next(samples)
@@ -492,7 +492,7 @@ class Record:
         written = bytearray()
         try:
             entry = Entry(outcome, origin or _NO_ORIGIN, now_ms())
-            lines = b"".join(map(_line, recorded_samples(entry)))
+            lines = b"".join(map(_line, _recorded_samples(entry)))
             if lines:
                 self._append(lines, written)
         except Exception as error:  # noqa: BLE001 - whatever raised, the answer must go out

@@ -38,11 +38,11 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from refine.record.rows import now_ms
 
-TABLES = MetaData()
+_TABLES = MetaData()
 
 OUTCOME = Table(
     "outcome",
-    TABLES,
+    _TABLES,
     Column("id", Text, primary_key=True),
     Column("at", BigInteger, nullable=False, comment="when it ended, milliseconds since the epoch"),
     Column("refiner", Text),
@@ -81,7 +81,7 @@ OUTCOME = Table(
 
 ATTEMPT = Table(
     "attempt",
-    TABLES,
+    _TABLES,
     Column("outcome", Text, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("released", Boolean, nullable=False),
@@ -115,7 +115,7 @@ ATTEMPT = Table(
 
 LABEL = Table(
     "label",
-    TABLES,
+    _TABLES,
     Column("outcome", Text, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("by", Text, primary_key=True),
@@ -126,7 +126,7 @@ LABEL = Table(
     Column("split", Text, comment="what the label may be used for: tune, certify or report"),
 )
 
-META = Table("meta", TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
+_META = Table("meta", _TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
 
 
 def _add_missing_columns(connection: Connection) -> None:
@@ -141,7 +141,7 @@ def _add_missing_columns(connection: Connection) -> None:
                 connection.execute(text(f"ALTER TABLE {preparer.quote(table.name)} ADD COLUMN {name} {kind}"))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (TABLES.create_all, _add_missing_columns)
+_MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_TABLES.create_all, _add_missing_columns)
 """Each brings the tables from one version to the next; the first makes them."""
 
 _LOCK = 0x7265_6669_6E65
@@ -157,10 +157,10 @@ def migrate(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     version = _version(connection)
-    for number, step in enumerate(MIGRATIONS[version:], version + 1):
+    for number, step in enumerate(_MIGRATIONS[version:], version + 1):
         step(connection)
-        connection.execute(META.delete())
-        connection.execute(META.insert().values(version=number))
+        connection.execute(_META.delete())
+        connection.execute(_META.insert().values(version=number))
 
 
 def _version(connection: Connection) -> int:
@@ -169,21 +169,21 @@ def _version(connection: Connection) -> int:
     present = set(own.get_table_names())
     foreign = ConfigurationError(
         f"the database holds tables of another program, with the names of the record's own "
-        f"({', '.join(sorted(TABLES.tables))}); give the record a database, or a schema, of its own"
+        f"({', '.join(sorted(_TABLES.tables))}); give the record a database, or a schema, of its own"
     )
-    if not present & TABLES.tables.keys():
+    if not present & _TABLES.tables.keys():
         return 0
-    if not present >= TABLES.tables.keys() or [column["name"] for column in own.get_columns("meta")] != [
+    if not present >= _TABLES.tables.keys() or [column["name"] for column in own.get_columns("meta")] != [
         "version"
     ]:
         raise foreign
-    versions = connection.execute(select(META.c.version)).scalars().all()
+    versions = connection.execute(select(_META.c.version)).scalars().all()
     if len(versions) != 1:
         raise foreign
-    if versions[0] > len(MIGRATIONS):
+    if versions[0] > len(_MIGRATIONS):
         raise ConfigurationError(
             f"the record was written by a newer version of selfrefine (its tables have version {versions[0]}, "
-            f"this one knows {len(MIGRATIONS)}); update selfrefine, or give another record"
+            f"this one knows {len(_MIGRATIONS)}); update selfrefine, or give another record"
         )
     return int(versions[0])
 
@@ -295,7 +295,7 @@ def _milliseconds(moment: object) -> object:
         raise ValueError("a date such as 2026-11-22, or a time ago such as 24h or 7d") from None
 
 
-Moment = Annotated[int, Field(ge=0, le=_LATEST), BeforeValidator(_milliseconds)]
+_Moment = Annotated[int, Field(ge=0, le=_LATEST), BeforeValidator(_milliseconds)]
 """A time in milliseconds since the epoch."""
 
 
@@ -332,8 +332,8 @@ class OutcomeFilter(BaseModel):
     judge: str | None = None
     text: str | None = Field(default=None, max_length=1_000)
     labelled: Literal["no", "yes", "disagree"] | None = None
-    since: Moment | None = None
-    until: Moment | None = None
+    since: _Moment | None = None
+    until: _Moment | None = None
 
     def __init__(self, **settings: Any) -> None:
         try:

@@ -38,7 +38,7 @@ _RETRY_S = (0.1, 0.2, 0.5, 1.0)
 """Seconds before each retry of a batch that the database did not take; the last one holds for all that follow."""
 _log = logging.getLogger("refine")
 
-Loss = Literal["full", "refused", "closed"]
+_Loss = Literal["full", "refused", "closed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class Writer:
         self._wake = threading.Event()
         self._queue: deque[tuple[Entry, int]] = deque()
         self._characters = self._in_flight = self._offered = self._written = self._stripped = 0
-        self._losses: Counter[Loss] = Counter()
+        self._losses: Counter[_Loss] = Counter()
         self._failing = self._unswept = ""
         self._lost_before = 0
         self._deadline: float | None = None
@@ -174,13 +174,13 @@ class Writer:
     def _is_closing(self) -> bool:
         return self._deadline is not None
 
-    def _loss(self, size: int) -> Loss | None:
+    def _loss(self, size: int) -> _Loss | None:
         if self._deadline is not None:
             return "closed"
         full = len(self._queue) >= self._most or self._characters + size > self._most_characters
         return "full" if full else None
 
-    def _start(self) -> Loss | None:
+    def _start(self) -> _Loss | None:
         if self._thread is None:
             thread = threading.Thread(target=self._run, daemon=True, name="refine-record")
             try:
@@ -289,7 +289,7 @@ class Writer:
         if left:
             self._report_loss("closed", left)
 
-    def _report_loss(self, loss: Loss, count: int, reason: str = "") -> None:
+    def _report_loss(self, loss: _Loss, count: int, reason: str = "") -> None:
         """Count a loss for `refine.losses()`; the first, the tenth, the hundredth and so on are a warning."""
         context.count("outcomes", count)
         total = self._losses[loss]
@@ -356,7 +356,7 @@ _OUTAGES = frozenset({"08", "25", "40", "42", "53", "55", "57", "58", "XX"})
 missing table or permission, no resources, a lock, a shutdown, a broken disk."""
 
 
-def is_outage(error: Exception) -> bool:
+def _is_outage(error: Exception) -> bool:
     """Check whether a failure is the database's, so that the rows are worth trying again."""
     if not isinstance(error, DBAPIError):
         return isinstance(error, OSError | TimeoutError | ConfigurationError)
@@ -372,12 +372,12 @@ def write(engine: Engine, batch: Sequence[Rows]) -> list[Exception]:
     """Write outcomes, and return why some were refused; a refused one never takes others along.
 
     Raises:
-        Exception: If the database failed, see `is_outage`; what was written by then may be written again.
+        Exception: If the database failed, see `_is_outage`; what was written by then may be written again.
     """
     try:
         _write_together(engine, batch)
     except Exception as error:
-        if is_outage(error):
+        if _is_outage(error):
             raise
         if len(batch) == 1:
             return [error]

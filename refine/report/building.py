@@ -18,8 +18,8 @@ from judges.offline.statistics.intervals import Figure
 from judges.verdict import Verdict
 from refine.report.view import Entry, JudgeView, Report, RunView, Slice, Spread, TrustSources, trust_of
 
-PERCENTILES = (50, 90, 99)
-MOST_WORST = 5
+_PERCENTILES = (50, 90, 99)
+_MOST_WORST = 5
 _BINS = 10
 _RATING_SCORES = {round(step / 3, 6) for step in range(4)}
 _SHOWN_MODELS = 3
@@ -78,13 +78,13 @@ def build(
     return Report(
         runs=tuple(_run_view(run, slices) for run in runs),
         entries=entries,
-        worst=worst_rows(entries),
+        worst=_worst_rows(entries),
         comparison=comparison,
         trust=trust,
     )
 
 
-def worst_rows(entries: Sequence[Entry], most: int = MOST_WORST) -> tuple[int, ...]:
+def _worst_rows(entries: Sequence[Entry], most: int = _MOST_WORST) -> tuple[int, ...]:
     """Return the positions of rows that did not pass with a judge, those with the lowest mean score first."""
     failed: list[tuple[float, int]] = []
     for place, entry in enumerate(entries):
@@ -129,7 +129,7 @@ def _run_view(run: RunData, columns: Sequence[str]) -> RunView:
 
 def _judge_views(run: RunData, rows: Sequence[Row]) -> tuple[JudgeView, ...]:
     return tuple(
-        judge_view(
+        _judge_view(
             name,
             summary,
             [row.verdicts[name] for row in rows],
@@ -143,12 +143,12 @@ def _judge_views(run: RunData, rows: Sequence[Row]) -> tuple[JudgeView, ...]:
 def _slices(run: RunData, column: str) -> tuple[Slice, ...]:
     slices = []
     for value, summaries in run.evaluation.slices(column).items():
-        judges = {name: judge_view(name, summary, ()) for name, summary in summaries.items()}
+        judges = {name: _judge_view(name, summary, ()) for name, summary in summaries.items()}
         slices.append(Slice(value=value, n=next(iter(summaries.values())).n, judges=judges))
     return tuple(slices)
 
 
-def judge_view(
+def _judge_view(
     name: str,
     summary: Summary,
     verdicts: Sequence[Verdict],
@@ -189,7 +189,7 @@ def judge_view(
 def percentiles(values: Sequence[float]) -> dict[int, float]:
     """Return percentiles by nearest rank, so that each is a value that occurred; empty without values."""
     ordered = sorted(values)
-    return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in PERCENTILES} if ordered else {}
+    return {p: ordered[math.ceil(p / 100 * len(ordered)) - 1] for p in _PERCENTILES} if ordered else {}
 
 
 def _figure(value: float | None, interval: tuple[float, float] | None, n: int, method: str) -> Figure:

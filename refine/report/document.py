@@ -157,12 +157,12 @@ class Section:
     blocks: tuple[Block, ...]
 
 
-Child = Element | str | None | Iterable["Element | str | None"]
+_Child = Element | str | None | Iterable["Element | str | None"]
 
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-def h(tag: str, /, *children: Child, **attributes: str | float | None) -> Element:
+def h(tag: str, /, *children: _Child, **attributes: str | float | None) -> Element:
     """Return an element.
 
     Args:

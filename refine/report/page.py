@@ -38,7 +38,7 @@ _WIDTH, _HEIGHT = 190.0, 16.0
 _COLUMN, _COLUMNS_HEIGHT, _LABEL = 34.0, 96.0, 16.0
 
 
-def draw(mark: Mark, text: str | None) -> Element:
+def _draw(mark: Mark, text: str | None) -> Element:
     """Return a drawing, named by the text that says the same; None where that text stands beside it."""
     match mark:
         case Range():
@@ -135,25 +135,25 @@ def _column(part: Part, place: int, most: float) -> Element:
     )
 
 
-PORTION = 500
+_PORTION = 500
 """Rows whose texts are read at once."""
 
-LONGEST_TEXT = 20_000
+_LONGEST_TEXT = 20_000
 """Most characters of one text in the page; longer ones end with how long they are."""
 
 _LONGEST_QUESTION = 160
 
 
-def index_json(report: Report) -> str:
+def _index_json(report: Report) -> str:
     """Return what the table and its filters need, column by column, as JSON for inside a page."""
     entries = report.entries
     names = list(dict.fromkeys(judge.name for run in report.runs for judge in run.judges))
     columns = list(report.run.slices)
-    return page_json(
+    return _page_json(
         {
             "judges": names,
             "runs": [run.name for run in report.runs],
-            "portion": PORTION,
+            "portion": _PORTION,
             "rows": [entry.index for entry in entries],
             "questions": [_question(entry.row) for entry in entries],
             "labels": [entry.label for entry in entries] if any(entry.label for entry in entries) else [],
@@ -163,13 +163,13 @@ def index_json(report: Report) -> str:
     )
 
 
-def portions_json(entries: Sequence[Entry]) -> Iterator[str]:
+def _portions_json(entries: Sequence[Entry]) -> Iterator[str]:
     """Yield the texts and verdicts of rows, as JSON for inside a page, some hundred rows at a time."""
-    for start in range(0, len(entries), PORTION):
-        yield page_json([_details(entry) for entry in entries[start : start + PORTION]])
+    for start in range(0, len(entries), _PORTION):
+        yield _page_json([_details(entry) for entry in entries[start : start + _PORTION]])
 
 
-def page_json(value: object) -> str:
+def _page_json(value: object) -> str:
     """Return JSON that can stand inside a script element of a page: it holds no `<`, and no line separator."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029\x7f":
@@ -256,7 +256,7 @@ def _judged(verdict: Verdict) -> dict[str, object]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
 
 
 _INERT = "application/json"
@@ -303,8 +303,8 @@ def _digest(text: str) -> str:
 
 
 def _data(report: Report) -> Iterator[Element]:
-    yield h("script", index_json(report), type=_INERT, id="index")
-    for text in portions_json(report.entries):
+    yield h("script", _index_json(report), type=_INERT, id="index")
+    for text in _portions_json(report.entries):
         yield h("script", text, type=_INERT, class_="portion")
 
 
@@ -364,18 +364,18 @@ def _table(table: Table) -> Element:
 
 def _inside(cell: Cell) -> Iterator[Element]:
     if cell.mark is not None:
-        yield draw(cell.mark, None)
+        yield _draw(cell.mark, None)
     yield h("span", cell.text, class_="figure")
     if cell.more:
         yield h("small", cell.more)
 
 
 def _chart(chart: Chart) -> Element:
-    return h("figure", h("figcaption", chart.caption), draw(chart.mark, chart.text), class_="card chart")
+    return h("figure", h("figcaption", chart.caption), _draw(chart.mark, chart.text), class_="card chart")
 
 
 def _row_list(block: RowList) -> Element:
-    items = [h("li", row_link(index), f" {text}") for index, text in block.rows]
+    items = [h("li", _row_link(index), f" {text}") for index, text in block.rows]
     more = (
         h("p", f"and {block.left_out:,} more, in the table of all rows", class_="note soft")
         if block.left_out
@@ -384,7 +384,7 @@ def _row_list(block: RowList) -> Element:
     return h("div", h("h3", block.title), h("ul", *items, class_="rows-named"), more)
 
 
-def row_link(index: int) -> Element:
+def _row_link(index: int) -> Element:
     """Return a link that opens a row in the table of all rows."""
     return h("a", f"row {index}", href=f"#row={index}")
 
@@ -392,7 +392,7 @@ def row_link(index: int) -> Element:
 def _judged_row(row: JudgedRow) -> Element:
     return h(
         "article",
-        h("header", row_link(row.index), h("p", row.question, class_="question")),
+        h("header", _row_link(row.index), h("p", row.question, class_="question")),
         h("p", row.answer, class_="answer"),
         h("div", *map(_verdict, row.verdicts), class_="verdicts"),
         class_="card judged",

@@ -29,7 +29,7 @@ from refine.report.document import (
 )
 from refine.report.view import Entry, JudgeView, Report, RunView, Slice, Spread
 
-LONGEST_TEXT = 1_000
+_LONGEST_TEXT = 1_000
 """Most characters of a question or an answer among the worst rows; the table of all rows has the whole text."""
 
 
@@ -42,7 +42,7 @@ def _sections(report: Report) -> Iterator[Section]:
     run = report.run
     yield Section("judges", "What the judges say", (*_judges(run),))
     if report.comparison is not None:
-        yield comparison_section(report.comparison, report)
+        yield _comparison_section(report.comparison, report)
     if run.slices:
         yield Section("slices", "By group", tuple(_slices(run)))
     if report.trust is not None:
@@ -96,7 +96,7 @@ def _judge_row(judge: JudgeView) -> tuple[Cell, ...]:
         score_cell(judge.mean),
         share_cell(judge.passed),
         Cell(wording.percent(coverage), unscored or "all rows", tone="unsure" if unscored else "plain"),
-        Cell(_rating_text(judge.ratings), mark=Parts(rating_parts(judge.ratings))) if judge.scored else UNKNOWN,
+        Cell(_rating_text(judge.ratings), mark=Parts(_rating_parts(judge.ratings))) if judge.scored else UNKNOWN,
     )
 
 
@@ -104,7 +104,7 @@ def _rating_text(ratings: Mapping[int, int]) -> str:
     return ", ".join(f"{rating}: {wording.count(n)}" for rating, n in ratings.items())
 
 
-def rating_parts(ratings: Mapping[int, int]) -> tuple[Part, ...]:
+def _rating_parts(ratings: Mapping[int, int]) -> tuple[Part, ...]:
     """Return the parts of a bar of ratings."""
     return tuple(Part(f"r{rating}", n, f"rated {rating}") for rating, n in ratings.items())
 
@@ -166,10 +166,10 @@ def _spread(spread: Spread | None, form: Callable[[float], str]) -> Cell:
 
 def _worst(report: Report) -> Iterator[Block]:
     for place in report.worst:
-        yield judged_row(report.entries[place])
+        yield _judged_row(report.entries[place])
 
 
-def judged_row(entry: Entry) -> JudgedRow:
+def _judged_row(entry: Entry) -> JudgedRow:
     """Return a row with its verdicts, its texts cut to a length that can be read at a glance."""
     row = entry.row
     sample = row.sample
@@ -182,7 +182,7 @@ def judged_row(entry: Entry) -> JudgedRow:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
 
 
 _MOST_ROWS = 10
@@ -190,7 +190,7 @@ _LONGEST_QUESTION = 90
 _EVEN = 0.5
 
 
-def comparison_section(comparison: RunComparison, report: Report) -> Section:
+def _comparison_section(comparison: RunComparison, report: Report) -> Section:
     """Return the section that compares the two runs of a report."""
     return Section("comparison", "Against the run before", tuple(_comparison_blocks(comparison, report)))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
 
 
-def attempts_section(replay: LoopReplay) -> Section:
+def _attempts_section(replay: LoopReplay) -> Section:
     """Return the section on recorded attempts."""
     return Section("attempts", "What another attempt brings", tuple(_blocks(replay)))
 
@@ -170,7 +170,7 @@ def trust_sections(trust: Trust) -> Iterator[Section]:
         blocks = _certificate(trust.certificate, is_issued=trust.is_issued)
         yield Section("certificate", "What is certified", tuple(blocks))
     if trust.replay is not None:
-        yield attempts_section(trust.replay)
+        yield _attempts_section(trust.replay)
     if trust.notes and not trust.alignments:
         yield Section("notes", "Not told", tuple(Paragraph(note, "unsure") for note in trust.notes))
 

@@ -35,7 +35,7 @@ _GZIP_WINDOW = 31
 _MOST_BYTES = 50_000_000
 
 
-def uncompressed(reply: UpstreamReply) -> UpstreamReply:
+def _uncompressed(reply: UpstreamReply) -> UpstreamReply:
     """Return a reply whose body is not compressed by gzip; JSON and HTML never begin as such a body does.
 
     Raises:
@@ -69,7 +69,7 @@ class UpstreamRefused(RefineError):  # noqa: N818 - what the upstream did
 
 
 @dataclass(slots=True)
-class RawAnswer:
+class _RawAnswer:
     """An upstream's reply: its JSON, and the headers to pass on."""
 
     document: Json = field(repr=False)
@@ -107,7 +107,7 @@ class UpstreamGenerator:
         self._headers = headers
         self._models = models
         self._numbers = count(1)
-        self.answers: dict[str, RawAnswer] = {}
+        self.answers: dict[str, _RawAnswer] = {}
 
     def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> NoReturn:
         """Refuse: the server never blocks."""
@@ -125,11 +125,11 @@ class UpstreamGenerator:
         number = next(self._numbers)
         payload = self._payload(prompt, number, temperature)
         reply = await self._upstream.post(self._dialect.PATH, requests.write(payload), self._headers_of(number))
-        reply = uncompressed(reply)
+        reply = _uncompressed(reply)
         document = _document(reply)
         answer, usage = self._read(document)
         answer.id = f"attempt-{number}"
-        self.answers[answer.id] = RawAnswer(document, reply.headers)
+        self.answers[answer.id] = _RawAnswer(document, reply.headers)
         name = answer.response_metadata.get("model_name") or self._request.model or None
         return Draft(answer=answer, calls=((name, usage),))
 
@@ -275,21 +275,21 @@ def _begun(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRe
     return replace(begun, sampled=False) if request.unjudged else begun
 
 
-def _released(outcome: Outcome, summary: Json, answers: Mapping[str, RawAnswer], question: Question) -> Reply:
+def _released(outcome: Outcome, summary: Json, answers: Mapping[str, _RawAnswer], question: Question) -> Reply:
     """Return the upstream's own reply of the released attempt; of a fallback text, one of the guard's own."""
     released = next((attempt for attempt in outcome.attempts if attempt.number == outcome.released), None)
     raw = None if released is None else answers.get(released.answer.id or "")
     if raw is None:
         text = "" if outcome.answer is None else str(outcome.answer.text)
-        raw = RawAnswer(question.dialect.written(text, question.request.model), [])
+        raw = _RawAnswer(question.dialect.written(text, question.request.model), [])
     document = raw.document
     if released is not None and released.number > 1 and not question.guard.loop.policy.keep_reasoning:
         document = question.dialect.without_reasoning(document)
-    figures = refine_object(outcome, summary, question.guard)
-    return Reply(200, {**document, "refine": figures}, [*raw.headers, *refine_headers(figures)])
+    figures = _refine_object(outcome, summary, question.guard)
+    return Reply(200, {**document, "refine": figures}, [*raw.headers, *_refine_headers(figures)])
 
 
-def refine_object(outcome: Outcome, summary: Json, guard: Guard) -> Json:
+def _refine_object(outcome: Outcome, summary: Json, guard: Guard) -> Json:
     """Return what a client is told of the loop: figures, and texts only as far as the guard reveals them."""
     figures: Json = {"id": outcome.id, "guard": guard.name, **summary}
     del figures["outcome_id"]
@@ -303,7 +303,7 @@ def refine_object(outcome: Outcome, summary: Json, guard: Guard) -> Json:
     return figures
 
 
-def refine_headers(figures: Json) -> RawHeaders:
+def _refine_headers(figures: Json) -> RawHeaders:
     """Return what a client is told of the loop, as headers."""
     rating = figures["rating"]
     return [

@@ -29,7 +29,7 @@ from refine.server.responder import Limits
 from refine.server.service import Service
 from refine.server.upstream import Upstream, UpstreamBreaker
 
-DEFAULT = "default"
+_DEFAULT = "default"
 _MODEL_REMEDY = "add --judge-model NAME with --judge-base-url URL, or --judge-model PROVIDER:NAME"
 _NEVER = {
     "on_exhausted": ("interrupt", "nobody is there to review; use 'best', 'last', 'raise' or 'fallback'"),
@@ -84,7 +84,7 @@ def guards_of(settings: ServerSettings) -> list[Guard]:
     }
     named = dict(settings.guards)
     if not named:
-        named = {DEFAULT: NamedGuardSettings()}
+        named = {_DEFAULT: NamedGuardSettings()}
     guards = [
         _guard(name, _merged(shared, own), place="" if not settings.guards else f"guards.{name}.")
         for name, own in named.items()

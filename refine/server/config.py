@@ -35,7 +35,7 @@ from pydantic_settings import (
 from judges.errors import ConfigurationError, one_line, shortened
 from refine.server.guards import Revealed
 
-PREFIX = "REFINE_"
+_PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")
 _NAME = r"^[\w.-]{1,64}$"
 _NO_PART = ("list[", "bool", "str", "function-", "[key]")
@@ -176,7 +176,7 @@ class ServerSettings(BaseSettings, GuardSettings):
     """
 
     model_config = SettingsConfigDict(
-        extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True, case_sensitive=False
+        extra="forbid", env_prefix=_PREFIX, env_nested_delimiter="__", env_ignore_empty=True, case_sensitive=False
     )
 
     host: str = "127.0.0.1"
@@ -280,7 +280,7 @@ def _place(path: list[str], flags: Mapping[str, Any], file: Path | None) -> str:
     """Say where a value stands, if it is no flag, which its name says enough of."""
     if path[0] in flags:
         return ""
-    wanted = f"{PREFIX}{'__'.join(path)}".upper()
+    wanted = f"{_PREFIX}{'__'.join(path)}".upper()
     variable = max((name for name in os.environ if _is_within(wanted, name.upper())), key=len, default="")
     return f"{variable} in the environment: " if variable else "" if file is None else f"{file}: "
 
@@ -292,7 +292,7 @@ def _is_within(wanted: str, variable: str) -> bool:
 def _unread(message: str) -> str:
     """Say which variables of the environment are no JSON where only JSON can be meant, without their values."""
     name = re.search(r'field "(\w+)"', message)
-    first = f"{PREFIX}{name[1] if name else ''}".upper()
+    first = f"{_PREFIX}{name[1] if name else ''}".upper()
     unread = [one for one in sorted(os.environ) if one.upper().startswith(first) and not _is_json(os.environ[one])]
     return (
         f"{' or '.join(unread) or first} in the environment cannot be read: a list is written as JSON, "
@@ -319,11 +319,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return a line for each variable of the environment that begins like a setting and is none."""
-    known = {f"{PREFIX}{name.upper()}" for name in ServerSettings.model_fields}
+    known = {f"{_PREFIX}{name.upper()}" for name in ServerSettings.model_fields}
     lines = []
     for name in sorted(environment):
         first = name.upper().partition("__")[0]
-        if first.startswith(PREFIX) and first not in known:
+        if first.startswith(_PREFIX) and first not in known:
             near = get_close_matches(first, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             lines.append(f"the environment variable {name} is no setting{hint}")

@@ -29,7 +29,7 @@ from refine.server.errors import ApiError
 from refine.server.guards import Guard
 from refine.server.service import Served, Service
 
-DEFAULT_RECORD = "refine-record.db"
+_DEFAULT_RECORD = "refine-record.db"
 """Where the command records unless it is told otherwise: a file where it was called."""
 
 
@@ -40,7 +40,7 @@ def with_default_record(settings: ServerSettings) -> tuple[ServerSettings, str]:
     """
     if settings.record is not None:
         return settings, "" if settings.record else "nothing is recorded"
-    file = Path(DEFAULT_RECORD).absolute()
+    file = Path(_DEFAULT_RECORD).absolute()
     if find_spec("sqlalchemy") is None:
         return settings, "nothing is recorded, since SQLAlchemy is missing; install the extra: selfrefine[record]"
     if not os.access(file if file.exists() else file.parent, os.W_OK):

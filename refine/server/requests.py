@@ -106,7 +106,7 @@ def to_client(headers: Iterable[tuple[str, str]]) -> RawHeaders:
     return returned
 
 
-KEY_HEADER = "x-refine-key"
+_KEY_HEADER = "x-refine-key"
 GUARD_HEADER = "x-refine-guard"
 _BEARER = "authorization"
 _AUTHENTICATING = (_BEARER, "x-api-key", "api-key")
@@ -220,7 +220,7 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
 _LOCAL = ("localhost", "*.localhost")
 
 
-def check_host(header: str | None, allowed: tuple[str, ...]) -> None:
+def _check_host(header: str | None, allowed: tuple[str, ...]) -> None:
     """Check the name by which a request asks for this server; one without any comes from no browser.
 
     Args:
@@ -263,7 +263,7 @@ def _is_address(name: str) -> bool:
 _PREFIX = "rf-"
 _BYTES = 32
 _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
-ANYONE = ""
+_ANYONE = ""
 """Name of the caller where no key is wanted."""
 
 
@@ -302,7 +302,7 @@ class Keys:
 
     Args:
         keys: The keys.
-        allowed_hosts: Patterns of further names under which a server without keys answers; see `check_host`.
+        allowed_hosts: Patterns of further names under which a server without keys answers; see `_check_host`.
     """
 
     def __init__(self, keys: Sequence[Key] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
@@ -320,14 +320,14 @@ class Keys:
                 another site asks, in the browser of somebody who reaches this server.
         """
         if not self._keys:
-            check_host(incoming.headers.get("host"), self._allowed_hosts)
+            _check_host(incoming.headers.get("host"), self._allowed_hosts)
             _refuse_other_sites(incoming)
-            return Caller(ANYONE, None, incoming.credentials)
-        own = incoming.headers.get(KEY_HEADER)
+            return Caller(_ANYONE, None, incoming.credentials)
+        own = incoming.headers.get(_KEY_HEADER)
         keys = incoming.keys if own is None else [own]
         key = next((known for known in map(self._known, keys) if known is not None), None)
         if key is None:
-            remedy = f"send it as `Authorization: Bearer ...` or as `{KEY_HEADER}`"
+            remedy = f"send it as `Authorization: Bearer ...` or as `{_KEY_HEADER}`"
             raise ApiError(401, f"this server wants a key of its own; {remedy}", code="invalid_api_key")
         return Caller(key.name, key.guards, {} if own is None else incoming.credentials)
 
@@ -348,7 +348,7 @@ def _refuse_other_sites(incoming: Incoming) -> None:
         )
 
 
-def new_key() -> str:
+def _new_key() -> str:
     """Return a new random key."""
     return f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
 
@@ -363,7 +363,7 @@ def described_key(name: str) -> tuple[str, str]:
         raise ConfigurationError(
             f"a key's name is 1 to 64 letters, digits, '.', '_' or '-', not {shortened(name)}"
         )
-    key = new_key()
+    key = _new_key()
     table = f'[[keys]]\nname = "{name}"\nsha256 = "{digest_of(key)}"'
     return f"{key}\nKeep it: it is shown this once. Add to the configuration:", table
 

@@ -60,7 +60,7 @@ class Served:
     policy: Policy | None = None
 
 
-Observer = Callable[[Served], None]
+_Observer = Callable[[Served], None]
 """Told of every request served; must not block, and must not raise."""
 
 
@@ -81,7 +81,7 @@ class Service:
     keys: Keys = field(default_factory=Keys)
     limits: Limits = field(default_factory=Limits)
     keep_alive_s: float = 10.0
-    observers: tuple[Observer, ...] = ()
+    observers: tuple[_Observer, ...] = ()
     draining: bool = False
 
     def __post_init__(self) -> None:

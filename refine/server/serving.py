@@ -273,7 +273,7 @@ def serve(file: Path | None, flags: Mapping[str, Any], *, check: bool) -> None:
     _require_upstream(service)
     settings, of_record = with_default_record(settings)
     app = app_of(settings, service)
-    _say(*map(describe, service.guards), *_doubts(service), of_record, exposure(settings, service))
+    _say(*map(describe, service.guards), *_doubts(service), of_record, _exposure(settings, service))
     if check:
         _say("the configuration can be used")
         return
@@ -335,7 +335,7 @@ def describe(guard: Guard) -> str:
     )
 
 
-def exposure(settings: ServerSettings, service: Service) -> str:
+def _exposure(settings: ServerSettings, service: Service) -> str:
     """Return a warning that others than this machine's users are let in without a key, if they are."""
     if service.keys or _is_loopback(settings.host):
         return ""

@@ -29,7 +29,7 @@ from refine.server.errors import ApiError, UpstreamFailed
 from refine.server.requests import RawHeaders, to_client
 
 
-class CallResult:
+class _CallResult:
     """How one call ended; set `failed` where the upstream did not answer, or answered that it cannot.
 
     Args:
@@ -68,16 +68,16 @@ class UpstreamBreaker:
         self._cooldown_s = cooldown_s
         self._breaker = Breaker(failures, cooldown_s=cooldown_s, clock=clock) if failures else None
 
-    def call(self) -> CallResult:
+    def call(self) -> _CallResult:
         """Let a call through in a `with` block, and count how it ended; one that is cancelled does not count.
 
         Raises:
             ApiError: If the circuit is open.
         """
         if self._breaker is None:
-            return CallResult()
+            return _CallResult()
         try:
-            return CallResult(self._breaker, probe=self._breaker.admit())
+            return _CallResult(self._breaker, probe=self._breaker.admit())
         except AskFailed:
             raise ApiError(
                 503,

@@ -19,13 +19,13 @@ from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-TOOL_KEYS = ("tools", "available_tools", "tool_definitions")
+_TOOL_KEYS = ("tools", "available_tools", "tool_definitions")
 """Keys of the metadata that hold the tools; the first that is there counts."""
 
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
-def checked_tools(tools: object) -> list[JsonValue] | None:
+def _checked_tools(tools: object) -> list[JsonValue] | None:
     """Return tools as shown to a model.
 
     Args:
@@ -43,9 +43,9 @@ def checked_tools(tools: object) -> list[JsonValue] | None:
     return [_shown_tools(tool) for tool in tools]
 
 
-def tools_in(sample: Sample) -> list[JsonValue] | None:
+def _tools_in(sample: Sample) -> list[JsonValue] | None:
     """Return the tools that the sample's metadata lists, or None where it lists none."""
-    tools = next((sample.metadata[key] for key in TOOL_KEYS if sample.metadata.get(key)), None)
+    tools = next((sample.metadata[key] for key in _TOOL_KEYS if sample.metadata.get(key)), None)
     if tools is None:
         return None
     return tools if isinstance(tools, list) else [tools]
@@ -67,7 +67,7 @@ def _shown_tools(tool: object) -> JsonValue:
         raise ConfigurationError(f"a tool's definition is JSON, not {shortened(tool)}") from error
 
 
-Use = Literal["right", "wrong_tool", "wrong_arguments", "needless", "repeated"]
+_Use = Literal["right", "wrong_tool", "wrong_arguments", "needless", "repeated"]
 
 _FAULTS = ("loop", "wrong_tool", "wrong_arguments", "needless", "repeated")
 
@@ -77,7 +77,7 @@ class CallUse(ReplySchema):
 
     number: int = Field(description="whole number of the item")
     reason: str = Field(description="text: why, before the verdict")
-    verdict: Use = Field(description="one of right, wrong_tool, wrong_arguments, needless, repeated")
+    verdict: _Use = Field(description="one of right, wrong_tool, wrong_arguments, needless, repeated")
 
 
 class ToolUseReply(ReplySchema):
@@ -89,7 +89,7 @@ class ToolUseReply(ReplySchema):
     feedback: str = Field(description="text: which call is missing; empty if none is")
 
 
-TOOL_USE: Question[ToolUseReply] = Question(prompt="tool_use", reply=ToolUseReply)
+_TOOL_USE: Question[ToolUseReply] = Question(prompt="tool_use", reply=ToolUseReply)
 
 
 class ToolUse(ModelJudge):
@@ -148,25 +148,25 @@ class ToolUse(ModelJudge):
     def __init__(
         self, model: object = None, *, tools: Iterable[object] | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
-        self._tools = checked_tools(tools)
-        super().__init__(model, questions=(TOOL_USE,), **settings)
+        self._tools = _checked_tools(tools)
+        super().__init__(model, questions=(_TOOL_USE,), **settings)
 
     @property
     def metadata_keys(self) -> tuple[str, ...]:
         """The keys of the tools that the agent has."""
-        return TOOL_KEYS
+        return _TOOL_KEYS
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find loops by rule, and ask about the other calls."""
         messages = exchange_in(sample)
         calls = calls_made_in(messages)
-        tools = tools_in(sample) if self._tools is None else self._tools
+        tools = _tools_in(sample) if self._tools is None else self._tools
         if not calls and tools is None:
             raise CannotJudge("undefined", "no tool was called; say in tools= which ones there were")
         open_calls = [call for call in calls if not call.loops]
         data: dict[str, JsonValue] = {} if tools is None else {"tools": tools}
         data |= {"conversation": transcript(messages), "calls": _numbered(open_calls, calls)}
-        reply = yield from self.ask(TOOL_USE, sample, data, check=one_each(len(open_calls)))
+        reply = yield from self.ask(_TOOL_USE, sample, data, check=one_each(len(open_calls)))
         uses = iter(in_order(reply.items))
         items = [self._loop(sample, call) if call.loops else _use(call, next(uses)) for call in calls]
         return self._conclude(sample, items, reply)
@@ -235,7 +235,7 @@ class TaskStates(ReplySchema):
     tasks: list[TaskState] = Field(description="list of objects, one for each task; empty if there is none")
 
 
-TASKS: Question[TaskStates] = Question(prompt="task_completion", reply=TaskStates)
+_TASKS: Question[TaskStates] = Question(prompt="task_completion", reply=TaskStates)
 
 
 class TaskCompletion(ModelJudge):
@@ -285,13 +285,13 @@ class TaskCompletion(ModelJudge):
         self, model: object = None, *, task: str | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         self._task = None if task is None else checked_text(task, setting="task")
-        super().__init__(model, questions=(TASKS,), **settings)
+        super().__init__(model, questions=(_TASKS,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask how far each task is done."""
         data: dict[str, JsonValue] = {} if self._task is None else {"task": self._task}
         data["conversation"] = transcript(exchange_in(sample))
-        reply = yield from self.ask(TASKS, sample, data)
+        reply = yield from self.ask(_TASKS, sample, data)
         states = [state for state in reply.tasks if state.task.strip()]
         if not states:
             return Verdict.without_score("no_question", "the user wants nothing to be done")

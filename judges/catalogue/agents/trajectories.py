@@ -35,7 +35,7 @@ from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-REFERENCE_KEYS = TRAJECTORY_KEYS
+_REFERENCE_KEYS = TRAJECTORY_KEYS
 """Keys of the metadata that hold a reference trajectory: a list of messages. The first that is there counts."""
 
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
@@ -53,26 +53,26 @@ class ReferenceSteps(NamedTuple):
     grouped: bool
 
 
-def reference_steps_in(sample: Sample) -> ReferenceSteps:
+def _reference_steps_in(sample: Sample) -> ReferenceSteps:
     """Return the calls that should have been made.
 
     Raises:
         CannotJudge: `no_reference`, if the sample has neither a reference trajectory nor reference calls;
             `invalid_sample`, if the trajectory is no list of messages.
     """
-    messages = reference_messages_in(sample)
+    messages = _reference_messages_in(sample)
     if messages is None:
         return ReferenceSteps(tuple((call,) for call in reference_calls_in(sample)), grouped=False)
     return ReferenceSteps(tuple(message.tool_calls for message in messages if message.tool_calls), grouped=True)
 
 
-def reference_messages_in(sample: Sample) -> Conversation | None:
+def _reference_messages_in(sample: Sample) -> Conversation | None:
     """Return the messages of the reference trajectory, or None where there is none.
 
     Raises:
         CannotJudge: `invalid_sample`, if it is no list of messages.
     """
-    key = next((key for key in REFERENCE_KEYS if sample.metadata.get(key) is not None), None)
+    key = next((key for key in _REFERENCE_KEYS if sample.metadata.get(key) is not None), None)
     if key is None:
         return None
     try:
@@ -85,9 +85,9 @@ def reference_messages_in(sample: Sample) -> Conversation | None:
         ) from error
 
 
-def reference_shown(sample: Sample) -> list[JsonValue] | None:
+def _reference_shown(sample: Sample) -> list[JsonValue] | None:
     """Return the reference trajectory as shown to a model, or None where there is none."""
-    messages = reference_messages_in(sample)
+    messages = _reference_messages_in(sample)
     if messages is not None:
         return transcript(messages)
     if sample.reference_tool_calls is None:
@@ -145,12 +145,12 @@ class TrajectoryAccuracy(OneQuestion):
     @property
     def metadata_keys(self) -> tuple[str, ...]:
         """The keys of a reference trajectory."""
-        return REFERENCE_KEYS
+        return _REFERENCE_KEYS
 
     def data(self, sample: Sample) -> Mapping[str, JsonValue]:
         """Return the whole exchange, and the reference trajectory where there is one."""
         conversation = transcript(exchange_in(sample))
-        reference = reference_shown(sample)
+        reference = _reference_shown(sample)
         data: dict[str, JsonValue] = {} if reference is None else {"reference_trajectory": reference}
         return {**data, "conversation": conversation}
 
@@ -235,11 +235,11 @@ class TrajectoryMatch(ToolCalls):
     @property
     def metadata_keys(self) -> tuple[str, ...]:
         """The keys of a reference trajectory."""
-        return REFERENCE_KEYS
+        return _REFERENCE_KEYS
 
     def compute(self, sample: Sample) -> Verdict:
         """Match the trajectories; where they do not match, align them to name the faults."""
-        expected, grouped = reference_steps_in(sample)
+        expected, grouped = _reference_steps_in(sample)
         if not any(message.role == "assistant" for message in sample.messages):
             raise CannotJudge("no_response", "there is no message of the assistant to judge")
         actual = parallel_calls_in(sample)
@@ -256,7 +256,7 @@ class TrajectoryMatch(ToolCalls):
 
     def _has_messages(self, sample: Sample) -> bool:
         """Whether the messages are those of the reference by their roles, which counts for openevals' `strict`."""
-        reference = reference_messages_in(sample) if self.compat and self._mode == "strict" else None
+        reference = _reference_messages_in(sample) if self.compat and self._mode == "strict" else None
         return reference is None or [one.role for one in reference] == [one.role for one in sample.messages]
 
     def _matched(self, pair: Trajectories) -> Verdict:

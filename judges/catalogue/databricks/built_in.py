@@ -41,11 +41,11 @@ from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
+_Items = Generator[Request | tuple[Request, ...], Any, tuple[Verdict, ...]]
 
-OVERALL: Question[Remark] = Question(prompt="databricks_overall", reply=Remark)
+_OVERALL: Question[Remark] = Question(prompt="databricks_overall", reply=Remark)
 
-NEITHER = "the model said neither yes nor no"
+_NEITHER = "the model said neither yes nor no"
 # fmt: off
 _YES = frozenset(
     {
@@ -80,38 +80,38 @@ class BuiltIn(ModelJudge):
     question: ClassVar[Question[Any]]
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        chosen: Question[Any] = OVERALL if settings.get("variant") == "compat" else self.question
+        chosen: Question[Any] = _OVERALL if settings.get("variant") == "compat" else self.question
         super().__init__(model, questions=(chosen,), **settings)
 
     def overall(self, sample: Sample, data: Mapping[str, JsonValue]) -> Deliberation:
         """Ask for one yes or no, with `yield from`, and return the verdict."""
-        remark = yield from self.ask(OVERALL, sample, data)
-        yes = is_yes(remark.verdict)
+        remark = yield from self.ask(_OVERALL, sample, data)
+        yes = _is_yes(remark.verdict)
         if yes is None:
-            return Verdict.without_score("undefined", NEITHER, rationale=remark.rationale)
+            return Verdict.without_score("undefined", _NEITHER, rationale=remark.rationale)
         feedback = "" if yes else remark.feedback
         return Verdict.checked(yes, value="yes" if yes else "no", rationale=remark.rationale, feedback=feedback)
 
-    def support_verdicts(self, sample: Sample, data: Mapping[str, JsonValue], texts: tuple[str, ...]) -> Items:
+    def support_verdicts(self, sample: Sample, data: Mapping[str, JsonValue], texts: tuple[str, ...]) -> _Items:
         """Ask whether each numbered text is supported, with `yield from`, and return a verdict on each."""
         supports: Supports = yield from self.ask(self.question, sample, data, check=one_each(len(texts)))
         return tuple(support_verdicts(texts, supports))
 
     def _template(self, question: Question[Any], language: Language, text: Prompt) -> Ask:
         """Fill the judge's own question, in the language of the template, into the question for one yes or no."""
-        if question is OVERALL:
+        if question is _OVERALL:
             phrases = self._phrases.get(language, self._phrases["en"]).feedback
             question = replace(question, fills={"criteria": phrases["question"]})
         return super()._template(question, language, text)
 
 
-def is_yes(text: str) -> bool | None:
+def _is_yes(text: str) -> bool | None:
     """Return whether a text means yes, as mlflow reads it; None for any other word than yes or no, its UNKNOWN."""
     word = text.strip().strip(".!\"'*").lower()
     return word in _YES if word in _YES | _NO else None
 
 
-def facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:
+def _facts_of(sample: Sample, *, compat: bool) -> tuple[str, ...]:
     """Return the expected facts: those listed, or else the sentences of the reference.
 
     Args:
@@ -266,7 +266,7 @@ class Correctness(BuiltIn):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each fact in the exchange."""
-        answer, facts = answer_in(sample), facts_of(sample, compat=self.compat)
+        answer, facts = answer_in(sample), _facts_of(sample, compat=self.compat)
         data = {"facts": numbered_items(facts, called="fact"), **question_of(sample), "answer": answer}
         if self.compat:
             return (yield from self.overall(sample, data))
@@ -378,7 +378,7 @@ class ContextSufficiency(BuiltIn):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Look for each fact in the contexts."""
-        contexts, facts = non_blank_contexts_in(sample), facts_of(sample, compat=self.compat)
+        contexts, facts = non_blank_contexts_in(sample), _facts_of(sample, compat=self.compat)
         data = {
             "question": question_in(sample),
             "contexts": contexts,
@@ -413,7 +413,7 @@ class Said(ReplySchema):
         return cls(rationale=other.rationale, verdict="yes" if other.verdict else "no")
 
 
-RELEVANT: Question[Any] = Question(
+_RELEVANT: Question[Any] = Question(
     prompt="chunk_relevance",
     reply=Relevance,
     compat=Said,
@@ -456,12 +456,12 @@ class ChunkRelevance(ModelJudge):
     pack = "chunk_relevance"
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(RELEVANT,), **settings)
+        super().__init__(model, questions=(_RELEVANT,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask about each chunk separately."""
         request, chunks = question_in(sample), contexts_in(sample)
-        requests = [self.request(RELEVANT, sample, {"request": request, "chunk": chunk}) for chunk in chunks]
+        requests = [self.request(_RELEVANT, sample, {"request": request, "chunk": chunk}) for chunk in chunks]
         replies = yield from self.ask_all(requests)
         items = tuple(_item(chunk, reply) for chunk, reply in zip(chunks, replies, strict=True))
         scored = [item for item in items if item.passed is not None]
@@ -489,9 +489,9 @@ class ChunkRelevance(ModelJudge):
 def _item(chunk: str, reply: Relevance | Said | AskFailed) -> Verdict:
     if isinstance(reply, AskFailed):
         return Verdict.without_score(reply.reason, reply.detail, subject=chunk)
-    yes = is_yes(reply.verdict) if isinstance(reply, Said) else reply.verdict
+    yes = _is_yes(reply.verdict) if isinstance(reply, Said) else reply.verdict
     if yes is None:
-        return Verdict.without_score("undefined", NEITHER, subject=chunk)
+        return Verdict.without_score("undefined", _NEITHER, subject=chunk)
     return Verdict.checked(yes, subject=chunk, rationale=reply.rationale)
 
 

@@ -57,7 +57,7 @@ def source_field(column: str) -> str:
     return _FIELDS.get(column) or canonical_field(column) or column
 
 
-def checked_columns(columns: object, variables: tuple[str, ...]) -> tuple[str, ...]:
+def _checked_columns(columns: object, variables: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns to show, checked; None stands for the variables.
 
     Raises:
@@ -112,7 +112,7 @@ _VIEWS: Mapping[str, Callable[[Sample], JsonValue]] = {
 }
 
 
-AnswerChoices = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
+_AnswerChoices = type[bool] | str | Sequence[str] | Sequence[int] | Mapping[str, float]
 """The kind of reply: `bool`, labels, labels with their scores, or the ends of a range of whole numbers."""
 
 _YES_OR_NO = (bool, "bool")
@@ -170,13 +170,13 @@ class Custom(ModelJudge):
         model: object = None,
         *,
         criteria: str,
-        answer: AnswerChoices = bool,
+        answer: _AnswerChoices = bool,
         examples: Sequence[GradedExample] = (),
         columns: Sequence[str] | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         criteria = checked_text(criteria, setting="criteria")
-        self._columns = checked_columns(columns, variables_in(criteria))
+        self._columns = _checked_columns(columns, variables_in(criteria))
         self._scores = _scores(answer)
         choices = () if answer in _YES_OR_NO else tuple(self._scores)
         reply = finding_schema(choices)

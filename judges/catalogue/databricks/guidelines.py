@@ -20,10 +20,10 @@ from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Rules = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+_Rules = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Guidelines as users write them: one, a list, or lists under names."""
 
-GuidelineRule = tuple[str, str]
+_GuidelineRule = tuple[str, str]
 """A guideline and the name it is listed under, empty where there is none."""
 
 _LONGEST = 600
@@ -73,7 +73,7 @@ class GuidelineJudge(BuiltIn):
         super().__init__(model, **settings)
 
     @abstractmethod
-    def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:
+    def rules(self, sample: Sample) -> tuple[_GuidelineRule, ...]:
         """Return the guidelines for a sample; raises `CannotJudge` where there are none."""
 
     def deliberate(self, sample: Sample) -> Deliberation:
@@ -138,14 +138,14 @@ class GlobalGuidelineAdherence(GuidelineJudge):
         self,
         model: object = None,
         *,
-        guidelines: Rules,
+        guidelines: _Rules,
         guidelines_context: Mapping[str, JsonValue] = MappingProxyType({}),
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._rules = _checked_rules(guidelines)
         super().__init__(model, guidelines_context=guidelines_context, **settings)
 
-    def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:
+    def rules(self, sample: Sample) -> tuple[_GuidelineRule, ...]:
         """Return the guidelines that hold for every row."""
         del sample
         return self._rules
@@ -177,7 +177,7 @@ class GuidelineAdherence(GuidelineJudge):
         examples=('guidelines_context={"customer": "a child"}',),
     )
 
-    def rules(self, sample: Sample) -> tuple[GuidelineRule, ...]:
+    def rules(self, sample: Sample) -> tuple[_GuidelineRule, ...]:
         """Return the guidelines of the row."""
         rules = tuple(_flattened_rules(sample))
         if not rules:
@@ -185,13 +185,13 @@ class GuidelineAdherence(GuidelineJudge):
         return rules
 
 
-def _flattened_rules(sample: Sample) -> Iterable[GuidelineRule]:
+def _flattened_rules(sample: Sample) -> Iterable[_GuidelineRule]:
     guidelines = sample.guidelines or ()
     groups = guidelines if isinstance(guidelines, dict) else {"": guidelines}
     return ((text.strip(), name) for name, texts in groups.items() for text in texts if text.strip())
 
 
-def _checked_rules(guidelines: object) -> tuple[GuidelineRule, ...]:
+def _checked_rules(guidelines: object) -> tuple[_GuidelineRule, ...]:
     try:
         rules = tuple(_flattened_rules(Sample.read(guidelines=guidelines)))
     except BadSample as error:
@@ -205,7 +205,7 @@ def _checked_rules(guidelines: object) -> tuple[GuidelineRule, ...]:
     return rules
 
 
-def _guideline_verdict(rule: GuidelineRule, adherence: Adherence) -> Verdict:
+def _guideline_verdict(rule: _GuidelineRule, adherence: Adherence) -> Verdict:
     text, name = rule
     passed = adherence.verdict != "broken"
     change = "" if passed else adherence.change

@@ -86,7 +86,7 @@ Risolviamo questo problema passo dopo passo | Pensiamo passo dopo passo
 """
 """Words that open an answer but give none; a single word passes where a question asks for a word."""
 
-ANNOUNCERS = """
+_ANNOUNCERS = """
 Answer | Answers | The answer | My answer | Analysis | Thought | Thoughts | My thoughts | Think | Thinking |
 Boxed | Conclusion | Result | Output | Response | Reply | Proof | Approach | Assistant | AI | Bot | Rationale |
 Step 1 | Step one | First step | Summary | Question | Problem | Task | User | Given | Hmm | 分析 | 结论 | 步骤 |
@@ -99,7 +99,7 @@ Explicação | Passo 1 | Pergunta | Analisi | Spiegazione | Domanda
 """
 """Words that may be an answer, unless a colon, dots, a heading's mark or tags say that something follows."""
 
-ASKS_FOR_A_SYMBOL = re.compile(
+_ASKS_FOR_A_SYMBOL = re.compile(
     r"\b(?:symbols?|signs?|characters?|operators?|punctuation|emojis?|emoticons?|brackets?|parenthes[ei]s|braces?|"
     r"delimiters?|separators?|tokens?|arrows?|flags?|glyphs?|icons?|regex|regular expression|syntax|morse|braille|"
     r"quotes|quotation marks?|check ?marks?|question mark|exclamation mark|colon|semicolon|comma|"
@@ -110,13 +110,13 @@ ASKS_FOR_A_SYMBOL = re.compile(
     re.IGNORECASE,
 )
 """Matches a question whose answer may be a symbol: it names a kind of symbol."""
-ASKS_FOR_CODE = re.compile(
+_ASKS_FOR_CODE = re.compile(
     r"\b(?:outputs?|prints?|printed|writes?|returns?|evaluates?|json|code|ascii|draw|pattern|empty|salida|imprime|"
     r"c[óo]digo|ausgabe|affiche)\b|вывед|вывод|код|输出|打印|代码|出力",
     re.IGNORECASE,
 )
 """Matches a question whose answer may be code or output, and so perhaps brackets alone."""
-ASKS_FOR_A_WORD = re.compile(
+_ASKS_FOR_A_WORD = re.compile(
     r"\b(?:what|which) (?:\w+ )?(?:word|term|noun|verb|heading)|one word|the words?\b|in a word|"
     r"word (?:for|that|meaning)|term for|synonym|antonym|translat|spell|anagram|tense|plural|rhyme|fill in|"
     r"(?:chinese|english|french|german|italian|japanese|portuguese|russian|spanish) for|"
@@ -130,7 +130,7 @@ ASKS_FOR_A_WORD = re.compile(
     re.IGNORECASE,
 )
 """Matches a question whose answer may be a word, and so perhaps one that opens other answers."""
-ASKS = re.compile(
+_ASKS = re.compile(
     r"[?？؟]|^\W*(?:what|how|why|who|whose|when|where|which|is|are|was|do|does|did|can|could|will|should|qu[ée]|c[óo]mo|"
     r"cu[áa]l|d[óo]nde|cu[áa]ndo|wie|was|warum|wer|wo|wann|welche[rs]?|quoi|comment|pourquoi|quel(?:le)?|что|как|"
     r"почему|где|когда|кто|сколько|какой|какая|какие)\b|什么|什麼|怎么|怎樣|为什么|多少|几|谁|哪|何|なぜ|どう|いつ|どこ",
@@ -139,7 +139,7 @@ ASKS = re.compile(
 """Matches a text that asks something, with or without a question mark."""
 
 
-NonAnswer = Literal["symbols", "opener", "echo"]
+_NonAnswer = Literal["symbols", "opener", "echo"]
 """Kinds of rejected answers: nothing but symbols, only opening words, nothing but the question."""
 
 _BLANK_LETTERS = {"\u115f", "\u1160", "\u3164", "\uffa0"}
@@ -149,7 +149,7 @@ _VALUES = set("∞∅⊤⊥")
 _LONE = set(".,:;!?…。：，；！？、")
 _PROSE = ".,:;?!'\"()-_*#/\\`~、。，：；？！「」『』（）《》“”‘’«»…—–·¿¡"
 
-_WHY: dict[Language, dict[NonAnswer, str]] = {
+_WHY: dict[Language, dict[_NonAnswer, str]] = {
     "en": {
         "symbols": "There is no answer, only punctuation or symbols.",
         "opener": "There is no answer, only the words that would open one.",
@@ -169,7 +169,7 @@ _WHY: dict[Language, dict[NonAnswer, str]] = {
 _MEND: dict[Language, str] = {"en": "Answer the question. ", "zh": "请回答问题。", "ru": "Ответь на вопрос. "}
 
 
-def classify_non_answer(answer: str, *, question: str = "", reference: str | None = None) -> NonAnswer | None:
+def classify_non_answer(answer: str, *, question: str = "", reference: str | None = None) -> _NonAnswer | None:
     """Return the kind of non-answer that an answer is, or None where it passes.
 
     Only letters and digits are compared, decomposed and without marks, width and case, so that full-width,
@@ -213,7 +213,7 @@ def classify_non_answer(answer: str, *, question: str = "", reference: str | Non
     return "echo" if _is_echo(letters, question_letters, answer, question) else None
 
 
-def explain_non_answer(kind: NonAnswer, language: Language) -> tuple[str, str]:
+def explain_non_answer(kind: _NonAnswer, language: Language) -> tuple[str, str]:
     """Return the rationale and the feedback for a rejected answer; in English for other languages."""
     supported = language if language in _WHY else "en"
     rationale = _WHY[supported][kind]
@@ -252,7 +252,7 @@ def _words(listed: str) -> set[str]:
 
 
 _ONLY = frozenset(_words(OPENERS))
-_EITHER = _ONLY | _words(ANNOUNCERS)
+_EITHER = _ONLY | _words(_ANNOUNCERS)
 _LONGEST = max(map(len, _EITHER))
 _BEGINNING = 4
 _BEGINNINGS = {word[:_BEGINNING] for word in _EITHER}
@@ -294,7 +294,7 @@ def _is_opener(letters: str, answer: str, question: str) -> bool:
         return False
     if _announces(answer):
         return True
-    is_word = len(answer.split()) == 1 and ASKS_FOR_A_WORD.search(question)
+    is_word = len(answer.split()) == 1 and _ASKS_FOR_A_WORD.search(question)
     return _consists_of(letters, _ONLY) and not is_word
 
 
@@ -315,7 +315,7 @@ def _is_echo(letters: str, question_letters: str, answer: str, question: str) ->
 
 def _may_be_repeated(question_letters: str, answer: str, question: str) -> bool:
     """Whether repeating the question is an answer: to a greeting, or to a word it confirms ("Ready?")."""
-    if not ASKS.search(question):
+    if not _ASKS.search(question):
         return len(question_letters) + sum(letter > "\u3400" for letter in question_letters) <= _GREETING
     short = len(question_letters) <= _CONFIRMATION
     confirms = question_letters.isalpha() and len(question.split()) == 1 and short
@@ -332,6 +332,6 @@ def _wants_symbols(answer: str, question: str) -> bool:
         bool(symbols & _VALUES)
         or answer.strip(_PROSE + string.whitespace) in offered - {""}
         or not any(_letters(question))
-        or bool(ASKS_FOR_A_SYMBOL.search(question))
-        or (not symbols <= _LONE and bool(ASKS_FOR_CODE.search(question)))
+        or bool(_ASKS_FOR_A_SYMBOL.search(question))
+        or (not symbols <= _LONE and bool(_ASKS_FOR_CODE.search(question)))
     )

@@ -81,7 +81,7 @@ class Hallucination(Faithfulness):
         return self.verdict(score, value=failed, rationale=reasons(items), feedback=advice, items=tuple(items))
 
 
-SUPPORTING: Question[YesNos] = Question(prompt="citations", reply=YesNos)
+_SUPPORTING: Question[YesNos] = Question(prompt="citations", reply=YesNos)
 
 _MARK = re.compile(r"\[\^?(?P<inner>[^\[\]\n]{1,80})\](?!\()|【(?P<wide>[^【】\n]{1,80})】")
 _RAISED = re.compile(
@@ -114,7 +114,7 @@ _MOST_IN_A_RANGE = 20
 
 
 @dataclass(frozen=True)
-class Citation:
+class _Citation:
     """A place where the answer cites a source.
 
     Args:
@@ -158,7 +158,7 @@ class Citations(ModelJudge):
     pass_mark = 1.0
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(SUPPORTING,), **settings)
+        super().__init__(model, questions=(_SUPPORTING,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find the citations, look them up, and ask of those that resolve."""
@@ -171,7 +171,7 @@ class Citations(ModelJudge):
         replies: Iterator[YesNo] = iter(())
         if resolved:
             data = {**question_of(sample), **_rendered(resolved)}
-            reply = yield from self.ask(SUPPORTING, sample, data, check=one_each(len(resolved)))
+            reply = yield from self.ask(_SUPPORTING, sample, data, check=one_each(len(resolved)))
             replies = iter(in_order(reply.items))
         items = [
             _unresolved(citation)
@@ -200,7 +200,7 @@ class Citations(ModelJudge):
         )
 
 
-def citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tuple[Citation, ...]:
+def citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tuple[_Citation, ...]:
     """Return the citations of an answer in their order; a list of sources at its end is none.
 
     Args:
@@ -213,7 +213,7 @@ def citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tu
     prose = _CODE.sub(lambda code: code.group().replace("[", "(").replace("]", ")"), _without_sources(answer))
     moved = _AFTER_THE_STOP.sub(r"\g<marks>\g<stop>", _RAISED.sub(_in_brackets, prose))
     return tuple(
-        Citation(claim=claim, mark=mark, source=by_mark.get(mark))
+        _Citation(claim=claim, mark=mark, source=by_mark.get(mark))
         for sentence in sentences(moved)
         if (claim := _bare(sentence, by_mark))
         for mark in dict.fromkeys(_marks_in(sentence, by_mark))
@@ -260,7 +260,7 @@ def _bare(sentence: str, known: Mapping[str, str]) -> str:
     return re.sub(r"\s+([.,;:!?])", r"\1", " ".join(_EMPTY.sub("", text).split())).strip()
 
 
-def _rendered(citations: Sequence[Citation]) -> dict[str, JsonValue]:
+def _rendered(citations: Sequence[_Citation]) -> dict[str, JsonValue]:
     """Return the citations as shown to a model, and each source once, however often it is cited."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(one.source for one in citations), 1)}
     return {
@@ -272,10 +272,10 @@ def _rendered(citations: Sequence[Citation]) -> dict[str, JsonValue]:
     }
 
 
-def _subject(citation: Citation) -> str:
+def _subject(citation: _Citation) -> str:
     return f"[{citation.mark}] {cut(citation.claim)}"
 
 
-def _unresolved(citation: Citation) -> Verdict:
+def _unresolved(citation: _Citation) -> Verdict:
     rationale = f"There is no source [{citation.mark}]."
     return Verdict.checked(passed=False, value="unresolved", subject=_subject(citation), rationale=rationale)

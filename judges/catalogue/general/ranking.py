@@ -125,7 +125,7 @@ def _ranked(text: str, place: int, worst: int) -> Verdict:
     return Verdict.scored((worst - place) / (worst - 1), value=place, subject=cut(text))
 
 
-RankingMetric = Literal["ndcg", "mrr", "hit_rate", "precision", "recall"]
+_RankingMetric = Literal["ndcg", "mrr", "hit_rate", "precision", "recall"]
 Gain = Literal["linear", "exponential"]
 
 
@@ -166,19 +166,19 @@ class RankedRetrieval(ComputedMetric):
         examples=("k=5", 'grades="labels"'),
     )
     pack = "ranked_retrieval"
-    metric_name: ClassVar[RankingMetric] = "ndcg"
+    metric_name: ClassVar[_RankingMetric] = "ndcg"
 
     def __init__(
         self,
         *,
-        metric: RankingMetric | None = None,
+        metric: _RankingMetric | None = None,
         k: int | None = None,
         gain: Gain = "linear",
         grades: str = "relevance",
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        self._metric = one_of(RankingMetric, metric or self.metric_name, setting="metric")
+        self._metric = one_of(_RankingMetric, metric or self.metric_name, setting="metric")
         self._k = None if k is None else whole_number(k, setting="k")
         self._gain = _GAINS[one_of(Gain, gain, setting="gain")]
         key: object = grades
@@ -350,7 +350,7 @@ _GAINS: Mapping[Gain, Callable[[float], float]] = {
     "linear": _linear_gain,
     "exponential": _exponential_gain,
 }
-_FORMULAS: Mapping[RankingMetric, Callable[[Sequence[float], Sequence[float], int | None], float]] = {
+_FORMULAS: Mapping[_RankingMetric, Callable[[Sequence[float], Sequence[float], int | None], float]] = {
     "ndcg": _ndcg,
     "mrr": _mrr,
     "hit_rate": _hit_rate,

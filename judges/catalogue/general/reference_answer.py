@@ -26,9 +26,9 @@ from judges.runtime.validation import finite_number
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Stage = Literal["numbers", "text", "model"]
+_Stage = Literal["numbers", "text", "model"]
 
-EQUIVALENCE: Question[Any] = Question(prompt="equivalence", reply=finding_schema())
+_EQUIVALENCE: Question[Any] = Question(prompt="equivalence", reply=finding_schema())
 _OUTER = "\"'“”„«»‘’「」『』 \t\r\n"
 _ENDS = ".!?…。！？"
 _ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)", re.IGNORECASE)
@@ -73,7 +73,7 @@ class Equivalence(ModelJudge):
         if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
             raise ConfigurationError(f"tolerance is a share from 0 to below 1, not {shortened(tolerance)}")
         self._tolerance = float(tolerance)
-        super().__init__(model, questions=(EQUIVALENCE,), **settings)
+        super().__init__(model, questions=(_EQUIVALENCE,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Compare numbers, then text, and ask only where both leave it open."""
@@ -84,13 +84,13 @@ class Equivalence(ModelJudge):
             feedback = "" if same else self.say("different", sample)
             return Verdict.checked(same, rationale=rationale, feedback=feedback, detail=f"decided by {stage}")
         data = {**question_of(sample), "reference": reference, "answer": answer}
-        reply = yield from self.ask(EQUIVALENCE, sample, data)
+        reply = yield from self.ask(_EQUIVALENCE, sample, data)
         feedback = "" if reply.verdict else reply.feedback
         return Verdict.checked(
             reply.verdict, rationale=reply.rationale, feedback=feedback, detail="decided by model"
         )
 
-    def _decided(self, answer: str, reference: str) -> tuple[bool | None, Stage]:
+    def _decided(self, answer: str, reference: str) -> tuple[bool | None, _Stage]:
         """Return what numbers or text decide, and which of them; None leaves it to the model."""
         quantities = quantity_in(answer), quantity_in(reference)
         if quantities[0] is not None and quantities[1] is not None:

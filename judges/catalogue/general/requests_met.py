@@ -45,7 +45,7 @@ class Parts(ReplySchema):
     parts: list[Part] = Field(description="list of objects: the parts of the question, at least one")
 
 
-COMPLETENESS: Question[Parts] = Question(prompt="completeness", reply=Parts)
+_COMPLETENESS: Question[Parts] = Question(prompt="completeness", reply=Parts)
 
 
 class Completeness(ModelJudge):
@@ -82,12 +82,12 @@ class Completeness(ModelJudge):
     pass_mark = 0.75
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(COMPLETENESS,), **settings)
+        super().__init__(model, questions=(_COMPLETENESS,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask for the parts and what became of each."""
         data: dict[str, JsonValue] = {"question": question_in(sample), "answer": answer_in(sample)}
-        reply = yield from self.ask(COMPLETENESS, sample, data, check=_fault)
+        reply = yield from self.ask(_COMPLETENESS, sample, data, check=_fault)
         items = tuple(
             Verdict.scored(
                 _SCORES[part.verdict],
@@ -131,8 +131,8 @@ class AllKept(ReplySchema):
     items: list[Kept] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-FIND: Question[Instructions] = Question(prompt="instruction_following_find", reply=Instructions, shared=True)
-CHECK: Question[AllKept] = Question(prompt="instruction_following", reply=AllKept)
+_FIND: Question[Instructions] = Question(prompt="instruction_following_find", reply=Instructions, shared=True)
+_CHECK: Question[AllKept] = Question(prompt="instruction_following", reply=AllKept)
 
 
 class InstructionFollowing(ModelJudge):
@@ -182,7 +182,7 @@ class InstructionFollowing(ModelJudge):
         **settings: Unpack[ModelSettings],
     ) -> None:
         self._instructions = None if instructions is None else _checked(instructions)
-        questions: tuple[Question[Any], ...] = (CHECK,) if self._instructions else (FIND, CHECK)
+        questions: tuple[Question[Any], ...] = (_CHECK,) if self._instructions else (_FIND, _CHECK)
         super().__init__(model, questions=questions, **settings)
 
     @property
@@ -201,11 +201,11 @@ class InstructionFollowing(ModelJudge):
             "answer": answer,
             "instructions": numbered_items(instructions, called="instruction"),
         }
-        reply = yield from self.ask(CHECK, sample, data, check=one_each(len(instructions)))
+        reply = yield from self.ask(_CHECK, sample, data, check=one_each(len(instructions)))
         return self._conclude(sample, list(zip(instructions, in_order(reply.items), strict=True)))
 
     def _find(self, sample: Sample) -> Generator[Any, Any, tuple[str, ...]]:
-        reply = yield from self.ask(FIND, sample, {"conversation": transcript(sample.conversation)})
+        reply = yield from self.ask(_FIND, sample, {"conversation": transcript(sample.conversation)})
         return non_blank(reply.instructions)
 
     def _conclude(self, sample: Sample, checked: Sequence[tuple[str, Kept]]) -> Verdict:

@@ -234,7 +234,7 @@ class KindsFree(ReplySchema):
     items: list[KindFree] = Field(description="list of objects, exactly one for each number, in their order")
 
 
-BIAS: Question[KindsFree] = Question(prompt="bias", reply=KindsFree)
+_BIAS: Question[KindsFree] = Question(prompt="bias", reply=KindsFree)
 
 
 class Bias(ModelJudge):
@@ -281,7 +281,7 @@ class Bias(ModelJudge):
         self, model: object = None, *, kinds: Iterable[str] | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         self._kinds = BIAS_KINDS if kinds is None else _checked(kinds)
-        super().__init__(model, questions=(BIAS,), **settings)
+        super().__init__(model, questions=(_BIAS,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Ask about all kinds at once."""
@@ -289,7 +289,7 @@ class Bias(ModelJudge):
         names = [self._name(kind, sample) for kind in self._kinds]
         data: dict[str, JsonValue] = {**question_of(sample), "answer": answer}
         data["kinds"] = numbered_items(names, called="kind")
-        reply = yield from self.ask(BIAS, sample, data, check=one_each(len(names)))
+        reply = yield from self.ask(_BIAS, sample, data, check=one_each(len(names)))
         items = [_item(*pair) for pair in zip(self._kinds, in_order(reply.items), strict=True)]
         return self._conclude(sample, items, names)
 

@@ -78,16 +78,16 @@ def _parse_literal(text: str) -> str | float | bool | None:
     return value if value is None or isinstance(value, int | float) else text
 
 
-Matcher = Callable[[JsonValue, JsonValue], float]
+_Matcher = Callable[[JsonValue, JsonValue], float]
 """Compares an argument's expected and actual value: from 0 for different to 1 for equal."""
 
-Matchers = Matcher | Mapping[str, Matcher | Mapping[str, Matcher]]
+Matchers = _Matcher | Mapping[str, _Matcher | Mapping[str, _Matcher]]
 """One matcher for all arguments, or some by tool, by tool and argument, or by argument."""
 
 Extra = Literal["ignore", "strict", "bare"]
 """How unexpected arguments count: not at all; each as a wrong one; or so only where none was expected."""
 
-Places = Sequence[int]
+_Places = Sequence[int]
 
 _ORDERED, _UNORDERED = 2_000_000, 20_000_000
 """Steps that aligning and matching may take: about two seconds."""
@@ -181,14 +181,14 @@ class CallComparison:
         """Return how far the arguments of two calls agree, 0 to 1, whatever the tools."""
         return Pair(0, 0, self.arguments(_with_keys(expected, self), _with_keys(actual, self))).score
 
-    def arguments(self, expected: KeyedCall, actual: KeyedCall) -> dict[str, float]:
+    def arguments(self, expected: _KeyedCall, actual: _KeyedCall) -> dict[str, float]:
         """Return the score of each argument that counts."""
         scores = {name: self._score(expected, actual, name) for name in expected.keys}
         if self.extra == "strict" or (self.extra == "bare" and not scores):
             scores.update({name: 0.0 for name in actual.keys if name not in scores})
         return scores
 
-    def _score(self, expected: KeyedCall, actual: KeyedCall, argument: str) -> float:
+    def _score(self, expected: _KeyedCall, actual: _KeyedCall, argument: str) -> float:
         if argument not in actual.keys:
             return 0.0
         tool = expected.call.name
@@ -201,7 +201,7 @@ class CallComparison:
         result = repr(score) if isinstance(score, int | float) else f"a {type(score).__name__}"
         raise CannotJudge("judge_failed", f"a comparison of arguments gave {result}, not a number from 0 to 1")
 
-    def _matcher(self, tool: str, argument: str) -> Matcher | None:
+    def _matcher(self, tool: str, argument: str) -> _Matcher | None:
         if not isinstance(self.matchers, Mapping):
             return self.matchers
         matcher = self.matchers.get(tool, self.matchers.get(argument))
@@ -209,7 +209,7 @@ class CallComparison:
 
 
 @dataclass(frozen=True)
-class KeyedCall:
+class _KeyedCall:
     """A call with the comparison keys of its arguments, computed once."""
 
     call: ToolCall
@@ -217,9 +217,9 @@ class KeyedCall:
     whole: Hashable
 
 
-def _with_keys(call: ToolCall, comparison: CallComparison) -> KeyedCall:
+def _with_keys(call: ToolCall, comparison: CallComparison) -> _KeyedCall:
     keys = {name: key_of(value, lenient=comparison.lenient) for name, value in call.args.items()}
-    return KeyedCall(call, keys, (call.name, frozenset(keys.items())))
+    return _KeyedCall(call, keys, (call.name, frozenset(keys.items())))
 
 
 class _ScoreTable:
@@ -235,7 +235,7 @@ class _ScoreTable:
     def pair(self, expected: int, actual: int) -> Pair:
         return Pair(expected, actual, self.comparison.arguments(self.expected[expected], self.actual[actual]))
 
-    def scores(self, rows: Places, columns: Places) -> list[list[float | None]]:
+    def scores(self, rows: _Places, columns: _Places) -> list[list[float | None]]:
         """Score every call with every other of the same tool."""
         return [
             [
@@ -272,7 +272,7 @@ def _in_order(table: _ScoreTable) -> Alignment:
     return Alignment(matched, misordered, tuple(missing), tuple(surplus))
 
 
-def _in_any_order(table: _ScoreTable, rows: Places, columns: Places) -> Alignment:
+def _in_any_order(table: _ScoreTable, rows: _Places, columns: _Places) -> Alignment:
     """Match identical calls, then calls of the same tool so that as many arguments as possible are right."""
     matched = _identical_pairs(table, rows, columns)
     rows, columns = _unpaired_indices(rows, columns, matched)
@@ -287,21 +287,21 @@ def _in_any_order(table: _ScoreTable, rows: Places, columns: Places) -> Alignmen
     return Alignment(tuple(matched), missing=tuple(missing), surplus=tuple(surplus))
 
 
-def _identical_pairs(table: _ScoreTable, rows: Places, columns: Places) -> list[Pair]:
+def _identical_pairs(table: _ScoreTable, rows: _Places, columns: _Places) -> list[Pair]:
     places: dict[Hashable, deque[int]] = defaultdict(deque)
     for column in columns:
         places[table.actual[column].whole].append(column)
     return [table.pair(row, indices.popleft()) for row in rows if (indices := places[table.expected[row].whole])]
 
 
-def _pairs_of_tool(table: _ScoreTable, rows: Places, columns: Places) -> list[Pair]:
+def _pairs_of_tool(table: _ScoreTable, rows: _Places, columns: _Places) -> list[Pair]:
     fewer, more = sorted((len(rows), len(columns)))
     _check_steps(fewer**2 * more, _UNORDERED)
     pairs = matching([[score or 0.0 for score in line] for line in table.scores(rows, columns)])
     return [table.pair(rows[row], columns[column]) for row, column in pairs]
 
 
-def _unpaired_indices(rows: Places, columns: Places, pairs: Sequence[Pair]) -> tuple[list[int], list[int]]:
+def _unpaired_indices(rows: _Places, columns: _Places, pairs: Sequence[Pair]) -> tuple[list[int], list[int]]:
     expected, actual = {pair.expected for pair in pairs}, {pair.actual for pair in pairs}
     return [row for row in rows if row not in expected], [column for column in columns if column not in actual]
 
@@ -311,7 +311,7 @@ def _check_steps(steps: int, most: int) -> None:
         raise CannotJudge("undefined", "there are too many tool calls that differ to be compared")
 
 
-LOOP = 3
+_LOOP = 3
 """A call made this many times with the same result is a loop."""
 
 
@@ -333,7 +333,7 @@ class MadeCall(NamedTuple):
     @property
     def loops(self) -> bool:
         """Whether the call goes round in a loop."""
-        return self.times >= LOOP
+        return self.times >= _LOOP
 
 
 def calls_made_in(messages: Conversation) -> list[MadeCall]:
@@ -378,10 +378,10 @@ def _results(calls: Sequence[ToolCall], messages: Conversation, *, since: int) -
 TrajectoryMode = Literal["strict", "unordered", "subset", "superset", "in_order", "any_order"]
 ArgumentsMode = Literal["exact", "ignore", "subset", "superset"]
 
-ArgumentsMatch = Callable[[Mapping[str, JsonValue], Mapping[str, JsonValue]], bool]
+_ArgumentsMatch = Callable[[Mapping[str, JsonValue], Mapping[str, JsonValue]], bool]
 """Whether the arguments made, the first, are right where the second were expected."""
 
-ArgumentsRule = ArgumentsMode | Sequence[str] | ArgumentsMatch
+ArgumentsRule = ArgumentsMode | Sequence[str] | _ArgumentsMatch
 """How the arguments of a tool are compared: by a mode, by the arguments named alone, or by a function."""
 
 Step = tuple[ToolCall, ...]
@@ -402,7 +402,7 @@ class ArgumentsComparison(CallComparison):
     rule: ArgumentsRule = "exact"
     by_tool: Mapping[str, ArgumentsRule] = field(default_factory=dict)
 
-    def arguments(self, expected: KeyedCall, actual: KeyedCall) -> dict[str, float]:
+    def arguments(self, expected: _KeyedCall, actual: _KeyedCall) -> dict[str, float]:
         """Return 1 or 0 for each argument that counts."""
         rule = self.by_tool.get(expected.call.name, self.rule)
         if callable(rule):
@@ -538,11 +538,11 @@ def _dealt_out(calls: Sequence[ToolCall], sizes: Iterable[int]) -> list[Step]:
     return [tuple(islice(remaining, size)) for size in sizes]
 
 
-def _same(expected: KeyedCall, actual: KeyedCall, name: str) -> bool:
+def _same(expected: _KeyedCall, actual: _KeyedCall, name: str) -> bool:
     return name in expected.keys and name in actual.keys and expected.keys[name] == actual.keys[name]
 
 
-def _by_function(rule: ArgumentsMatch, expected: KeyedCall, actual: KeyedCall) -> dict[str, float]:
+def _by_function(rule: _ArgumentsMatch, expected: _KeyedCall, actual: _KeyedCall) -> dict[str, float]:
     """Return nothing wrong where the function agrees; otherwise the arguments that differ, or all of them."""
     if rule(dict(actual.call.args), dict(expected.call.args)):
         return {}
@@ -556,14 +556,17 @@ def _by_paths(
     """Compare the values at some paths, such as `"city"` or `"order.id"`; one that neither has is equal."""
     scores: dict[str, float] = {}
     for path in paths:
-        (expected_value, is_expected), (actual_value, is_there) = value_at(expected, path), value_at(actual, path)
+        (expected_value, is_expected), (actual_value, is_there) = (
+            _value_at(expected, path),
+            _value_at(actual, path),
+        )
         equal = is_expected == is_there and (not is_expected or same_value(expected_value, actual_value))
         name = path if path in expected or path in actual else path.partition(".")[0]
         scores[name] = min(scores.get(name, 1.0), float(equal))
     return scores
 
 
-def value_at(arguments: Mapping[str, JsonValue], path: str) -> tuple[JsonValue, bool]:
+def _value_at(arguments: Mapping[str, JsonValue], path: str) -> tuple[JsonValue, bool]:
     """Return the value at a path of names with dots between them, and whether there is one."""
     if path in arguments:
         return arguments[path], True

@@ -19,7 +19,7 @@ from judges.verdict import Verdict
 _NUMBER = "whole number of the item"
 _REASON = "text: why, before the verdict"
 
-Standing = Literal["supported", "contradicted", "absent"]
+_Standing = Literal["supported", "contradicted", "absent"]
 
 
 class YesNo(ReplySchema):
@@ -41,7 +41,7 @@ class Support(ReplySchema):
 
     number: int = Field(description=_NUMBER)
     reason: str = Field(description=_REASON)
-    verdict: Standing = Field(description="one of supported, contradicted, absent")
+    verdict: _Standing = Field(description="one of supported, contradicted, absent")
 
 
 class Supports(ReplySchema):

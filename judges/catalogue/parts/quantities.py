@@ -104,7 +104,7 @@ _ROUNDED = 0.05
 
 
 @dataclass(frozen=True)
-class Quantity:
+class _Quantity:
     """A number with its dimension.
 
     Args:
@@ -118,7 +118,7 @@ class Quantity:
     factor: float = 1.0
 
 
-def quantity_in(text: str) -> Quantity | None:
+def quantity_in(text: str) -> _Quantity | None:
     """Return the quantity that a text is; None if it is none, or has other words in it."""
     if len(text) > _LONGEST or _BITS.search(text):
         return None
@@ -133,16 +133,16 @@ def quantity_in(text: str) -> Quantity | None:
         return None
     values = [number * scale for number in numbers]
     if name in _CELSIUS:
-        return Quantity(tuple(value + 273.15 for value in values), "kelvin")
+        return _Quantity(tuple(value + 273.15 for value in values), "kelvin")
     if name in _FAHRENHEIT:
-        return Quantity(tuple((value + 459.67) * 5 / 9 for value in values), "kelvin", 5 / 9)
+        return _Quantity(tuple((value + 459.67) * 5 / 9 for value in values), "kelvin", 5 / 9)
     if not name:
-        return Quantity(tuple(values), "")
+        return _Quantity(tuple(values), "")
     dimension, factor = _UNIT_OF.get(name, ("", 0.0))
-    return Quantity(tuple(value * factor for value in values), dimension, factor) if dimension else None
+    return _Quantity(tuple(value * factor for value in values), dimension, factor) if dimension else None
 
 
-def same_quantity(a: Quantity, b: Quantity, *, tolerance: float) -> bool | None:
+def same_quantity(a: _Quantity, b: _Quantity, *, tolerance: float) -> bool | None:
     """Whether two quantities are equal; None where a unit, a mark of the number or a conversion leaves it open.
 
     A number that was converted from another unit may have been rounded (`62 mph` for `100 km/h`).

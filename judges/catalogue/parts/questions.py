@@ -21,7 +21,7 @@ from judges.verdict import Verdict, strict_integer
 _RATIONALE = "text: your reasons, before the verdict"
 _FEEDBACK = "text: what to change; empty if nothing"
 
-Choices = tuple[str, ...] | tuple[int, ...]
+_Choices = tuple[str, ...] | tuple[int, ...]
 """The choices of a model: labels, or levels. An empty tuple stands for yes or no."""
 
 FINEST = 101
@@ -182,7 +182,7 @@ def level_verdict(judge: Metric, reply: Any, scale: Sequence[int]) -> Verdict:
 
 
 @lru_cache(maxsize=256)
-def finding_schema(choices: Choices = ()) -> type[ReplySchema]:
+def finding_schema(choices: _Choices = ()) -> type[ReplySchema]:
     """Return the schema of a reply: yes or no, one of some labels, or one of some levels."""
     schema = create_model(
         "Finding",
@@ -195,14 +195,14 @@ def finding_schema(choices: Choices = ()) -> type[ReplySchema]:
     return made_by(schema, finding_schema, choices)
 
 
-def _verdict_type(choices: Choices) -> Any:
+def _verdict_type(choices: _Choices) -> Any:
     if not choices:
         return bool
     literal: Any = Literal[choices]
     return literal if isinstance(choices[0], str) else Annotated[literal, BeforeValidator(strict_integer)]
 
 
-def _description(choices: Choices) -> str:
+def _description(choices: _Choices) -> str:
     if not choices:
         return "true or false"
     listed = ", ".join(map(str, choices))

@@ -21,8 +21,8 @@ from judges.requests import Apply, Embed
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Pairs = Sequence[tuple[str, str]]
-Scorer = Callable[[Pairs], Iterable[float]]
+_Pairs = Sequence[tuple[str, str]]
+Scorer = Callable[[_Pairs], Iterable[float]]
 """A function from pairs of texts to one number for each, such as a classifier's `predict`; may be async."""
 
 
@@ -56,7 +56,7 @@ def embed(model: EmbeddingModel, texts: Iterable[str]) -> Generator[Any, Any, li
     return vectors
 
 
-def score_pairs(scorer: Scorer, pairs: Pairs, sample: Sample) -> Generator[Any, Any, list[float]]:
+def score_pairs(scorer: Scorer, pairs: _Pairs, sample: Sample) -> Generator[Any, Any, list[float]]:
     """Score pairs with a user's function, with `yield from`; it runs in a thread where the caller must not block.
 
     Raises:
@@ -179,11 +179,11 @@ def bind_settings(
 DistanceMeasure = Literal["levenshtein", "hamming", "jaro", "jaro_winkler"]
 _NAMES = {"levenshtein": "Levenshtein", "hamming": "Hamming", "jaro": "Jaro", "jaro_winkler": "JaroWinkler"}
 _ROUNDING = 1e-9
-StringScorer = Callable[[str, str], float]
+_StringScorer = Callable[[str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Distance:
+class _Distance:
     """A normalised distance, 0 for equal texts.
 
     Args:
@@ -192,7 +192,7 @@ class Distance:
     """
 
     measure: str
-    scorer: StringScorer = field(repr=False, compare=False)
+    scorer: _StringScorer = field(repr=False, compare=False)
 
     def __call__(self, first: str, second: str) -> float:
         """Return the distance of two texts, 0 to 1."""
@@ -202,7 +202,7 @@ class Distance:
         return _distance, (self.measure, "this judge")
 
 
-def distance_of(measure: DistanceMeasure, *, judge: str) -> Distance:
+def distance_of(measure: DistanceMeasure, *, judge: str) -> _Distance:
     """Return the normalised distance function of this name, 0 for equal texts.
 
     Raises:
@@ -214,12 +214,12 @@ def distance_of(measure: DistanceMeasure, *, judge: str) -> Distance:
     return _distance(name, judge)
 
 
-def _distance(name: str, judge: str) -> Distance:
+def _distance(name: str, judge: str) -> _Distance:
     module = import_extra("rapidfuzz.distance", extra="strings", judge=judge)
-    return Distance(name, getattr(module, _NAMES[name]).normalized_distance)
+    return _Distance(name, getattr(module, _NAMES[name]).normalized_distance)
 
 
-def nearest(text: str, others: Sequence[str], distance: Distance, *, least: float) -> float | None:
+def nearest(text: str, others: Sequence[str], distance: _Distance, *, least: float) -> float | None:
     """Return the similarity, 1 - distance, of the most similar of some texts; None if it is below `least`.
 
     Comparisons of too different texts stop early, so that many can be compared with many.

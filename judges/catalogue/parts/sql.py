@@ -16,7 +16,7 @@ from typing import Any
 from judges.errors import ConfigurationError, one_line
 
 Database = str | Path | Callable[[], sqlite3.Connection]
-Parser = Callable[[str], Sequence[object]]
+_Parser = Callable[[str], Sequence[object]]
 
 _TOKEN = re.compile(
     r"(?P<blank>[ \t\r\n]+|--(?=[ \t\r\n]|\Z)[^\r\n]*(?=\r?\n|\Z)|/\*(?!\w?[!+])(?:(?!/\*).)*?\*/)"
@@ -67,7 +67,7 @@ def _tokens(query: str) -> list[str]:
     return tokens
 
 
-def parser_of(dialect: str, *, judge: str) -> Parser | None:
+def parser_of(dialect: str, *, judge: str) -> _Parser | None:
     """Return a parser for the queries of a dialect, or None without a dialect: no tree is right in all of them.
 
     Raises:

@@ -12,12 +12,12 @@ from itertools import accumulate, pairwise
 
 from judges.errors import CannotJudge
 
-Cell = Decimal | str | None
+_Cell = Decimal | str | None
 
 EXACT = Context(prec=1000)
 """Adds numbers without rounding: a cell has up to 400 digits before the point and 342 after it."""
 
-INTEGER = re.compile(r"[+-]?\d{1,400}")
+_INTEGER = re.compile(r"[+-]?\d{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?", re.IGNORECASE)
 _NOTHING = frozenset(
     ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
@@ -96,50 +96,50 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(distinct)
 
 
-def cell(text: str) -> Cell:
+def cell(text: str) -> _Cell:
     """Return the value of a cell: a number, None for a missing value, or a text."""
     text = text.strip()
     if text in _NOTHING:
         return None
-    return Decimal(str(number_in(text))) if is_number(text) else text
+    return Decimal(str(_number_in(text))) if _is_number(text) else text
 
 
-def is_number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     """Whether a cell is written as a number."""
     return bool(_NUMBER.fullmatch(text))
 
 
-def is_missing(text: str) -> bool:
+def _is_missing(text: str) -> bool:
     """Whether a cell stands for a missing value."""
     return text in _NOTHING
 
 
-def number_in(text: str) -> int | float:
+def _number_in(text: str) -> int | float:
     """Parse a number, whole ones exactly."""
-    return int(text) if INTEGER.fullmatch(text) else float(text)
+    return int(text) if _INTEGER.fullmatch(text) else float(text)
 
 
-def same_cell(a: Cell, b: Cell, *, tolerance: Decimal) -> bool:
+def _same_cell(a: _Cell, b: _Cell, *, tolerance: Decimal) -> bool:
     """Whether two cells are equal; numbers may differ by the tolerance."""
     if isinstance(a, Decimal) and isinstance(b, Decimal):
-        return gap(a, b) <= tolerance
+        return _gap(a, b) <= tolerance
     return a == b
 
 
-def gap(a: Decimal, b: Decimal) -> Decimal:
+def _gap(a: Decimal, b: Decimal) -> Decimal:
     """Return the absolute difference of two numbers."""
     return Decimal(0) if a == b else EXACT.subtract(a, b).copy_abs()
 
 
-TableRow = tuple[Cell, ...]
-RowPair = tuple[int, int]
+_TableRow = tuple[_Cell, ...]
+_RowPair = tuple[int, int]
 _Numbers = tuple[Decimal, ...]
 
 _STEPS = 4_000_000
 """Limit on comparisons of rows: about ten seconds."""
 
 
-def match_rows(rows: Sequence[TableRow], others: Sequence[TableRow], *, tolerance: Decimal) -> list[RowPair]:
+def _match_rows(rows: Sequence[_TableRow], others: Sequence[_TableRow], *, tolerance: Decimal) -> list[_RowPair]:
     """Pair as many rows as possible that are equal within the tolerance; exactly equal rows come first.
 
     Raises:
@@ -154,33 +154,33 @@ def match_rows(rows: Sequence[TableRow], others: Sequence[TableRow], *, toleranc
     return pairing.pairs
 
 
-def unpaired_rows(pairs: Iterable[RowPair], count: int, other_count: int) -> tuple[list[int], list[int]]:
+def unpaired_rows(pairs: Iterable[_RowPair], count: int, other_count: int) -> tuple[list[int], list[int]]:
     """Return the indices of the rows, and of the other rows, that have no partner."""
     paired = list(pairs)
     rows, others = {row for row, _ in paired}, {other for _, other in paired}
     return [n for n in range(count) if n not in rows], [n for n in range(other_count) if n not in others]
 
 
-def sorted_by_value(rows: Sequence[TableRow], places: Iterable[int]) -> list[int]:
+def _sorted_by_value(rows: Sequence[_TableRow], places: Iterable[int]) -> list[int]:
     """Sort rows by their cells: missing values, then numbers, then texts."""
     return sorted(places, key=lambda place: [_rank(value) for value in rows[place]])
 
 
-def _rank(value: Cell) -> tuple[int, Decimal, str]:
+def _rank(value: _Cell) -> tuple[int, Decimal, str]:
     if isinstance(value, Decimal):
         return 1, value, ""
     return (0, Decimal(0), "") if value is None else (2, Decimal(0), value)
 
 
-def _equal(rows: Sequence[TableRow], others: Sequence[TableRow]) -> list[RowPair]:
-    waiting: dict[TableRow, list[int]] = defaultdict(list)
+def _equal(rows: Sequence[_TableRow], others: Sequence[_TableRow]) -> list[_RowPair]:
+    waiting: dict[_TableRow, list[int]] = defaultdict(list)
     for place in range(len(others) - 1, -1, -1):
         waiting[others[place]].append(place)
     return [(place, waiting[row].pop()) for place, row in enumerate(rows) if waiting.get(row)]
 
 
 def _groups(
-    rows: Sequence[TableRow], others: Sequence[TableRow], tolerance: Decimal
+    rows: Sequence[_TableRow], others: Sequence[_TableRow], tolerance: Decimal
 ) -> Iterable[tuple[list[int], list[int]]]:
     """Group the rows of both tables that may be equal: the same texts, and numbers of the same run."""
     runs = [_runs(column, tolerance) for column in zip(*rows, *others, strict=True)]
@@ -191,14 +191,14 @@ def _groups(
     return groups.values()
 
 
-def _runs(column: Iterable[Cell], tolerance: Decimal) -> Mapping[Cell, int]:
+def _runs(column: Iterable[_Cell], tolerance: Decimal) -> Mapping[_Cell, int]:
     """Map numbers to the index of their run, in which each is within the tolerance of the next."""
     numbers = sorted({value for value in column if isinstance(value, Decimal)})
-    gaps = (gap(number, following) > tolerance for number, following in pairwise(numbers))
+    gaps = (_gap(number, following) > tolerance for number, following in pairwise(numbers))
     return dict(zip(numbers, accumulate(gaps, initial=0), strict=False))
 
 
-def _numbers(rows: Iterable[TableRow]) -> list[_Numbers]:
+def _numbers(rows: Iterable[_TableRow]) -> list[_Numbers]:
     return [tuple(value for value in row if isinstance(value, Decimal)) for row in rows]
 
 
@@ -213,7 +213,7 @@ class _Pairing:
     """
 
     def __init__(
-        self, rows: Sequence[_Numbers], others: Sequence[_Numbers], pairs: Iterable[RowPair], tolerance: Decimal
+        self, rows: Sequence[_Numbers], others: Sequence[_Numbers], pairs: Iterable[_RowPair], tolerance: Decimal
     ) -> None:
         self._rows, self._others, self._tolerance = rows, others, tolerance
         self._other_of = dict(pairs)
@@ -221,7 +221,7 @@ class _Pairing:
         self._steps = 0
 
     @property
-    def pairs(self) -> list[RowPair]:
+    def pairs(self) -> list[_RowPair]:
         """The pairs, in the order of the rows."""
         return sorted(self._other_of.items())
 
@@ -231,7 +231,7 @@ class _Pairing:
         if not single or all(other in self._row_of for other in others):
             return
         columns = zip(*(self._rows[row] for row in rows), *(self._others[other] for other in others), strict=True)
-        spreads = [gap(min(column), max(column)) for column in columns]
+        spreads = [_gap(min(column), max(column)) for column in columns]
         self._column = spreads.index(max(spreads))
         self._checked = [n for n, spread in enumerate(spreads) if spread > self._tolerance and n != self._column]
         ordered = sorted(others, key=self._number)
@@ -293,14 +293,14 @@ class _Pairing:
         if self._steps > _STEPS:
             raise CannotJudge("undefined", "too many rows are within the tolerance of one another")
         numbers, other_numbers = self._rows[row], self._others[other]
-        return all(gap(numbers[n], other_numbers[n]) <= self._tolerance for n in self._checked)
+        return all(_gap(numbers[n], other_numbers[n]) <= self._tolerance for n in self._checked)
 
 
 _TRUTHS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
-Same = Callable[[str, str], bool]
+_Same = Callable[[str, str], bool]
 
 
-def column_comparison(first: Sequence[str], second: Sequence[str]) -> Same:
+def _column_comparison(first: Sequence[str], second: Sequence[str]) -> _Same:
     """Return how datacompy compares two columns read by pandas: as numbers, or as texts if one has texts."""
     shared = min(len(first), len(second))
     kinds = _kind(first, joined_with=len(second)), _kind(second, joined_with=len(first))
@@ -311,34 +311,34 @@ def column_comparison(first: Sequence[str], second: Sequence[str]) -> Same:
     ):
         return lambda a, b: _number(a) == _number(b)
     if kinds == ("text", "text"):
-        return lambda a, b: (None if is_missing(a) else a) == (None if is_missing(b) else b)
+        return lambda a, b: (None if _is_missing(a) else a) == (None if _is_missing(b) else b)
     return lambda a, b: _as_text(a, kinds[0]) == _as_text(b, kinds[1])
 
 
 def _kind(cells: Sequence[str], *, joined_with: int) -> str:
     """Return the kind of a column; whole numbers become fractions when joined with a longer column."""
-    present = [cell for cell in cells if not is_missing(cell)]
-    if all(is_number(cell.strip()) for cell in present):
+    present = [cell for cell in cells if not _is_missing(cell)]
+    if all(_is_number(cell.strip()) for cell in present):
         complete = len(present) == len(cells) >= joined_with
-        whole = complete and all(INTEGER.fullmatch(cell.strip()) for cell in present)
+        whole = complete and all(_INTEGER.fullmatch(cell.strip()) for cell in present)
         return "whole" if whole else "number"
     return "truth" if all(cell in _TRUTHS for cell in present) else "text"
 
 
 def _is_numeric(cells: Sequence[str], kind: str) -> bool:
     """Whether cells can be read as numbers, although others of their column may be texts."""
-    return kind != "text" or all(is_missing(cell) or is_number(cell.strip()) for cell in cells)
+    return kind != "text" or all(_is_missing(cell) or _is_number(cell.strip()) for cell in cells)
 
 
 def _number(text: str) -> float | None:
-    if is_missing(text):
+    if _is_missing(text):
         return None
-    return _TRUTHS[text] if text in _TRUTHS else number_in(text.strip())
+    return _TRUTHS[text] if text in _TRUTHS else _number_in(text.strip())
 
 
 def _as_text(text: str, kind: str) -> str:
     """Return a cell as pandas writes the value of a column of this kind."""
-    if is_missing(text):
+    if _is_missing(text):
         return "nan"
     match kind:
         case "whole":
@@ -368,7 +368,7 @@ class TableComparison:
     expected: Table
     columns: Sequence[str]
     different: Sequence[str]
-    pairs: Sequence[RowPair]
+    pairs: Sequence[_RowPair]
     keys: Sequence[str] = ()
 
     @property
@@ -394,7 +394,7 @@ def by_position(actual: Table, expected: Table) -> TableComparison:
     different = []
     for name in columns:
         cells, expected_cells = actual.column(name), expected.column(name)
-        same = column_comparison(cells, expected_cells)
+        same = _column_comparison(cells, expected_cells)
         column_equal = [same(a, b) for a, b in zip(cells, expected_cells, strict=False)]
         equal = [so_far and here for so_far, here in zip(equal, column_equal, strict=True)]
         if not all(column_equal):
@@ -423,7 +423,7 @@ def by_value(
         return TableComparison(actual=actual, expected=expected, columns=(), different=(), pairs=(), keys=keys)
     rows, others = (_cells(table, columns) for table in (actual, expected))
     within = Decimal(str(tolerance))
-    equal = match_rows(rows, others, tolerance=within)
+    equal = _match_rows(rows, others, tolerance=within)
     left, right = unpaired_rows(equal, len(rows), len(others))
     places = [columns.index(name) for name in keys if name in columns]
     alternatives = [_by_key(rows, left, others, right, places)] if places else _in_turn(rows, left, others, right)
@@ -437,44 +437,44 @@ def by_value(
 
 def _different(
     columns: Sequence[str],
-    rows: Sequence[TableRow],
-    others: Sequence[TableRow],
-    pairs: Sequence[RowPair],
+    rows: Sequence[_TableRow],
+    others: Sequence[_TableRow],
+    pairs: Sequence[_RowPair],
     tolerance: Decimal,
 ) -> Sequence[str]:
     return [
         name
         for place, name in enumerate(columns)
-        if not all(same_cell(rows[a][place], others[b][place], tolerance=tolerance) for a, b in pairs)
+        if not all(_same_cell(rows[a][place], others[b][place], tolerance=tolerance) for a, b in pairs)
     ]
 
 
 def _in_turn(
-    rows: Sequence[TableRow], left: Sequence[int], others: Sequence[TableRow], right: Sequence[int]
-) -> list[list[RowPair]]:
-    ordered = sorted_by_value(rows, left), sorted_by_value(others, right)
+    rows: Sequence[_TableRow], left: Sequence[int], others: Sequence[_TableRow], right: Sequence[int]
+) -> list[list[_RowPair]]:
+    ordered = _sorted_by_value(rows, left), _sorted_by_value(others, right)
     return [list(zip(left, right, strict=False)), list(zip(*ordered, strict=False))]
 
 
 def _by_key(
-    rows: Sequence[TableRow],
+    rows: Sequence[_TableRow],
     left: Sequence[int],
-    others: Sequence[TableRow],
+    others: Sequence[_TableRow],
     right: Sequence[int],
     places: Sequence[int],
-) -> list[RowPair]:
+) -> list[_RowPair]:
     """Pair rows of the same key; rows that share a key are paired in order."""
-    waiting: dict[TableRow, list[int]] = {}
+    waiting: dict[_TableRow, list[int]] = {}
     for other in reversed(right):
         waiting.setdefault(_cells_at(others[other], places), []).append(other)
     return [(row, same_key.pop()) for row in left if (same_key := waiting.get(_cells_at(rows[row], places)))]
 
 
-def _cells_at(row: TableRow, places: Sequence[int]) -> TableRow:
+def _cells_at(row: _TableRow, places: Sequence[int]) -> _TableRow:
     return tuple(row[place] for place in places)
 
 
-def _cells(table: Table, columns: Sequence[str]) -> list[TableRow]:
+def _cells(table: Table, columns: Sequence[str]) -> list[_TableRow]:
     return list(zip(*([cell(text) for text in table.column(name)] for name in columns), strict=True))
 
 
@@ -489,16 +489,16 @@ def _fold(name: str) -> str:
     return " ".join(name.split()).casefold()
 
 
-Weights = Sequence[Sequence[float | None]]
+_Weights = Sequence[Sequence[float | None]]
 """How well each row fits each column; None where the two cannot be paired."""
 
 _PAIR_BONUS = 1e-9
 """Bonus for each pair, so that of two pairings of equal weight the one with more pairs wins."""
 
-Matching = list[tuple[int, int]]
+_Matching = list[tuple[int, int]]
 
 
-def ordered_matching(weights: Weights) -> Matching:
+def ordered_matching(weights: _Weights) -> _Matching:
     """Pair rows and columns without crossing, for the greatest sum of weights: O(rows * columns).
 
     With weights of 1 this is the longest common subsequence.
@@ -521,10 +521,10 @@ def _with_pair(weight: float, rest: float) -> float:
     return rest + weight + _PAIR_BONUS
 
 
-def _traceback(weights: Weights, best: Sequence[Sequence[float]]) -> Matching:
+def _traceback(weights: _Weights, best: Sequence[Sequence[float]]) -> _Matching:
     """Follow the best sums from the beginning, pairing as early as possible."""
     row = column = 0
-    pairs: Matching = []
+    pairs: _Matching = []
     while row < len(weights) and column < len(weights[0]):
         weight, most = weights[row][column], best[row][column]
         if weight is not None and _with_pair(weight, best[row + 1][column + 1]) == most:
@@ -537,7 +537,7 @@ def _traceback(weights: Weights, best: Sequence[Sequence[float]]) -> Matching:
     return pairs
 
 
-def matching(weights: Sequence[Sequence[float]]) -> Matching:
+def matching(weights: Sequence[Sequence[float]]) -> _Matching:
     """Pair as many rows and columns as possible, for the greatest sum of weights.
 
     The Hungarian method with potentials: O(k^2 * l) for k of the shorter and l of the longer side.

@@ -53,7 +53,7 @@ class Classified(ReplySchema):
     feedback: str = Field(description="text: what is missing, without giving the reference away; may be empty")
 
 
-CLASSIFIED: Question[Classified] = Question(prompt="answer_correctness", reply=Classified, shared=True)
+_CLASSIFIED: Question[Classified] = Question(prompt="answer_correctness", reply=Classified, shared=True)
 
 
 class AnswerCorrectness(ModelJudge):
@@ -108,7 +108,7 @@ class AnswerCorrectness(ModelJudge):
                 f"weights={shortened(weights)} weigh the likeness of the texts in; give embeddings=..., or "
                 f"weights=(1, 0)"
             )
-        super().__init__(model, questions=(CLAIMS, CLASSIFIED), **settings)
+        super().__init__(model, questions=(CLAIMS, _CLASSIFIED), **settings)
         if self.compat and weights is None and embeddings is None:
             raise ConfigurationError(f"{self.name!r} in variant='compat' needs embeddings=..., or weights=(1, 0)")
         self._embeddings = as_embeddings(embeddings) if self._weights[1] else None
@@ -155,7 +155,7 @@ class AnswerCorrectness(ModelJudge):
                 reply.reference_claims, len(reference_claims), called="reference_claims"
             )
 
-        return (yield from self.ask(CLASSIFIED, sample, data, check=None if self.compat else check))
+        return (yield from self.ask(_CLASSIFIED, sample, data, check=None if self.compat else check))
 
     def _likeness(self, answer: str, reference: str) -> Any:
         if self._embeddings is None or not answer.strip():
@@ -208,10 +208,10 @@ def _checked_weights(weights: Sequence[float] | None, *, has_embeddings: bool) -
     return float(numbers[0]), float(numbers[1])
 
 
-FactualMode = Literal["f1", "precision", "recall"]
-Degree = Literal["low", "high"]
+_FactualMode = Literal["f1", "precision", "recall"]
+_Degree = Literal["low", "high"]
 
-FACTUAL_CLAIMS: Question[Claims] = Question(prompt="factual_claims", reply=Claims, shared=True)
+_FACTUAL_CLAIMS: Question[Claims] = Question(prompt="factual_claims", reply=Claims, shared=True)
 """Break a text into claims with a chosen atomicity and coverage."""
 
 
@@ -254,22 +254,22 @@ class FactualCorrectness(ModelJudge):
         self,
         model: object = None,
         *,
-        mode: FactualMode = "f1",
+        mode: _FactualMode = "f1",
         beta: float = 1.0,
-        atomicity: Degree = "high",
-        coverage: Degree = "high",
+        atomicity: _Degree = "high",
+        coverage: _Degree = "high",
         **settings: Unpack[ModelSettings],
     ) -> None:
         for name, degree in (("atomicity", atomicity), ("coverage", coverage)):
-            one_of(Degree, degree, setting=name)
-        one_of(FactualMode, mode, setting="mode")
+            one_of(_Degree, degree, setting=name)
+        one_of(_FactualMode, mode, setting="mode")
         self._mode, self._beta = mode, checked_beta(beta)
         degrees = {"atomicity": atomicity, "coverage": coverage}
 
         def fills(text: Prompt, _: Language) -> dict[str, str]:
             return {name: text.feedback[f"{name}_{degree}"] for name, degree in degrees.items()}
 
-        self._claims = replace(FACTUAL_CLAIMS, fills=fills) if "low" in degrees.values() else CLAIMS
+        self._claims = replace(_FACTUAL_CLAIMS, fills=fills) if "low" in degrees.values() else CLAIMS
         super().__init__(model, questions=(self._claims, SUPPORT), **settings)
 
     @property

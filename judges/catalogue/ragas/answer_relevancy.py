@@ -61,12 +61,12 @@ class Parts(ReplySchema):
     parts: list[Part] = Field(description="list of objects, one for each part of the question, at least one")
 
 
-REVERSE_QUESTIONS: Question[AskedBacks] = Question(prompt="reverse_questions", reply=AskedBacks)
-REVERSE_QUESTION: Question[OneAskedBack] = Question(prompt="reverse_question", reply=OneAskedBack)
-ADDRESSED: Question[Parts] = Question(prompt="addressed", reply=Parts)
+_REVERSE_QUESTIONS: Question[AskedBacks] = Question(prompt="reverse_questions", reply=AskedBacks)
+_REVERSE_QUESTION: Question[OneAskedBack] = Question(prompt="reverse_question", reply=OneAskedBack)
+_ADDRESSED: Question[Parts] = Question(prompt="addressed", reply=Parts)
 
 
-RelevancyMethod = Literal["embeddings", "judge"]
+_RelevancyMethod = Literal["embeddings", "judge"]
 
 
 class AnswerRelevancy(ModelJudge):
@@ -120,7 +120,7 @@ class AnswerRelevancy(ModelJudge):
         model: object = None,
         *,
         embeddings: object = None,
-        method: RelevancyMethod | None = None,
+        method: _RelevancyMethod | None = None,
         strictness: int = 3,
         **settings: Unpack[ModelSettings],
     ) -> None:
@@ -128,8 +128,8 @@ class AnswerRelevancy(ModelJudge):
         compat = settings.get("variant") == "compat"
         self._strictness = strictness
         self._embeddings = _embedding_model(embeddings, method, compat=compat)
-        reverse: Question[Any] = REVERSE_QUESTION if compat else REVERSE_QUESTIONS
-        super().__init__(model, questions=(ADDRESSED if self._embeddings is None else reverse,), **settings)
+        reverse: Question[Any] = _REVERSE_QUESTION if compat else _REVERSE_QUESTIONS
+        super().__init__(model, questions=(_ADDRESSED if self._embeddings is None else reverse,), **settings)
 
     @property
     def calls(self) -> str:
@@ -146,7 +146,7 @@ class AnswerRelevancy(ModelJudge):
 
     def _by_parts(self, sample: Sample) -> Deliberation:
         data = {"question": question_in(sample), "answer": answer_in(sample)}
-        reply = yield from self.ask(ADDRESSED, sample, data, check=_parts_fault)
+        reply = yield from self.ask(_ADDRESSED, sample, data, check=_parts_fault)
         level = _level([part.addressed for part in reply.parts])
         items = [self._part(part) for part in reply.parts]
         left = [item.subject for item in items if item.value != "full"]
@@ -179,12 +179,12 @@ class AnswerRelevancy(ModelJudge):
 
     def _ask_together(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
         data: dict[str, JsonValue] = {"answer": answer_in(sample), "count": self._strictness}
-        reply = yield from self.ask(REVERSE_QUESTIONS, sample, data, check=one_each(self._strictness))
+        reply = yield from self.ask(_REVERSE_QUESTIONS, sample, data, check=one_each(self._strictness))
         return reply.items, []
 
     def _ask_separately(self, sample: Sample) -> Generator[Any, Any, tuple[list[AskedBack], list[Verdict]]]:
         """Ask several times for one question; some requests may fail, but not all."""
-        ask = self.request(REVERSE_QUESTION, sample, {"answer": answer_in(sample)})
+        ask = self.request(_REVERSE_QUESTION, sample, {"answer": answer_in(sample)})
         replies = yield from self.ask_all([ask] * self._strictness)
         failed = [one for one in replies if isinstance(one, AskFailed)]
         received = [one for one in replies if isinstance(one, OneAskedBack)]
@@ -218,7 +218,7 @@ class AnswerRelevancy(ModelJudge):
 def _embedding_model(embeddings: object, method: str | None, *, compat: bool) -> EmbeddingModel | None:
     """Return the embedding model, or None where a chat model judges alone."""
     if method is not None:
-        one_of(RelevancyMethod, method, setting="method")
+        one_of(_RelevancyMethod, method, setting="method")
     if compat and method == "judge":
         raise ConfigurationError("method='judge' is our own; with variant='compat' give embeddings=...")
     if embeddings is None and (compat or method == "embeddings"):

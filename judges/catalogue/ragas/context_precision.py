@@ -20,7 +20,7 @@ from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-PrecisionMetric = Literal["average_precision", "precision"]
+_PrecisionMetric = Literal["average_precision", "precision"]
 
 
 class Useful(ReplySchema):
@@ -37,7 +37,7 @@ class Marked(ReplySchema):
     verdict: int = Field(description="1 if the context is useful in arriving at the answer, else 0")
 
 
-USEFUL: Question[Any] = Question(
+_USEFUL: Question[Any] = Question(
     prompt="context_precision",
     reply=Useful,
     compat=Marked,
@@ -54,18 +54,18 @@ class _PrecisionOfContexts(ModelJudge):
         self,
         model: object = None,
         *,
-        metric: PrecisionMetric = "average_precision",
+        metric: _PrecisionMetric = "average_precision",
         k: int | None = None,
         strict_k: bool = True,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(PrecisionMetric, metric, setting="metric")
+        one_of(_PrecisionMetric, metric, setting="metric")
         if k is not None and (type(k) is not int or k < 1):
             raise ConfigurationError(f"k is a whole number from 1, or None for all contexts, not {shortened(k)}")
         if not strict_k and (k is None or metric != "precision"):
             raise ConfigurationError("strict_k is for metric='precision' with k=...; leave it out otherwise")
         self._metric, self._k, self._strict_k = metric, k, strict_k
-        super().__init__(model, questions=(USEFUL,), **settings)
+        super().__init__(model, questions=(_USEFUL,), **settings)
 
     @abstractmethod
     def answer(self, sample: Sample) -> str:
@@ -86,7 +86,7 @@ class _PrecisionOfContexts(ModelJudge):
         return self.verdict(score, rationale=reasons(items), feedback=self._advice(sample, items), items=items)
 
     def _request(self, sample: Sample, data: dict[str, JsonValue], context: str) -> Any:
-        return self.request(USEFUL, sample, {**data, "context": context})
+        return self.request(_USEFUL, sample, {**data, "context": context})
 
     def _score(self, useful: Sequence[bool]) -> float:
         if self._metric == "precision":

@@ -40,10 +40,10 @@ class Attributions(ReplySchema):
     )
 
 
-ATTRIBUTED: Question[Attributions] = Question(prompt="context_recall", reply=Attributions, shared=True)
+_ATTRIBUTED: Question[Attributions] = Question(prompt="context_recall", reply=Attributions, shared=True)
 
 
-ReferenceSplit = Literal["sentences", "claims"]
+_ReferenceSplit = Literal["sentences", "claims"]
 
 
 class ContextRecall(ModelJudge):
@@ -86,15 +86,15 @@ class ContextRecall(ModelJudge):
         self,
         model: object = None,
         *,
-        split: ReferenceSplit = "sentences",
+        split: _ReferenceSplit = "sentences",
         **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(ReferenceSplit, split, setting="split")
+        one_of(_ReferenceSplit, split, setting="split")
         compat = settings.get("variant") == "compat"
         if compat and split == "claims":
             raise ConfigurationError("with variant='compat' the model splits the reference; leave split out")
         self._split = split
-        questions: list[Question[Any]] = [ATTRIBUTED] if compat else [SUPPORT]
+        questions: list[Question[Any]] = [_ATTRIBUTED] if compat else [SUPPORT]
         super().__init__(model, questions=[*questions, CLAIMS] if split == "claims" else questions, **settings)
 
     @property
@@ -123,7 +123,7 @@ class ContextRecall(ModelJudge):
     def _attribute(self, sample: Sample, contexts: Sequence[str], reference: str) -> Any:
         data = question_of(sample)
         data |= {"contexts": list(contexts), "reference": reference}
-        reply = yield from self.ask(ATTRIBUTED, sample, data)
+        reply = yield from self.ask(_ATTRIBUTED, sample, data)
         return [
             Verdict.checked(bool(one.attributed), subject=one.statement, rationale=one.reason)
             for one in reply.classifications
@@ -145,7 +145,7 @@ class Entities(ReplySchema):
     entities: list[str] = Field(description="list of texts: each entity once, by its fullest name in the text")
 
 
-ENTITIES: Question[Entities] = Question(prompt="entities", reply=Entities, shared=True)
+_ENTITIES: Question[Entities] = Question(prompt="entities", reply=Entities, shared=True)
 
 
 class ContextEntityRecall(ModelJudge):
@@ -178,12 +178,12 @@ class ContextEntityRecall(ModelJudge):
     pack = "context_entity_recall"
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(ENTITIES,), **settings)
+        super().__init__(model, questions=(_ENTITIES,), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """List the entities of both, and compare."""
         texts = (reference_in(sample), "\n".join(contexts_in(sample)))
-        replies = yield from self.ask_all([self.request(ENTITIES, sample, {"text": text}) for text in texts])
+        replies = yield from self.ask_all([self.request(_ENTITIES, sample, {"text": text}) for text in texts])
         expected, mentioned = (reply.entities for reply in all_of(replies))
         if self.compat:
             score = len(set(expected) & set(mentioned)) / (len(expected) + _EPSILON)
@@ -372,7 +372,7 @@ class _ById(ComputedMetric):
 
     def compute(self, sample: Sample) -> Verdict:
         """Compare the ids."""
-        retrieved, expected = retrieved_ids(sample), expected_ids(sample)
+        retrieved, expected = _retrieved_ids(sample), _expected_ids(sample)
         score = self.share(retrieved, expected)
         differences = {"missing": sorted(expected - retrieved), "surplus": sorted(retrieved - expected)}
         advice = "\n".join(self.say(name, sample, ids=bullets(ids)) for name, ids in differences.items() if ids)
@@ -431,7 +431,7 @@ class IDBasedContextRecall(_ById):
         return len(retrieved & expected) / len(expected)
 
 
-def retrieved_ids(sample: Sample) -> frozenset[str]:
+def _retrieved_ids(sample: Sample) -> frozenset[str]:
     """Return the ids that were retrieved, each once.
 
     Raises:
@@ -442,7 +442,7 @@ def retrieved_ids(sample: Sample) -> frozenset[str]:
     return frozenset(sample.retrieved_context_ids)
 
 
-def expected_ids(sample: Sample) -> frozenset[str]:
+def _expected_ids(sample: Sample) -> frozenset[str]:
     """Return the ids that are expected, each once.
 
     Raises:

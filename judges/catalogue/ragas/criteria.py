@@ -32,9 +32,9 @@ from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Aspect = Literal["harmfulness", "maliciousness", "coherence", "correctness", "conciseness"]
+_Aspect = Literal["harmfulness", "maliciousness", "coherence", "correctness", "conciseness"]
 
-GOOD: Mapping[Aspect, bool] = {
+GOOD: Mapping[_Aspect, bool] = {
     "harmfulness": False,
     "maliciousness": False,
     "coherence": True,
@@ -89,7 +89,7 @@ class AspectCritic(OneQuestion):
         model: object = None,
         *,
         definition: str | None = None,
-        aspect: Aspect | None = None,
+        aspect: _Aspect | None = None,
         strictness: int = 1,
         higher_is_better: bool | None = None,
         **settings: Unpack[ModelSettings],
@@ -97,7 +97,7 @@ class AspectCritic(OneQuestion):
         if (definition is None) == (aspect is None):
             raise ConfigurationError(f"give definition=..., what to ask, or aspect=..., one of {', '.join(GOOD)}")
         if aspect is not None:
-            one_of(Aspect, aspect, setting="aspect")
+            one_of(_Aspect, aspect, setting="aspect")
         if type(strictness) is not int or strictness < 1:
             raise ConfigurationError(
                 f"strictness is how often to ask, a whole number from 1, not {shortened(strictness)}"
@@ -114,7 +114,7 @@ class AspectCritic(OneQuestion):
         super().__init__(model, question=question, **named_settings)
 
     @classmethod
-    def predefined(cls, aspect: Aspect, model: object = None, **settings: Any) -> Self:
+    def predefined(cls, aspect: _Aspect, model: object = None, **settings: Any) -> Self:
         """Return the critic of a predefined aspect: `AspectCritic.predefined("harmfulness", model=...)`."""
         return cls(model, aspect=aspect, **settings)
 
@@ -217,7 +217,7 @@ class SimpleCriteriaScore(OneQuestion):
         return level_verdict(self, reply, range(self._lowest, self._highest + 1))
 
 
-Rubrics = Mapping[str, str] | Mapping[int, str]
+_Rubrics = Mapping[str, str] | Mapping[int, str]
 """Descriptions of levels, keyed `"score1_description"` as in ragas, `"1"` or 1."""
 
 _PLAIN, _REFERENCED = "rubrics_score", "rubrics_score_reference"
@@ -265,7 +265,7 @@ class RubricsScore(ModelJudge):
         self,
         model: object = None,
         *,
-        rubrics: Rubrics | None = None,
+        rubrics: _Rubrics | None = None,
         with_reference: bool | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
@@ -324,7 +324,7 @@ class RubricsScoreWithReference(RubricsScore):
     )
 
     def __init__(
-        self, model: object = None, *, rubrics: Rubrics | None = None, **settings: Unpack[ModelSettings]
+        self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, rubrics=rubrics, with_reference=True, **settings)
 
@@ -346,7 +346,7 @@ class RubricsScoreWithoutReference(RubricsScore):
     )
 
     def __init__(
-        self, model: object = None, *, rubrics: Rubrics | None = None, **settings: Unpack[ModelSettings]
+        self, model: object = None, *, rubrics: _Rubrics | None = None, **settings: Unpack[ModelSettings]
     ) -> None:
         super().__init__(model, rubrics=rubrics, with_reference=False, **settings)
 
@@ -424,7 +424,7 @@ def _own_levels(rubrics: object) -> dict[int, str]:
 
 
 def _parse_levels(rubrics: Mapping[Any, Any]) -> dict[int, str] | None:
-    """Return the levels by number; None unless there are at least two, keyed as `Rubrics` says."""
+    """Return the levels by number; None unless there are at least two, keyed as `_Rubrics` says."""
     levels: dict[int, str] = {}
     for key, text in rubrics.items():
         match = re.fullmatch(r"(?:score)?(-?\d{1,9})(?:_description)?", str(key), re.ASCII)

@@ -39,7 +39,7 @@ from judges.runtime.validation import one_of, whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Missing = Literal["unscored", "unsupported"]
+_Missing = Literal["unscored", "unsupported"]
 
 
 class Faithfulness(ModelJudge):
@@ -81,11 +81,11 @@ class Faithfulness(ModelJudge):
         self,
         model: object = None,
         *,
-        missing: Missing = "unscored",
+        missing: _Missing = "unscored",
         tool_results: bool | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        one_of(Missing, missing, setting="missing")
+        one_of(_Missing, missing, setting="missing")
         self._missing = missing
         super().__init__(model, questions=(CLAIMS, SUPPORT), **settings)
         self._tool_results = reads_tool_results(tool_results, compat=self.compat)
@@ -113,7 +113,7 @@ _ROUNDING = 1e-6
 """How far a 32-bit probability may lie outside 0 to 1."""
 
 
-AnswerSplit = Literal["claims", "sentences"]
+_AnswerSplit = Literal["claims", "sentences"]
 
 
 class FaithfulnessWithHHEM(ModelJudge):
@@ -167,7 +167,7 @@ class FaithfulnessWithHHEM(ModelJudge):
         model: object = None,
         *,
         classifier: Scorer | None = None,
-        split: AnswerSplit = "claims",
+        split: _AnswerSplit = "claims",
         threshold_probability: float = _HALF,
         batch_size: int = 10,
         **settings: Unpack[ModelSettings],
@@ -177,7 +177,7 @@ class FaithfulnessWithHHEM(ModelJudge):
                 f"classifier is a function from pairs (premise, hypothesis) to probabilities, such as "
                 f"judges.models.providers.local_models.HHEM(folder), not {shortened(classifier)}"
             )
-        one_of(AnswerSplit, split, setting="split")
+        one_of(_AnswerSplit, split, setting="split")
         whole_number(batch_size, setting="batch_size")
         _check_probability(threshold_probability, compat=settings.get("variant") == "compat")
         self._classifier = classifier
@@ -325,7 +325,7 @@ class QuotedSpansAlignment(ComputedMetric):
         return re.sub(r"\s+", " ", text).strip().lower() if self._casefold else text
 
 
-NoiseMode = Literal["relevant", "irrelevant", "hallucination"]
+_NoiseMode = Literal["relevant", "irrelevant", "hallucination"]
 Origin = Literal["correct", "relevant", "irrelevant", "unsupported"]
 
 
@@ -340,7 +340,7 @@ class Matrix(ReplySchema):
     )
 
 
-MATRIX: Question[Matrix] = Question(prompt="noise_sensitivity", reply=Matrix, shared=True)
+_MATRIX: Question[Matrix] = Question(prompt="noise_sensitivity", reply=Matrix, shared=True)
 
 
 @dataclass(frozen=True)
@@ -413,12 +413,12 @@ class NoiseSensitivity(ModelJudge):
     pack = "noise_sensitivity"
 
     def __init__(
-        self, model: object = None, *, mode: NoiseMode = "relevant", **settings: Unpack[ModelSettings]
+        self, model: object = None, *, mode: _NoiseMode = "relevant", **settings: Unpack[ModelSettings]
     ) -> None:
-        one_of(NoiseMode, mode, setting="mode")
+        one_of(_NoiseMode, mode, setting="mode")
         self._mode = mode
         compat = settings.get("variant") == "compat"
-        questions: tuple[Question[Any], ...] = (CLAIMS, SUPPORT) if compat else (CLAIMS, MATRIX, SUPPORT)
+        questions: tuple[Question[Any], ...] = (CLAIMS, SUPPORT) if compat else (CLAIMS, _MATRIX, SUPPORT)
         super().__init__(model, questions=questions, **settings)
 
     @property
@@ -467,7 +467,7 @@ class NoiseSensitivity(ModelJudge):
                 reply.answer_claims, len(answer_claims), called="answer_claims"
             )
 
-        requests = [self.request(MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
+        requests = [self.request(_MATRIX, sample, {"context": one, **lists}, check=check) for one in contexts]
         replies = yield from self.ask_all(
             [*requests, support_request(self, sample, [reference], answer_claims, with_question=True)]
         )

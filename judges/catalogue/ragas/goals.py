@@ -79,9 +79,9 @@ class AgreedMark(ReplySchema):
 
 
 GOAL: Question[Goal] = Question(prompt="agent_goal_accuracy_goal", reply=Goal, shared=True)
-REACHED: Question[Reached] = Question(prompt="agent_goal_accuracy_reached", reply=Reached)
-OUTCOME: Question[GoalOutcome] = Question(prompt="agent_goal_accuracy_outcome", reply=GoalOutcome, shared=True)
-AGREED: Question[Any] = Question(prompt="agent_goal_accuracy_agreed", reply=Agreed, compat=AgreedMark)
+_REACHED: Question[Reached] = Question(prompt="agent_goal_accuracy_reached", reply=Reached)
+_OUTCOME: Question[GoalOutcome] = Question(prompt="agent_goal_accuracy_outcome", reply=GoalOutcome, shared=True)
+_AGREED: Question[Any] = Question(prompt="agent_goal_accuracy_agreed", reply=Agreed, compat=AgreedMark)
 
 
 class GoalAccuracy(ModelJudge):
@@ -123,14 +123,14 @@ class AgentGoalAccuracyWithReference(GoalAccuracy):
     )
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, questions=(OUTCOME, AGREED), **settings)
+        super().__init__(model, questions=(_OUTCOME, _AGREED), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Name the outcome, then compare it with the reference."""
         reference, conversation = reference_in(sample), _conversation(sample)
-        outcome = yield from self.ask(OUTCOME, sample, {"conversation": conversation}, check=_blank_fault)
+        outcome = yield from self.ask(_OUTCOME, sample, {"conversation": conversation}, check=_blank_fault)
         compared: dict[str, JsonValue] = {"desired_outcome": reference, "arrived_outcome": outcome.end_state}
-        reply = yield from self.ask(AGREED, sample, compared)
+        reply = yield from self.ask(_AGREED, sample, compared)
         return self.conclude(sample, reply, outcome.user_goal, outcome.end_state)
 
 
@@ -170,24 +170,24 @@ class AgentGoalAccuracyWithoutReference(GoalAccuracy):
 
     def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
         compat = settings.get("variant") == "compat"
-        questions: tuple[Question[Any], ...] = (OUTCOME, AGREED) if compat else (GOAL, REACHED)
+        questions: tuple[Question[Any], ...] = (_OUTCOME, _AGREED) if compat else (GOAL, _REACHED)
         super().__init__(model, questions=questions, **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Infer what the user wants, then ask whether it was reached."""
         conversation = _conversation(sample)
         if self.compat:
-            outcome = yield from self.ask(OUTCOME, sample, {"conversation": conversation}, check=_blank_fault)
+            outcome = yield from self.ask(_OUTCOME, sample, {"conversation": conversation}, check=_blank_fault)
             compared: dict[str, JsonValue] = {
                 "desired_outcome": outcome.user_goal,
                 "arrived_outcome": outcome.end_state,
             }
-            agreed = yield from self.ask(AGREED, sample, compared)
+            agreed = yield from self.ask(_AGREED, sample, compared)
             return self.conclude(sample, agreed, outcome.user_goal, outcome.end_state)
         messages: dict[str, JsonValue] = {"user_messages": list(turns_of("user", sample.messages))}
         goal = (yield from self.ask(GOAL, sample, messages, check=_blank_fault)).user_goal
         data: dict[str, JsonValue] = {"goal": goal, "conversation": conversation}
-        reply = yield from self.ask(REACHED, sample, data, check=_blank_fault)
+        reply = yield from self.ask(_REACHED, sample, data, check=_blank_fault)
         return self.conclude(sample, reply, goal, reply.end_state)
 
 
@@ -200,7 +200,7 @@ def _blank_fault(reply: Goal | GoalOutcome | Reached) -> str | None:
     return None if all(text.strip() for text in texts) else "user_goal and end_state must not be blank"
 
 
-TopicMode = Literal["f1", "precision", "recall", "accuracy"]
+_TopicMode = Literal["f1", "precision", "recall", "accuracy"]
 
 
 class Topics(ReplySchema):
@@ -209,9 +209,9 @@ class Topics(ReplySchema):
     topics: list[str] = Field(description="list of texts: each topic in a few words")
 
 
-TOPICS: Question[Topics] = Question(prompt="topic_adherence_topics", reply=Topics, shared=True)
-REFUSED: Question[YesNos] = Question(prompt="topic_adherence_refused", reply=YesNos, shared=True)
-ALLOWED: Question[YesNos] = Question(prompt="topic_adherence_allowed", reply=YesNos, shared=True)
+_TOPICS: Question[Topics] = Question(prompt="topic_adherence_topics", reply=Topics, shared=True)
+_REFUSED: Question[YesNos] = Question(prompt="topic_adherence_refused", reply=YesNos, shared=True)
+_ALLOWED: Question[YesNos] = Question(prompt="topic_adherence_allowed", reply=YesNos, shared=True)
 
 _STANDINGS = ("answered_on_topic", "answered_off_topic", "refused_on_topic", "refused_off_topic")
 
@@ -259,12 +259,14 @@ class TopicAdherence(ModelJudge):
     )
     pack = "topic_adherence"
 
-    def __init__(self, model: object = None, *, mode: TopicMode = "f1", **settings: Unpack[ModelSettings]) -> None:
-        one_of(TopicMode, mode, setting="mode")
-        super().__init__(model, questions=(TOPICS, REFUSED, ALLOWED), **settings)
+    def __init__(
+        self, model: object = None, *, mode: _TopicMode = "f1", **settings: Unpack[ModelSettings]
+    ) -> None:
+        one_of(_TopicMode, mode, setting="mode")
+        super().__init__(model, questions=(_TOPICS, _REFUSED, _ALLOWED), **settings)
         if self.compat and mode == "accuracy":
             raise ConfigurationError("mode is 'f1', 'precision' or 'recall' with variant='compat', not 'accuracy'")
-        self._mode: TopicMode = mode
+        self._mode: _TopicMode = mode
 
     @property
     def calls(self) -> str:
@@ -276,7 +278,7 @@ class TopicAdherence(ModelJudge):
         conversation: list[JsonValue] = transcript(exchange_in(sample))
         if not non_blank(sample.reference_topics or ()):
             raise CannotJudge("no_reference", "there are no reference_topics to compare with")
-        reply = yield from self.ask(TOPICS, sample, {"conversation": conversation})
+        reply = yield from self.ask(_TOPICS, sample, {"conversation": conversation})
         topics = reply.topics if self.compat else list(dict.fromkeys(non_blank(reply.topics)))
         if not topics:
             return self._without_topics()
@@ -297,14 +299,14 @@ class TopicAdherence(ModelJudge):
         groups = [numbered_items([one], called="topic") for one in topics] if self.compat else [listed]
         refusals = [
             self.request(
-                REFUSED, sample, {"conversation": conversation, "topics": group}, check=one_each(len(group))
+                _REFUSED, sample, {"conversation": conversation, "topics": group}, check=one_each(len(group))
             )
             for group in groups
         ]
         data: dict[str, JsonValue] = {"allowed_topics": list(sample.reference_topics or ()), "topics": listed}
         check = None if self.compat else one_each(len(topics))
         *replies, last = all_of(
-            (yield from self.ask_all([*refusals, self.request(ALLOWED, sample, data, check=check)]))
+            (yield from self.ask_all([*refusals, self.request(_ALLOWED, sample, data, check=check)]))
         )
         refused = [one for reply in replies for one in in_order(reply.items)]
         return refused, _pad(last, len(topics)) if self.compat else in_order(last.items)

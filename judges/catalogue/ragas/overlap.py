@@ -273,8 +273,8 @@ def _without_l(word: str) -> str:
     return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
 
 
-RougeType = Literal["rouge1", "rouge2", "rougeL"]
-RougeMode = Literal["fmeasure", "precision", "recall"]
+_RougeType = Literal["rouge1", "rouge2", "rougeL"]
+_RougeMode = Literal["fmeasure", "precision", "recall"]
 _ENGLISH = re.compile(r"[a-z0-9]+")
 _LONGEST_AS_IS = 3
 
@@ -314,15 +314,15 @@ class RougeScore(Likeness):
     def __init__(
         self,
         *,
-        rouge_type: RougeType = "rougeL",
-        mode: RougeMode = "fmeasure",
+        rouge_type: _RougeType = "rougeL",
+        mode: _RougeMode = "fmeasure",
         tokenizer: Tokenizer = "auto",
         use_stemmer: bool = True,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        one_of(RougeType, rouge_type, setting="rouge_type")
-        one_of(RougeMode, mode, setting="mode")
+        one_of(_RougeType, rouge_type, setting="rouge_type")
+        one_of(_RougeMode, mode, setting="mode")
         if checked_tokenizer(tokenizer) != "auto" and self.compat:
             raise ConfigurationError("variant='compat' has a tokenizer of its own; leave tokenizer out")
         self._type, self._mode, self._tokenizer, self._stems = rouge_type, mode, tokenizer, use_stemmer

@@ -31,7 +31,7 @@ class Equivalence(ReplySchema):
     feedback: str = Field(description="text: what to change in the response; empty if nothing")
 
 
-EQUIVALENCE: Question[Equivalence] = Question(prompt="sql_equivalence", reply=Equivalence)
+_EQUIVALENCE: Question[Equivalence] = Question(prompt="sql_equivalence", reply=Equivalence)
 
 
 class LLMSQLEquivalence(ModelJudge):
@@ -91,7 +91,7 @@ class LLMSQLEquivalence(ModelJudge):
         timeout_s: float = 5.0,
         **settings: Unpack[ModelSettings],
     ) -> None:
-        super().__init__(model, questions=(EQUIVALENCE,), **settings)
+        super().__init__(model, questions=(_EQUIVALENCE,), **settings)
         if type(timeout_s) not in (int, float) or timeout_s <= 0:
             raise ConfigurationError(f"timeout_s is a number of seconds above 0, not {shortened(timeout_s)}")
         self._fixture = None if database is None else Fixture(database=database, timeout_s=timeout_s)
@@ -108,7 +108,7 @@ class LLMSQLEquivalence(ModelJudge):
             if isinstance(difference, Difference):
                 explanation = self._explain(sample, difference)
                 return self._verdict(rationale=explanation, feedback=explanation, equivalent=False)
-        reply = yield from self.ask(EQUIVALENCE, sample, _data(sample, response, reference))
+        reply = yield from self.ask(_EQUIVALENCE, sample, _data(sample, response, reference))
         reasons = f"{reply.response_explanation}\n{reply.reference_explanation}"
         feedback = "" if reply.equivalent else reply.feedback
         return self._verdict(rationale=reasons, feedback=feedback, equivalent=reply.equivalent)
@@ -136,8 +136,8 @@ def _data(sample: Sample, response: str, reference: str) -> dict[str, JsonValue]
     return {**({"schema": schema} if schema else {}), "response": response, "reference": reference}
 
 
-TableMode = Literal["rows", "columns"]
-Measure = Literal["precision", "recall", "f1"]
+_TableMode = Literal["rows", "columns"]
+_Measure = Literal["precision", "recall", "f1"]
 
 
 class DataCompyScore(ComputedMetric):
@@ -181,15 +181,15 @@ class DataCompyScore(ComputedMetric):
     def __init__(
         self,
         *,
-        mode: TableMode = "rows",
-        metric: Measure = "f1",
+        mode: _TableMode = "rows",
+        metric: _Measure = "f1",
         key_columns: Collection[str] = (),
         tolerance: float = 0.0,
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
-        one_of(TableMode, mode, setting="mode")
-        one_of(Measure, metric, setting="metric")
+        one_of(_TableMode, mode, setting="mode")
+        one_of(_Measure, metric, setting="metric")
         if type(tolerance) not in (int, float) or not 0 <= tolerance < float("inf"):
             raise ConfigurationError(f"tolerance is a number from 0, not {shortened(tolerance)}")
         if self.compat and (key_columns or tolerance):

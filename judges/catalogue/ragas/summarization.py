@@ -29,7 +29,7 @@ from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.verdict import HIGHEST, Verdict, rating_of
 
-EPSILON = 1e-10
+_EPSILON = 1e-10
 """What ragas adds to the length of the source."""
 
 
@@ -56,9 +56,9 @@ class Answers(ReplySchema):
         return cls(answers=["1" if one.verdict else "0" for one in other.items])
 
 
-KEYPHRASES: Question[Keyphrases] = Question(prompt="summarization_keyphrases", reply=Keyphrases, shared=True)
-QUESTIONS: Question[Questions] = Question(prompt="summarization_questions", reply=Questions, shared=True)
-ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=Answers, shared=True)
+_KEYPHRASES: Question[Keyphrases] = Question(prompt="summarization_keyphrases", reply=Keyphrases, shared=True)
+_QUESTIONS: Question[Questions] = Question(prompt="summarization_questions", reply=Questions, shared=True)
+_ANSWERS: Question[Any] = Question(prompt="summarization_answers", reply=YesNos, compat=Answers, shared=True)
 
 
 class SummarizationScore(ModelJudge):
@@ -116,7 +116,7 @@ class SummarizationScore(ModelJudge):
         if not isinstance(length_penalty, bool):
             raise ConfigurationError(f"length_penalty is True or False, not {shortened(length_penalty)}")
         self._coeff = coeff if length_penalty else 0.0
-        super().__init__(model, questions=(KEYPHRASES, QUESTIONS, ANSWERS), **settings)
+        super().__init__(model, questions=(_KEYPHRASES, _QUESTIONS, _ANSWERS), **settings)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Extract key phrases, write questions about them, and answer these from the summary."""
@@ -143,29 +143,29 @@ class SummarizationScore(ModelJudge):
 
     def _questions_on(self, sample: Sample, source: str) -> Generator[Any, Any, tuple[str, ...]]:
         """Return questions about the source's key phrases; without phrases none, but compat asks anyway."""
-        extracted = yield from self.ask(KEYPHRASES, sample, {"text": source})
+        extracted = yield from self.ask(_KEYPHRASES, sample, {"text": source})
         phrases: list[JsonValue] = [*non_blank(extracted.keyphrases)]
         if not phrases and not self.compat:
             return ()
-        reply = yield from self.ask(QUESTIONS, sample, {"text": source, "keyphrases": phrases})
+        reply = yield from self.ask(_QUESTIONS, sample, {"text": source, "keyphrases": phrases})
         return non_blank(reply.questions)
 
     def _answer(
         self, sample: Sample, data: dict[str, JsonValue], questions: Sequence[str]
     ) -> Generator[Any, Any, list[Verdict]]:
         if self.compat:
-            reply = yield from self.ask(ANSWERS, sample, data)
+            reply = yield from self.ask(_ANSWERS, sample, data)
             # All answers count, even if there are more of them than questions.
             return [
                 Verdict.checked(answer.lower() == "1", subject=text)
                 for text, answer in zip(chain(questions, repeat("")), reply.answers, strict=False)
             ]
-        reply = yield from self.ask(ANSWERS, sample, data, check=one_each(len(questions)))
+        reply = yield from self.ask(_ANSWERS, sample, data, check=one_each(len(questions)))
         return [yes_no_verdict(*pair) for pair in zip(questions, in_order(reply.items), strict=True)]
 
     def _conciseness(self, summary: str, source: str) -> float:
         short, long = min(len(summary), len(source)), len(source)
-        return 1 - short / (long + EPSILON) if self.compat else 1 - short / long
+        return 1 - short / (long + _EPSILON) if self.compat else 1 - short / long
 
     def _score(self, qa: float, conciseness: float) -> float:
         coeff = self._coeff

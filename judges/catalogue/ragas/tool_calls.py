@@ -32,7 +32,7 @@ from judges.runtime.validation import one_of
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-Match = Literal["strict", "unordered", "subset", "superset"]
+_Match = Literal["strict", "unordered", "subset", "superset"]
 
 
 class ToolCalls(ComputedMetric):
@@ -174,7 +174,7 @@ class ToolCallAccuracy(ToolCalls):
         strict_order: bool = True,
         arg_comparison_metric: Matchers | None = None,
         extra_arguments: Literal["ignore", "strict"] = "ignore",
-        match: Match | None = None,
+        match: _Match | None = None,
         lenient: bool = False,
         reveal_reference: bool = False,
         **settings: Unpack[MetricSettings],
@@ -195,7 +195,7 @@ class ToolCallAccuracy(ToolCalls):
 
     def compute(self, sample: Sample) -> Verdict:
         """Align the calls and score the alignment."""
-        expected, actual = calls_in(sample, compat=self.compat)
+        expected, actual = _calls_in(sample, compat=self.compat)
         if self.compat:
             texts = [_as_texts(one) for one in expected], [_as_texts(one) for one in actual]
             alignment = self._comparison.align(*texts, ordered=self._match == "strict")
@@ -226,7 +226,7 @@ class ToolCallAccuracy(ToolCalls):
         return sum(scores) / len(scores) if scores else 1.0
 
 
-def calls_in(sample: Sample, *, compat: bool = False) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
+def _calls_in(sample: Sample, *, compat: bool = False) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
     """Return the expected calls and the actual calls.
 
     Raises:
@@ -253,10 +253,10 @@ def _sort_key(call: ToolCall) -> tuple[str, ...]:
     return (call.name, *(text for name in sorted(call.args) for text in (name, str(call.args[name]))))
 
 
-def _match_mode(match: Match | None, *, strict_order: bool) -> Match:
+def _match_mode(match: _Match | None, *, strict_order: bool) -> _Match:
     if match is None:
         return "strict" if strict_order else "unordered"
-    one_of(Match, match, setting="match")
+    one_of(_Match, match, setting="match")
     if match == "strict" and not strict_order:
         raise ConfigurationError("match='strict' and strict_order=False contradict each other; give one of them")
     return match
@@ -318,7 +318,7 @@ class ToolCallF1(ToolCalls):
 
     def compute(self, sample: Sample) -> Verdict:
         """Align the calls and score the alignment."""
-        expected, actual = calls_in(sample, compat=self.compat)
+        expected, actual = _calls_in(sample, compat=self.compat)
         alignment = self._comparison.align(expected, actual, ordered=False)
         if self.compat:
             return self.aligned_verdict(sample, _set_f1(expected, actual), expected, actual, alignment)

@@ -39,7 +39,7 @@ class People(ReplySchema):
 
 _NOT_LOOKED_FOR = "names and addresses were not looked for: {}"
 
-PEOPLE: Question[People] = Question(prompt="pii_leakage", reply=People)
+_PEOPLE: Question[People] = Question(prompt="pii_leakage", reply=People)
 
 
 class PiiLeakage(ModelJudge):
@@ -119,7 +119,7 @@ class PiiLeakage(ModelJudge):
         if kinds is not None and model is None and self._looks_for_people:
             raise ConfigurationError("kinds has name or address, which only a model finds; give model=... too")
         asks = model is not None and self._looks_for_people
-        super().__init__(model, questions=(PEOPLE,) if asks else (), **settings)
+        super().__init__(model, questions=(_PEOPLE,) if asks else (), **settings)
 
     @property
     def calls(self) -> str:
@@ -153,7 +153,7 @@ class PiiLeakage(ModelJudge):
             lost = [str(number) for number, item in enumerate(reply.items, 1) if not _places(item, shown)]
             return f"items: the quote of item {', '.join(lost[:5])} is not in the answer" if lost else None
 
-        reply = yield from self.ask(PEOPLE, sample, data, check=check)
+        reply = yield from self.ask(_PEOPLE, sample, data, check=check)
         leaked = [item for item in reply.items if item.leak and item.kind in self._kinds]
         return [Finding(item.kind, *place) for item in leaked for place in _places(item, shown)]
 

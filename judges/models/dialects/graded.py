@@ -1,4 +1,4 @@
-"""The dialect of models that write their reasons and then a score: `Graded`, and its three instances."""
+"""The dialect of models that write their reasons and then a score: `_Graded`, and its three instances."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Levels:
 
 
 @cache
-def levels_of(schema: type[BaseModel]) -> Levels:
+def _levels_of(schema: type[BaseModel]) -> Levels:
     """Return the levels of a reply, which has one field for them: a closed list of whole numbers, or yes or no.
 
     Raises:
@@ -58,13 +58,13 @@ def levels_of(schema: type[BaseModel]) -> Levels:
     return Levels(field_name, choices, tuple(texts))
 
 
-def scores_for(levels: Levels, scales: Sequence[range]) -> range:
+def _scores_for(levels: Levels, scales: Sequence[range]) -> range:
     """Choose the model's scale: one with as many steps as there are levels, else the finest."""
     fitting = (scale for scale in scales if len(scale) == len(levels.choices))
     return next(fitting, max(scales, key=len))
 
 
-def level_at(score: int, scores: range, levels: Levels) -> int:
+def _level_at(score: int, scores: range, levels: Levels) -> int:
     """Map a score onto a level by its place on the scale.
 
     Counted from 0, the i-th of m scores stands for level number `round(i * (n - 1) / (m - 1))` of n; halves go to
@@ -75,7 +75,7 @@ def level_at(score: int, scores: range, levels: Levels) -> int:
     return levels.choices[round(step * (len(levels.choices) - 1) / (len(scores) - 1))]
 
 
-def criteria_and_rubric(task: str, scores: range, levels: Levels) -> tuple[str, str]:
+def _criteria_and_rubric(task: str, scores: range, levels: Levels) -> tuple[str, str]:
     """Rewrite a task for the scale of a model.
 
     Where the task lists its levels once, one a line as `level: description`, each score gets the description of
@@ -90,7 +90,7 @@ def criteria_and_rubric(task: str, scores: range, levels: Levels) -> tuple[str, 
     listed = matches[0] if len(matches) == 1 else None
     texts = listed.groups() if listed else [f"level {level} of the criteria" for level in levels.choices]
     descriptions = dict(zip(levels.choices, texts, strict=True))
-    lines = "\n".join(f"Score {score}: {descriptions[level_at(score, scores, levels)]}" for score in scores)
+    lines = "\n".join(f"Score {score}: {descriptions[_level_at(score, scores, levels)]}" for score in scores)
     return (f"{task[: listed.start()]}{lines}{task[listed.end() :]}" if listed else task), lines
 
 
@@ -111,7 +111,7 @@ class _FinishedReply(BaseModel):
     """Schema without fields: checks only that a reply ended as it should."""
 
 
-def judged_and_rest(data: Mapping[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
+def _judged_and_rest(data: Mapping[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
     """Split data into what is judged, the field `claim` or else `answer`, and the other fields.
 
     Raises:
@@ -126,14 +126,14 @@ def judged_and_rest(data: Mapping[str, JsonValue]) -> tuple[str, dict[str, JsonV
     return str(data[name]), {other: value for other, value in data.items() if other != name}
 
 
-def quote(value: JsonValue) -> str:
+def _quote(value: JsonValue) -> str:
     """Return a value as JSON on one line, with the tags and marks of judge models' formats escaped."""
     return _escape_marks(encode(value))
 
 
-def fence(value: JsonValue, nonce: str) -> str:
-    """Put a text, or the fields of an object, between two marks with the nonce; see `quote`."""
-    body = _escape_marks(render_data(value)) if isinstance(value, dict) else quote(value)
+def _fence(value: JsonValue, nonce: str) -> str:
+    """Put a text, or the fields of an object, between two marks with the nonce; see `_quote`."""
+    body = _escape_marks(render_data(value)) if isinstance(value, dict) else _quote(value)
     return f"<<<{nonce}\n{body}\n{nonce}>>>"
 
 
@@ -141,7 +141,7 @@ def _escape_marks(body: str) -> str:
     return _MARKS.sub(lambda match: f"\\u{ord(match.group()):04x}", body)
 
 
-def text_of(response: ModelResponse) -> str:
+def _text_of(response: ModelResponse) -> str:
     """Return the text of a reply that is text and ended as it should.
 
     Raises:
@@ -155,7 +155,7 @@ def text_of(response: ModelResponse) -> str:
     return response.text.strip()
 
 
-def build_reply(schema: type[T], level: int, *, reasons: str, feedback: str) -> T:
+def _build_reply(schema: type[T], level: int, *, reasons: str, feedback: str) -> T:
     """Build the object that a judge asked for.
 
     Every text field holds the reasons, except `feedback`, which is empty at the highest level.
@@ -163,7 +163,7 @@ def build_reply(schema: type[T], level: int, *, reasons: str, feedback: str) -> 
     Raises:
         Unreadable: If the reasons are not valid text.
     """
-    levels = levels_of(schema)
+    levels = _levels_of(schema)
     texts = dict.fromkeys(levels.texts, reasons)
     if "feedback" in texts:
         texts["feedback"] = "" if level == levels.choices[-1] else feedback
@@ -171,7 +171,7 @@ def build_reply(schema: type[T], level: int, *, reasons: str, feedback: str) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Graded:
+class _Graded:
     """Ask in the format a model was trained on, and read its reasons and its score.
 
     The judge's task becomes the criteria, and its levels the rubric, on the scale of the model that has as many
@@ -210,15 +210,15 @@ class Graded:
         Raises:
             ConfigurationError: If the judge asks for more than one score with its reasons.
         """
-        levels = levels_of(ask.schema)
-        scores = scores_for(levels, self.scales)
-        judged, rest = judged_and_rest(ask.data)
+        levels = _levels_of(ask.schema)
+        scores = _scores_for(levels, self.scales)
+        judged, rest = _judged_and_rest(ask.data)
         reference = rest.pop("reference", None) if self.reference else None
-        criteria, rubric = criteria_and_rubric(ask.task, scores, levels)
+        criteria, rubric = _criteria_and_rubric(ask.task, scores, levels)
         text = self.user.substitute(
-            inputs=fence(rest, nonce),
-            output=fence(judged, nonce),
-            reference=self.reference.substitute(answer=fence(reference, nonce))
+            inputs=_fence(rest, nonce),
+            output=_fence(judged, nonce),
+            reference=self.reference.substitute(answer=_fence(reference, nonce))
             if self.reference and reference
             else "",
             criteria=criteria,
@@ -235,9 +235,9 @@ class Graded:
         Raises:
             Unreadable: If the reply has not exactly the form, or its score is not on the scale.
         """
-        levels = levels_of(schema)
-        scores = scores_for(levels, self.scales)
-        text = text_of(response)
+        levels = _levels_of(schema)
+        scores = _scores_for(levels, self.scales)
+        text = _text_of(response)
         match = self.reply.fullmatch(text)
         if match is None or len(self.marks.findall(text)) != self.number or not match["reasons"].strip():
             raise Unreadable(f"it has not exactly this form: {self.form}")
@@ -245,12 +245,12 @@ class Graded:
         if score not in scores:
             raise Unreadable(f"the score {score} is not one of {', '.join(map(str, scores))}")
         reasons = match["reasons"].strip()
-        return build_reply(schema, level_at(score, scores, levels), reasons=reasons, feedback=reasons)
+        return _build_reply(schema, _level_at(score, scores, levels), reasons=reasons, feedback=reasons)
 
 
 _SCORE = r"(?P<score>0|[1-9][0-9]{0,8})"
 
-PROMETHEUS = Graded(
+PROMETHEUS = _Graded(
     scales=(range(1, 6),),
     system="You are an impartial judge. Your clear feedback measures a response by the given criteria alone.",
     user=Template(
@@ -284,7 +284,7 @@ $rubric
 )
 """Prometheus 2 (arXiv 2405.01535): feedback, then `[RESULT]` and a score from 1 to 5."""
 
-FLOW_JUDGE = Graded(
+FLOW_JUDGE = _Graded(
     scales=(range(1, 6), range(1, 4), range(2)),
     user=Template(
         """# GOAL
@@ -338,7 +338,7 @@ Keep strictly to the criteria and the rubric.$reference"""
 Trained on three scales: pass or fail (0, 1), 1 to 3, and 1 to 5.
 """
 
-GLIDER = Graded(
+GLIDER = _Graded(
     scales=(range(1, 6), range(1, 4), range(2)),
     user=Template(
         """Study the pass criteria below, and score the text by the rubric.
@@ -423,12 +423,12 @@ class MiniCheck:
             AskFailed: With the reason `no_contexts`, if there is no document.
             ConfigurationError: If the judge asks for more than one level.
         """
-        levels_of(ask.schema)
-        claim, rest = judged_and_rest(ask.data)
+        _levels_of(ask.schema)
+        claim, rest = _judged_and_rest(ask.data)
         document = "\n\n".join(_documents(rest))
         if not document.strip():
             raise AskFailed("no_contexts", "there is no document, tool result or reference to check the answer by")
-        text = _USER.substitute(document=quote(document), claim=quote(claim))
+        text = _USER.substitute(document=_quote(document), claim=_quote(claim))
         return ModelRequest((("system", _SYSTEM), ("user", text)), ask.schema, nonce, text=True, beginning=1)
 
     def read(self, response: ModelResponse, schema: type[T]) -> T:
@@ -437,13 +437,13 @@ class MiniCheck:
         Raises:
             Unreadable: If the reply says anything else.
         """
-        match = _REPLY.fullmatch(text_of(response))
+        match = _REPLY.fullmatch(_text_of(response))
         if match is None:
             raise Unreadable("it is neither Yes nor No")
-        choices = levels_of(schema).choices
+        choices = _levels_of(schema).choices
         if match[1].lower() == "yes":
-            return build_reply(schema, choices[-1], reasons=_YES, feedback="")
-        return build_reply(schema, choices[0], reasons=_NO, feedback=f"{_NO} {_MEND}")
+            return _build_reply(schema, choices[-1], reasons=_YES, feedback="")
+        return _build_reply(schema, choices[0], reasons=_NO, feedback=f"{_NO} {_MEND}")
 
 
 def _documents(data: Mapping[str, JsonValue]) -> list[str]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from judges.models.providers.direct_post import DirectPost
 
-OWN_HEADERS = {"content-type": "application/json", "user-agent": "selfrefine"}
+_OWN_HEADERS = {"content-type": "application/json", "user-agent": "selfrefine"}
 """Headers of every request, which hold no secret."""
 
 _AUTHENTICATING = {"authorization", "api-key", "x-api-key"}
@@ -52,7 +52,7 @@ _NAME = re.compile(r"[!#$%&'*+.^`|~\w-]+", re.ASCII)
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
-def secret_headers(key: object, own: object) -> tuple[dict[str, SecretStr], bool]:
+def _secret_headers(key: object, own: object) -> tuple[dict[str, SecretStr], bool]:
     """Return all headers, and whether another process can rebuild them without a secret of this one.
 
     Args:
@@ -65,7 +65,7 @@ def secret_headers(key: object, own: object) -> tuple[dict[str, SecretStr], bool
     """
     key_text = _checked_key(key)
     further = _checked_headers(own)
-    headers = {**OWN_HEADERS, **{name.lower(): text for name, text in further.items()}}
+    headers = {**_OWN_HEADERS, **{name.lower(): text for name, text in further.items()}}
     portable = not further and not key_text
     if key_text is None and not headers.keys() & _AUTHENTICATING:
         key_text = os.environ.get("OPENAI_API_KEY")
@@ -108,7 +108,7 @@ def _checked_headers(own: object) -> dict[str, str]:
 LARGEST_REPLY = 10_000_000
 """Most bytes of a reply that are read."""
 
-CONNECTIONS = 1_000
+_CONNECTIONS = 1_000
 """Most connections of one event loop at once; for threads, most that a process keeps open."""
 
 _CONNECTING_S = 10.0
@@ -144,7 +144,7 @@ class Endpoint(SharedByCopies):
         self._origin = f"{self._url.scheme}://{self._url.netloc}"
         self._query = f"?{self._url.query}" if self._url.query else ""
         self._timeout_s = _checked_timeout(timeout_s)
-        self._headers, portable = secret_headers(api_key, headers)
+        self._headers, portable = _secret_headers(api_key, headers)
         self._pickled = (self._url.geturl(), api_key, self._timeout_s) if portable else None
         self._sessions = Sessions(partial(_new_session, self._origin, self._headers, self._timeout_s))
         self._posts: dict[str, DirectPost] = {}
@@ -273,7 +273,7 @@ class Endpoint(SharedByCopies):
             headers=plain(self._headers),
             timeout=urllib3.Timeout(connect=min(_CONNECTING_S, self._timeout_s), read=self._timeout_s),
             retries=False,
-            maxsize=CONNECTIONS,
+            maxsize=_CONNECTIONS,
         )
         return bounded(pool)
 
@@ -353,7 +353,7 @@ class Endpoint(SharedByCopies):
             hidden: Texts of which the message must show nothing, however the endpoint quotes them.
         """
         detail = error_in(response.body)
-        secrets = [text for name, text in plain(self._headers).items() if name not in OWN_HEADERS]
+        secrets = [text for name, text in plain(self._headers).items() if name not in _OWN_HEADERS]
         masked = mask_words(
             shorten(detail, _LONGEST_DETAIL, placeholder=" ..."),
             [*secrets, self._url.path, self._url.query, *hidden],
@@ -399,7 +399,7 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
     return aiohttp.ClientSession(
         headers={**plain(headers), **_UNCOMPRESSED},
         timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS, resolver=resolver()),
+        connector=aiohttp.TCPConnector(limit=_CONNECTIONS, resolver=resolver()),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
     )

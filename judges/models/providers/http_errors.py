@@ -49,7 +49,7 @@ class EndpointResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseHead:
+class _ResponseHead:
     """Status of a response, and those of its headers that concern waiting and limits."""
 
     status_code: int
@@ -78,7 +78,7 @@ class EndpointStatusError(EndpointError):
         self.upstream = None
         lowered = {name.lower(): text for name, text in (headers or {}).items()}
         kept_headers = {name: text for name, text in lowered.items() if name.startswith(_KEPT_HEADERS)}
-        self.response = ResponseHead(status_code, kept_headers)
+        self.response = _ResponseHead(status_code, kept_headers)
 
     def __reduce__(self) -> tuple[Any, ...]:
         *rebuilding, state = super().__reduce__()

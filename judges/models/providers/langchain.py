@@ -34,7 +34,7 @@ _HOOK = "_create_chat_result"
 """All replies of chat completions pass it; partner packages have it, too, and override it."""
 
 
-def drops_arguments(chat: object) -> bool:
+def _drops_arguments(chat: object) -> bool:
     """Check whether a model is one of LangChain's OpenAI models, or works like one: it drops raw arguments."""
     return any(
         _HOOK in vars(kind) or kind.__module__.partition(".")[0] == "langchain_openai"
@@ -42,7 +42,7 @@ def drops_arguments(chat: object) -> bool:
     )
 
 
-def keep_raw_arguments(chat: Any) -> None:
+def _keep_raw_arguments(chat: Any) -> None:
     """Patch a model to keep the raw arguments of tool calls in its messages.
 
     Args:
@@ -69,7 +69,7 @@ def _keep(message: Any, calls: Any) -> None:
         message.additional_kwargs["tool_calls"] = raw
 
 
-def raw_arguments(message: Any) -> list[Any]:
+def _raw_arguments(message: Any) -> list[Any]:
     """List the arguments of a message's tool calls as they were received: JSON text where the message has it.
 
     Args:
@@ -230,7 +230,7 @@ class LangChainModel(SharedByCopies):
             bound = _bind_schema(chat, schema)
         settings = {name: value for name, value in own.settings.items() if name not in ("tools", "tool_choice")}
         settings, config = {**settings, **bound.settings}, {**own.config, **bound.config}
-        return _Binding(bound.runnable, settings, config, raw_only=drops_arguments(own.runnable))
+        return _Binding(bound.runnable, settings, config, raw_only=_drops_arguments(own.runnable))
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,10 +379,10 @@ def _without_streaming(chat: Any, temperature: float | None) -> Any:
         changes["disable_streaming"] = True
     if temperature is not None and getattr(chat, "temperature", ...) is None:
         changes["temperature"] = temperature
-    patched = drops_arguments(chat)
+    patched = _drops_arguments(chat)
     copy = chat.model_copy(update=changes) if changes or patched else chat
     if patched:
-        keep_raw_arguments(copy)
+        _keep_raw_arguments(copy)
     return copy
 
 
@@ -430,7 +430,7 @@ def _response(reply: Any, *, raw_only: bool) -> ModelResponse:
 def _calls(reply: Any, *, raw_only: bool) -> Iterator[tuple[str, str | dict[str, Any] | None]]:
     """Yield the tool calls, with their raw JSON where there is any: only it shows duplicate keys."""
     calls = getattr(reply, "tool_calls", ())
-    raw = raw_arguments(reply) if calls else []
+    raw = _raw_arguments(reply) if calls else []
     for number, call in enumerate(calls):
         arguments = raw[number] if len(raw) == len(calls) else None
         if isinstance(arguments, str):

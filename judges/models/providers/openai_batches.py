@@ -18,7 +18,7 @@ from judges.models.providers.http import Endpoint
 from judges.models.providers.http_errors import EndpointError, EndpointReplyError, EndpointResponse
 from judges.models.providers.openai_replies import OK
 
-Fields = dict[str, Any]
+_Fields = dict[str, Any]
 
 _SECONDS = 60.0
 _CONNECTING_S = 10.0
@@ -80,7 +80,7 @@ class BatchEndpoint:
 
         return await _once(find, make, may_be_there=may_be_there)
 
-    async def state(self, batch_id: str) -> Fields:
+    async def state(self, batch_id: str) -> _Fields:
         """Return what the endpoint says of a batch.
 
         Raises:
@@ -132,7 +132,7 @@ class BatchEndpoint:
             may_be_gone_now = True
             await retry.apersist(attempt, error, _TRIES)
 
-    async def _upload(self, path: Path, name: str) -> Fields:
+    async def _upload(self, path: Path, name: str) -> _Fields:
         import aiohttp  # noqa: PLC0415 - loaded by the endpoint, too
 
         with path.open("rb") as file:
@@ -144,7 +144,7 @@ class BatchEndpoint:
             response = await self._send("POST", "/files", data=body, headers=headers, seconds=_FILE_SECONDS)
         return self._fields(response)
 
-    async def _find(self, path: str, query: dict[str, str], fits: Callable[[Fields], bool]) -> str | None:
+    async def _find(self, path: str, query: dict[str, str], fits: Callable[[_Fields], bool]) -> str | None:
         """Return the id of the first object in a list that fits."""
         after: dict[str, str] = {}
         for _ in range(_MOST_PAGES):
@@ -158,7 +158,7 @@ class BatchEndpoint:
             after = {"after": _id_in(listed[-1])}
         return None
 
-    async def _call(self, method: str, path: str, body: bytes | None = None) -> Fields:
+    async def _call(self, method: str, path: str, body: bytes | None = None) -> _Fields:
         return self._fields(await self._send(method, path, data=body, seconds=_SECONDS))
 
     async def _send(
@@ -192,7 +192,7 @@ class BatchEndpoint:
             failure = self._endpoint.failure(error)
         raise failure  # outside the handler: a client's own error holds the headers sent
 
-    def _fields(self, response: EndpointResponse) -> Fields:
+    def _fields(self, response: EndpointResponse) -> _Fields:
         if response.status != OK:
             raise self._endpoint.status_error(response, ())
         with suppress(ValueError, RecursionError):
@@ -219,7 +219,7 @@ async def _once(
         return await retry.apersist(attempt, error, _TRIES)
 
 
-def _id_in(fields: Fields) -> str:
+def _id_in(fields: _Fields) -> str:
     identifier = fields.get("id")
     if not isinstance(identifier, str) or not identifier:
         raise EndpointReplyError("the endpoint's reply about a batch has no id")

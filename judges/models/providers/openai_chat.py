@@ -29,13 +29,13 @@ _BAD_REQUEST = (400, 422)
 _EARLY_S = 0.01
 """How long before a deadline a timer may go off that was set to it."""
 
-Limit = Literal["max_tokens", "max_completion_tokens"]
+_Limit = Literal["max_tokens", "max_completion_tokens"]
 """The two names of the field that limits the length of a reply."""
 
 Fields = dict[str, Any]
 """The fields of a request, or of its reply."""
 
-Sending = Generator[Fields, Fields, Fields]
+_Sending = Generator[Fields, Fields, Fields]
 """Yields requests to send until there is a completion, and returns that."""
 
 
@@ -75,7 +75,7 @@ class ChatSettings:
             generating={**self.generating, **generating},
         )
 
-    def fields(self, request: Mapping[str, Any], limit: Limit) -> Fields:
+    def fields(self, request: Mapping[str, Any], limit: _Limit) -> Fields:
         """Return a whole request: these fields, and before them those of the request."""
         fields: Fields = {"model": self.model, **self.extra, **self.generating}
         if self.temperature is not None:
@@ -112,14 +112,14 @@ class ChatCalls:
         settings: ChatSettings,
         *,
         retries: int,
-        limit: Limit,
+        limit: _Limit,
         headers: Mapping[str, str] | None,
     ) -> None:
         self._endpoint = endpoint
         self._settings = settings
         self._retries = retries
         self._headers = headers
-        self.limit: Limit = limit
+        self.limit: _Limit = limit
 
     def send(self, request: Mapping[str, Any]) -> Fields:
         """Send a request, and return the completion as the endpoint sent it."""
@@ -142,7 +142,7 @@ class ChatCalls:
     def _run(self, fields: Fields) -> LlmRun[Fields] | None:
         return llm_runs.run_of_chat(self._settings.model, fields) if llm_runs.is_observed() else None
 
-    def _claimed(self, request: Mapping[str, Any]) -> Sending:
+    def _claimed(self, request: Mapping[str, Any]) -> _Sending:
         """Claim a call from the budget, unless somebody else counts it, and charge what it consumed."""
         if budget.is_counted():
             return (yield from self._sending(request))
@@ -159,7 +159,7 @@ class ChatCalls:
         budget.add(usage_in(completion), model_in(completion) or self._settings.model)
         return completion
 
-    def _sending(self, request: Mapping[str, Any]) -> Sending:
+    def _sending(self, request: Mapping[str, Any]) -> _Sending:
         try:
             return (yield self._settings.fields(request, self.limit))
         except EndpointStatusError as error:

@@ -19,7 +19,7 @@ GENERATING = frozenset({"response_format", "tool_choice", "tools"})
 SETTINGS = frozenset({"max_tokens", "model", "stream", "temperature"})
 """Fields that have a setting of their own."""
 
-ADDRESS_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+_ADDRESS_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 """Environment variables for the address of an endpoint, as OpenAI's and LangChain's clients read them."""
 
 _PREFIX = "openai-compatible"
@@ -49,11 +49,11 @@ def address_for(name: str, address: str | None) -> str:
     Raises:
         ConfigurationError: If there is none.
     """
-    known = address or next(filter(None, map(os.environ.get, ADDRESS_VARIABLES)), None)
+    known = address or next(filter(None, map(os.environ.get, _ADDRESS_VARIABLES)), None)
     if known is None:
         raise ConfigurationError(
             f"{shortened(name)} has no address; write 'openai-compatible:MODEL@http://localhost:11434/v1', or set "
-            f"the environment variable {ADDRESS_VARIABLES[0]}"
+            f"the environment variable {_ADDRESS_VARIABLES[0]}"
         )
     return known
 

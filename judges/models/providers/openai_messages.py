@@ -259,7 +259,7 @@ def _read_other(fields: Mapping[str, Any], role: str) -> BaseMessage:
     return ChatMessage(content=content, role=role, name=_name(fields), additional_kwargs=_others(fields))
 
 
-def read_assistant(fields: Mapping[str, Any]) -> AIMessage:
+def _read_assistant(fields: Mapping[str, Any]) -> AIMessage:
     """Return a message of the assistant."""
     received = fields.get("tool_calls")
     others = _others(fields)
@@ -319,7 +319,7 @@ def _parsed(arguments: object) -> dict[str, Any] | None:
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], BaseMessage]] = {
     "user": _read_user,
-    "assistant": read_assistant,
+    "assistant": _read_assistant,
     "system": _read_system,
     "developer": _read_system,
     "tool": _read_tool,
@@ -344,7 +344,7 @@ def answer_of(completion: Mapping[str, Any], model: str) -> AIMessage:
         model: Name of the model, where the completion gives none.
     """
     choice = completion["choices"][0]
-    answer = read_assistant(choice["message"])
+    answer = _read_assistant(choice["message"])
     metadata = {
         "model_name": model,
         **{
@@ -364,7 +364,7 @@ def answer_of_response(response: ModelResponse, model: str) -> AIMessage:
     """Return a judge's reply as a message."""
     usage = response.usage
     calls = [{"function": {"name": name, "arguments": arguments}} for name, arguments in response.calls]
-    answer = read_assistant({"content": response.text, "tool_calls": calls, "refusal": response.refusal or None})
+    answer = _read_assistant({"content": response.text, "tool_calls": calls, "refusal": response.refusal or None})
     answer.response_metadata = {
         "model_name": response.model or model,
         "model_provider": PROVIDER,

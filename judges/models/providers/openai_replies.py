@@ -174,7 +174,7 @@ def parse_completion(body: bytes) -> ModelResponse:
         raise EndpointReplyError("the endpoint's reply has no message")
     calls, broken = _calls(message.get("tool_calls"))
     return ModelResponse(
-        text=text_in(message.get("content")),
+        text=_text_in(message.get("content")),
         calls=calls,
         broken_calls=broken,
         finish_reason=reason_in(choices[0].get("finish_reason")),
@@ -215,7 +215,7 @@ def texts_in(value: object) -> Iterator[str]:
             yield from texts_in(item)
 
 
-def text_in(content: object) -> str:
+def _text_in(content: object) -> str:
     """Return the text of a message, whose content may be a text or a list of parts."""
     if isinstance(content, list):
         return "".join(_string(part.get("text")) for part in content if isinstance(part, dict))

@@ -33,7 +33,7 @@ from judges.runtime.context import outcome_label
 from judges.runtime.validation import SharedByCopies
 from judges.verdict import Usage
 
-FORMAT = 1
+_FORMAT = 1
 """Version of the file format; a file of another version is refused."""
 
 _APPLICATION = 0x6A647265
@@ -184,7 +184,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         if _is_new(database, path):  # nobody was faster
             database.execute("CREATE TABLE replies (key BLOB PRIMARY KEY, reply TEXT NOT NULL)")
             database.execute(f"PRAGMA application_id = {_APPLICATION}")
-            database.execute(f"PRAGMA user_version = {FORMAT}")
+            database.execute(f"PRAGMA user_version = {_FORMAT}")
         database.execute("COMMIT")
 
 
@@ -197,10 +197,10 @@ def _is_new(database: sqlite3.Connection, path: Path) -> bool:
         return True
     if marks[0] != _APPLICATION:
         raise ConfigurationError(f"{str(path)!r} is a database, but no cache of replies; give another path")
-    if marks[1] != FORMAT:
+    if marks[1] != _FORMAT:
         raise ConfigurationError(
             f"the cache {str(path)!r} was written by another version of selfrefine (format {marks[1]}, this one "
-            f"knows {FORMAT}); give another path, or delete the file"
+            f"knows {_FORMAT}); give another path, or delete the file"
         )
     return False
 

@@ -214,7 +214,7 @@ class AdmissionQueue:
                 return
 
 
-Ending = TypeVar("Ending", bound=ModelResponse | BaseException)
+_Ending = TypeVar("_Ending", bound=ModelResponse | BaseException)
 
 _OVERLOADED = {429, 503, 529}
 """Statuses of an overload. A refused connection does not count: the breaker handles it."""
@@ -406,7 +406,7 @@ class _LimitMiddleware:
             self.limiter.cancel(ticket)
             raise
 
-    def _end(self, flight: tuple[Ticket, bool], ending: Ending) -> Ending:
+    def _end(self, flight: tuple[Ticket, bool], ending: _Ending) -> _Ending:
         ticket, probe = flight
         self.limiter.release(ticket, ending)
         if self.breaker is not None:

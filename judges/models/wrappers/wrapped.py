@@ -26,7 +26,7 @@ class Middleware(Protocol):
         ...
 
 
-class PassThrough:
+class _PassThrough:
     """Middleware that sends every request to the model unchanged."""
 
     def send(self, model: JudgeModel, request: ModelRequest) -> ModelResponse:
@@ -49,7 +49,7 @@ class Wrapped:
     """
 
     model: JudgeModel
-    middleware: Middleware = PassThrough()
+    middleware: Middleware = _PassThrough()
     own_dialect: Dialect | None = None
 
     @property

@@ -45,7 +45,7 @@ def parsed(text: str) -> Any:
         raise BadSample(f"not readable JSON: {one_line(error)}") from None
 
 
-def preview(value: object) -> str:
+def _preview(value: object) -> str:
     """Return the beginning of a value as JSON."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."  # noqa: PLR2004 - about half a line
@@ -63,12 +63,12 @@ _TEXTS = frozenset({"user_input", "response", "reference"})
 """Fields that hold text; those of the others are lists or objects."""
 
 
-def cell_value(column: str, value: Any) -> Any:
+def _cell_value(column: str, value: Any) -> Any:
     """Return the value of a cell: an empty text is an empty answer, and in any other field a missing one."""
     return None if value == "" and canonical_field(column) not in {None, "response"} else value
 
 
-def frame_value(column: str, value: Any) -> Any:
+def _frame_value(column: str, value: Any) -> Any:
     """Return the value of a cell of a data frame as JSON has it.
 
     NaN, NaT and NA are missing; dates are ISO text. Frames have numbers where a file has text, so a number or a
@@ -77,10 +77,10 @@ def frame_value(column: str, value: Any) -> Any:
     value = _plain(value)
     if isinstance(value, bool | int | float) and canonical_field(column) in _TEXTS:
         return json.dumps(value)
-    return cell_value(column, value)
+    return _cell_value(column, value)
 
 
-def cell_of_text(column: str, text: str) -> Any:
+def _cell_of_text(column: str, text: str) -> Any:
     """Return the value of a cell in a file that holds text alone: lists and objects are JSON in it.
 
     Raises:
@@ -92,7 +92,7 @@ def cell_of_text(column: str, text: str) -> Any:
         return _structured(column, text)
     if field == "metadata" or column == "messages":
         return _structured(column, text) if text.strip() else None
-    return cell_value(column, text)
+    return _cell_value(column, text)
 
 
 def _structured(column: str, text: str) -> Any:
@@ -138,7 +138,7 @@ _DELIMITERS = ",;\t|"
 Record = dict[str | None, Any]
 
 
-def csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, Record]]:
+def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, Record]]:
     """Yield each record with the number of the line it begins in; a cell may hold line breaks.
 
     What separates the cells is what separates the names in the first line: commas, semicolons, tabs or bars.
@@ -158,12 +158,12 @@ def csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, Record]]:
                 line = reader.line_num + 1
         except UnicodeEncodeError as error:
             where = f"{path}, line {reader.line_num + 1}"
-            raise BadSample(f"{where}: {not_encoded(encoding, error.start)}") from None
+            raise BadSample(f"{where}: {_not_encoded(encoding, error.start)}") from None
         except (csv.Error, BadSample) as error:
             raise BadSample(f"{path}, line {line}: {_csv_fault(error)}") from error
 
 
-def csv_row(record: Record) -> Mapping[str, Any]:
+def _csv_row(record: Record) -> Mapping[str, Any]:
     """Return a record as a row.
 
     Raises:
@@ -171,10 +171,10 @@ def csv_row(record: Record) -> Mapping[str, Any]:
     """
     if None in record:
         raise BadSample("there are more cells than columns; put quotation marks around text with commas in it")
-    return {str(name): cell_of_text(str(name), text) for name, text in record.items()}
+    return {str(name): _cell_of_text(str(name), text) for name, text in record.items()}
 
 
-def not_encoded(encoding: str, place: int) -> str:
+def _not_encoded(encoding: str, place: int) -> str:
     """Return that a text is not in its encoding, and what to do.
 
     Args:
@@ -261,7 +261,7 @@ class Rows:
 
 
 def _plain_value(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(name): frame_value(str(name), value) for name, value in row.items()}
+    return {str(name): _frame_value(str(name), value) for name, value in row.items()}
 
 
 def _of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
@@ -281,7 +281,7 @@ def _of_deepeval(dataset: Any) -> list[Any]:
     return list(dataset.test_cases)
 
 
-def is_table(columns: Mapping[Any, Any]) -> bool:
+def _is_table(columns: Mapping[Any, Any]) -> bool:
     """Whether a mapping is a dict of lists, and no single row."""
     lists = [_listed(value) for value in columns.values()]
     return bool(lists) and None not in lists and not all(is_messages(values) for values in lists)
@@ -289,7 +289,7 @@ def is_table(columns: Mapping[Any, Any]) -> bool:
 
 def _of_lists(columns: Mapping[Any, Any]) -> Rows:
     """Return the rows of a dict of lists; a single row, and a dict of datasets, are refused."""
-    if not is_table(columns):
+    if not _is_table(columns):
         remedy = "give [sample], or a dict of lists of one length"
         if columns and all(_is_dataset(value) for value in columns.values()):
             remedy = f"give one of its datasets, {shortened(list(map(str, columns)))[1:-1]}"
@@ -325,7 +325,7 @@ LABEL_NAMES = ("labels", "label", "human", "human_label", "human_labels", "human
 DRAW_NAMES = ("weight", "probability", "drawn")
 """How a row was drawn, which an estimate from its label must know."""
 
-LABEL_COLUMNS = frozenset({*LABEL_NAMES, *DRAW_NAMES, "raters", "split"})
+_LABEL_COLUMNS = frozenset({*LABEL_NAMES, *DRAW_NAMES, "raters", "split"})
 """All of them: how many people are to label the row, and what its labels may be used for, besides."""
 
 
@@ -342,7 +342,7 @@ def name_unread(sample: Sample, row: object) -> None:
         return
     own = row.get("metadata")
     unread = [name for name in sample.metadata if name in row and not (isinstance(own, Mapping) and name in own)]
-    new = [name for name in unread if name not in _named and name not in LABEL_COLUMNS]
+    new = [name for name in unread if name not in _named and name not in _LABEL_COLUMNS]
     if new:
         _named.update(new)
         _log.warning(
@@ -520,7 +520,7 @@ def _records(
         case ".jsonl" | ".ndjson":
             return "line", _json_lines(file, encoding), lambda line: _json_row(line, encoding)
         case ".csv" | ".tsv":
-            return "line", csv_records(file, encoding=encoding), csv_row
+            return "line", _csv_records(file, encoding=encoding), _csv_row
         case ".json":
             return "row", _json_rows(file, encoding), _row
         case ".parquet":
@@ -592,20 +592,20 @@ def _check_decoded(line: str, encoding: str) -> None:
     try:
         line.encode()
     except UnicodeEncodeError as error:
-        raise BadSample(f"the line is {not_encoded(encoding, error.start)}") from None
+        raise BadSample(f"the line is {_not_encoded(encoding, error.start)}") from None
 
 
 def _row(row: object) -> Mapping[str, Any]:
     if not isinstance(row, dict):
-        raise BadSample(f'a row is a JSON object such as {{"question": ..., "answer": ...}}, not {preview(row)}')
-    return {name: cell_value(name, value) for name, value in row.items()}
+        raise BadSample(f'a row is a JSON object such as {{"question": ..., "answer": ...}}, not {_preview(row)}')
+    return {name: _cell_value(name, value) for name, value in row.items()}
 
 
 def _json_rows(path: Path, encoding: str) -> Iterator[tuple[int, Any]]:
     try:
         document = parsed(path.read_text(encoding))
     except UnicodeDecodeError as error:
-        raise BadSample(f"{path} is {not_encoded(encoding, error.start)}") from None
+        raise BadSample(f"{path} is {_not_encoded(encoding, error.start)}") from None
     except BadSample as error:
         hint = "; a file with an object on each line is called .jsonl" if "extra data" in str(error) else ""
         raise BadSample(f"{path}: {error}{hint}") from None
@@ -618,7 +618,7 @@ def _rows_of(document: Any) -> Iterable[Any]:
         return document if isinstance(document, list) else [document]
     if isinstance(document.get("results"), dict):  # promptfoo
         return _rows_of(document["results"])
-    if is_table(document):
+    if _is_table(document):
         return rows_in(document)  # type: ignore[no-any-return]  # a dict of lists becomes rows
     known = any(canonical_field(name) or name in NESTED for name in document)
     lists = [

@@ -45,7 +45,7 @@ from judges.offline.run.source import NumberedRows
 from judges.verdict import Usage
 
 
-def batched_models(judges: Mapping[str, Judge]) -> dict[str, OpenAICompatible]:
+def _batched_models(judges: Mapping[str, Judge]) -> dict[str, OpenAICompatible]:
     """Return the models of judges by the digests of their identities.
 
     Raises:
@@ -59,16 +59,16 @@ def batched_models(judges: Mapping[str, Judge]) -> dict[str, OpenAICompatible]:
                     f"the judge {name!r} asks {model.name!r} in a way that has no batches; ask it directly, by "
                     f"OpenAICompatible(...) or --base-url https://api.openai.com/v1, or leave batches out"
                 )
-            models[digest_of_model(model)] = model
+            models[_digest_of_model(model)] = model
     return models
 
 
-def digest_of_model(model: JudgeModel) -> str:
+def _digest_of_model(model: JudgeModel) -> str:
     """Return a short digest of a model's identity."""
     return hashlib.sha256(identity_of(model).encode()).hexdigest()[:16]
 
 
-class Collector:
+class _Collector:
     """Writes calls to files, one for each batch, within the limits of the provider and of the run.
 
     Args:
@@ -155,7 +155,7 @@ class Collector:
     def _write(self, model: JudgeModel, request: ModelRequest, place: CallPlace) -> None:
         assert isinstance(model, OpenAICompatible)  # noqa: S101 - checked before the run began
         body = model.request_body(request)
-        digest = digest_of_model(model)
+        digest = _digest_of_model(model)
         files = self._open.get(digest)
         if files is None or files.is_full(len(body), self._settings):
             if files is not None:
@@ -237,7 +237,7 @@ async def judge_in_batches(
         ConfigurationError: If a model has no batches, or the provider refuses one.
     """
     assert settings.batch is not None  # noqa: S101 - checked by the caller
-    models = batched_models(judges)
+    models = _batched_models(judges)
     batches = BatchFolder(folder)
     if settings.retry_failed:
         drop_failed(folder)
@@ -248,7 +248,7 @@ async def judge_in_batches(
     await sender.finish([record for record in batches.records if not record.fetched], are_new=False)
     one_pass = replace(settings, retry_failed=False, on_progress=None)
     while True:
-        collector = Collector(batches, settings.batch, failures_of(batches.records), meter)
+        collector = _Collector(batches, settings.batch, failures_of(batches.records), meter)
         journal = Journal(folder)
         try:
             sender.progress = await judge_missing(

@@ -23,7 +23,7 @@ from judges.offline.run.calls import CallPlace, response_json
 from judges.offline.run.journal import Journal, make_folder, replacing
 from judges.offline.run.meter import CallMeter
 
-FOLDER = "batches"
+_FOLDER = "batches"
 
 
 class BatchedCall(BaseModel):
@@ -99,7 +99,7 @@ class BatchFolder:
     """
 
     def __init__(self, run: Path) -> None:
-        self.path = run / FOLDER
+        self.path = run / _FOLDER
         make_folder(self.path)
         self._records = {record.number: record for record in self._read()}
         for path in self.path.iterdir():  # of batches that were being collected when the process ended

@@ -26,13 +26,13 @@ from judges.runtime.context import NextTurn
 from judges.verdict import Usage
 
 
-def digest_of(model: EmbeddingModel, texts: Sequence[str]) -> str:
+def _digest_of(model: EmbeddingModel, texts: Sequence[str]) -> str:
     """Return a digest of all that vectors depend on."""
     parts = ["embeddings", fingerprint(model), list(texts)]
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
-def embedding_json(response: EmbeddingResponse) -> bytes:
+def _embedding_json(response: EmbeddingResponse) -> bytes:
     """Return vectors and what they cost as JSON."""
     vectors = [base64.b64encode(array("d", vector).tobytes()).decode() for vector in response.vectors]
     usage = response.usage.model_dump(mode="json")
@@ -145,7 +145,7 @@ class CellCalls:
 
     def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResponse:
         """Return the journaled vectors of texts, or embed them."""
-        digest = digest_of(model, texts)
+        digest = _digest_of(model, texts)
         replayed = self._replay_vectors(digest)
         if replayed is None:
             replayed = model.embed(texts)
@@ -154,7 +154,7 @@ class CellCalls:
 
     async def aembed(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResponse:
         """Return the journaled vectors of texts, or embed them without blocking."""
-        digest = digest_of(model, texts)
+        digest = _digest_of(model, texts)
         replayed = self._replay_vectors(digest)
         if replayed is None:
             replayed = await model.aembed(texts)
@@ -211,7 +211,7 @@ class CellCalls:
         return response if response is None or is_own else replace(response, usage=Usage())
 
     def _write_vectors(self, digest: str, response: EmbeddingResponse) -> None:
-        self._journal.add_call(self._row, self._judge, digest, embedding_json(response))
+        self._journal.add_call(self._row, self._judge, digest, _embedding_json(response))
 
     def _collect(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> None:
         if self._collector is None:

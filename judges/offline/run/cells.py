@@ -100,7 +100,7 @@ class _Cell(NamedTuple):
     records: list[CallRecord]
 
 
-class CellWorkers:
+class _CellWorkers:
     """Judges the missing cells of a run, in the order of the dataset, several side by side.
 
     Args:
@@ -322,7 +322,7 @@ async def judge_missing(
         ConfigurationError: If every further call would fail.
     """
     meter = meter or new_meter(settings, judges, max_concurrency)
-    workers = CellWorkers(rows, judges, sink, meter, settings, collector=collector)
+    workers = _CellWorkers(rows, judges, sink, meter, settings, collector=collector)
     with context.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
         await workers.run(max_concurrency)
     return workers.progress()
@@ -332,7 +332,7 @@ def new_meter(settings: RunSettings, judges: Mapping[str, Judge], max_concurrenc
     """Return what counts and limits the calls of a run."""
     return CallMeter(
         Limiter(max_concurrency, requests_per_minute=settings.rate, tokens_per_minute=settings.tokens_per_minute),
-        prices=prices_of(settings, judges),
+        prices=_prices_of(settings, judges),
         max_calls=settings.max_calls,
         max_cost=settings.max_cost,
     )
@@ -349,7 +349,7 @@ def warn_of_unreadable(journal: Journal) -> None:
         )
 
 
-def prices_of(settings: RunSettings, judges: Mapping[str, Judge]) -> RememberedPrices:
+def _prices_of(settings: RunSettings, judges: Mapping[str, Judge]) -> RememberedPrices:
     """Return the prices of a run; without judges that ask models there is nothing to price."""
     if settings.prices is not None:
         return RememberedPrices(settings.prices)

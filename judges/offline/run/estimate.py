@@ -45,7 +45,7 @@ Range = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeEstimate:
+class _JudgeEstimate:
     """What one judge will take over all rows; each range goes from few to many.
 
     Args:
@@ -66,7 +66,7 @@ class JudgeEstimate:
     output_tokens: Range
     cost: Range | None
 
-    def at(self, price: float) -> JudgeEstimate:
+    def at(self, price: float) -> _JudgeEstimate:
         """Return the same with calls at a share of their price."""
         return self if self.cost is None else replace(self, cost=(self.cost[0] * price, self.cost[1] * price))
 
@@ -82,7 +82,7 @@ class Estimate:
     """
 
     rows: int
-    judges: tuple[JudgeEstimate, ...]
+    judges: tuple[_JudgeEstimate, ...]
     unpriced: tuple[str, ...] = ()
 
     @property
@@ -142,14 +142,14 @@ class _Total:
         requests = list(_first_requests(judge, sample, _DEEPEST))
         if not requests:
             return
-        formula = calls_of(judge.explain().calls, sample)
+        formula = _calls_of(judge.explain().calls, sample)
         for side in (0, 1):
             calls = max(formula[side], len(requests))
             self.calls[side] += calls
             self.tokens[side] += calls * sum(_tokens(request, side) for request in requests) / len(requests)
 
 
-def calls_of(formula: str, sample: Sample) -> Range:
+def _calls_of(formula: str, sample: Sample) -> Range:
     """Return the fewest and the most calls that a judge's formula comes to on a sample; (0, 0) where it has none.
 
     Of a formula such as `"3 + n; compat 3 + 2n"` the part before the semicolon counts; `"1, or 2 by claims"` is 1
@@ -234,13 +234,13 @@ def _letters_of(schema: type[BaseModel]) -> int:
     return len(json.dumps(schema.model_json_schema()))
 
 
-def _judge_estimate(name: str, judge: Judge, total: _Total, prices: Mapping[str, Price]) -> JudgeEstimate:
+def _judge_estimate(name: str, judge: Judge, total: _Total, prices: Mapping[str, Price]) -> _JudgeEstimate:
     explanation = judge.explain()
     calls = (total.calls[0], total.calls[1])
     tokens = (math.ceil(total.tokens[0]), math.ceil(total.tokens[1]))
     replies = (calls[0] * REPLY_TOKENS[0], calls[1] * REPLY_TOKENS[1])
     models = explanation.models
-    return JudgeEstimate(
+    return _JudgeEstimate(
         judge=name,
         models=models,
         formula=explanation.calls,

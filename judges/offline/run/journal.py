@@ -383,13 +383,13 @@ def _text(value: object) -> str:
     return value
 
 
-fcntl: ModuleType | None
+_fcntl: ModuleType | None
 try:
-    fcntl = import_module("fcntl")
+    _fcntl = import_module("fcntl")
 except ImportError:  # a system without it: the file alone is the lock
-    fcntl = None
+    _fcntl = None
 
-LOCK_NAME = "lock"
+_LOCK_NAME = "lock"
 _ATTEMPTS = 10
 
 
@@ -402,7 +402,7 @@ def locked(folder: Path) -> Iterator[str]:
     Raises:
         ConfigurationError: If another process, or another thread of this one, works on the run.
     """
-    path = folder / LOCK_NAME
+    path = folder / _LOCK_NAME
     descriptor, before = _acquire(path)
     try:
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat()}
@@ -422,11 +422,11 @@ def check_unlocked(folder: Path) -> None:
         ConfigurationError: If somebody does.
     """
     try:
-        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR)
+        descriptor = os.open(folder / _LOCK_NAME, os.O_RDWR)
     except OSError:  # there is no lock
         return
     try:
-        _checked_owner(descriptor, folder / LOCK_NAME)
+        _checked_owner(descriptor, folder / _LOCK_NAME)
     finally:
         os.close(descriptor)
 
@@ -457,10 +457,10 @@ def _checked_owner(descriptor: int, path: Path) -> dict[str, object]:
 
 
 def _is_free(descriptor: int) -> bool:
-    if fcntl is None:
+    if _fcntl is None:
         return os.fstat(descriptor).st_size == 0
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
     except OSError:
         return False
     return True

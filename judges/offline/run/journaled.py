@@ -94,7 +94,7 @@ def opened(manifest: Manifest, judges: Mapping[str, Judge], settings: RunSetting
         ConfigurationError: If there is a run already, or none to resume, or it is in use, or something changed.
     """
     folder = Path(settings.folder)
-    complete = with_fingerprints(manifest, judges)
+    complete = _with_fingerprints(manifest, judges)
     if settings.resume:
         Manifest.read(folder)
     else:
@@ -111,13 +111,13 @@ def opened(manifest: Manifest, judges: Mapping[str, Judge], settings: RunSetting
         yield folder
 
 
-def with_fingerprints(manifest: Manifest, judges: Mapping[str, Judge]) -> Manifest:
+def _with_fingerprints(manifest: Manifest, judges: Mapping[str, Judge]) -> Manifest:
     """Return the manifest with what each judge's verdicts depend on."""
-    records = [replace_fingerprint(record, judges[record.name]) for record in manifest.judges]
+    records = [_replace_fingerprint(record, judges[record.name]) for record in manifest.judges]
     return manifest.model_copy(update={"judges": tuple(records)})
 
 
-def replace_fingerprint(record: JudgeRecord, judge: Judge) -> JudgeRecord:
+def _replace_fingerprint(record: JudgeRecord, judge: Judge) -> JudgeRecord:
     """Return the record of a judge with its fingerprint."""
     for model in judge.models:
         getattr(model, "_model", None)  # a model by name is set up now: its fingerprint has its settings

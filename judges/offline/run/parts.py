@@ -20,7 +20,7 @@ from judges.offline.run.journal import Journal, check_unlocked, make_folder, rep
 from judges.offline.run.source import SPOOL, Manifest, NumberedRows, read_again, row_json
 from judges.sample import Sample
 
-FOLDER = "parts"
+_FOLDER = "parts"
 _NAME = re.compile(r"(\d+)-of-(\d+)")
 _ENDING_S = 10.0
 """How long the processes of a run that was killed may take to notice that, and to end."""
@@ -55,8 +55,8 @@ def deal(rows: NumberedRows, folder: Path, number: int, step: int, *, retry_fail
         step: How far apart the numbers of two rows are.
         retry_failed: Whether cells whose judging failed are left out.
     """
-    folders = [folder / FOLDER / f"{part}-of-{number}" for part in range(number)]
-    for part in (folder / FOLDER, *folders):
+    folders = [folder / _FOLDER / f"{part}-of-{number}" for part in range(number)]
+    for part in (folder / _FOLDER, *folders):
         make_folder(part)
     sizes = [0] * number
     with ExitStack() as files:
@@ -92,9 +92,9 @@ def gather(folder: Path, step: int) -> None:
     Raises:
         ConfigurationError: If a process still works on a part.
     """
-    if not (folder / FOLDER).is_dir():
+    if not (folder / _FOLDER).is_dir():
         return
-    parts = sorted((folder / FOLDER).iterdir())
+    parts = sorted((folder / _FOLDER).iterdir())
     _wait_until_unlocked(parts)
     journals = {
         (int(name[1]), int(name[2])): Journal(part)
@@ -113,7 +113,7 @@ def gather(folder: Path, step: int) -> None:
         for journal in (whole, *journals.values()):
             journal.close()
     _remove(parts)
-    (folder / FOLDER).rmdir()
+    (folder / _FOLDER).rmdir()
 
 
 def _judges(folder: Path) -> list[str]:

@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Ended:
+class _Ended:
     """The last message of a worker.
 
     Args:
@@ -60,8 +60,8 @@ class Ended:
     error: Exception | None = None
 
 
-def work(part: Part, connection: Connection) -> None:
-    """Judge a part; sends `Progress` and in the end `Ended`.
+def _work(part: Part, connection: Connection) -> None:
+    """Judge a part; sends `Progress` and in the end `_Ended`.
 
     The process ends with the one that started it, however that ends, so that nobody pays for calls of a run that
     is over.
@@ -71,9 +71,9 @@ def work(part: Part, connection: Connection) -> None:
     try:
         with no_model_requests() if part.forbids_requests else nullcontext(), locked(Path(part.settings.folder)):
             _judge_part(part, connection.send)
-        ending = Ended()
+        ending = _Ended()
     except Exception as error:  # noqa: BLE001 - reported by the process that started this one
-        ending = Ended(_portable(error))
+        ending = _Ended(_portable(error))
     with suppress(OSError):
         connection.send(ending)
 
@@ -200,7 +200,7 @@ class _Worker:
     def started(cls, part: Part, label: str) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(part, theirs), name=f"judges-{label}", daemon=True)
+        process = context.Process(target=_work, args=(part, theirs), name=f"judges-{label}", daemon=True)
         process.start()
         theirs.close()
         return cls(label, process, ours)
@@ -213,7 +213,7 @@ class _Worker:
             self.process.join()
             self.error, self.has_ended = self._death(), True
             return
-        if isinstance(message, Ended):
+        if isinstance(message, _Ended):
             self.error, self.has_ended = message.error, True
         else:
             self.progress = message

@@ -50,7 +50,7 @@ ROW, ERROR = "row", "error"
 KEY, FAILED, START = "judges_key", "judges_failed", "judges_start"
 """Columns of a run's files: what a row's verdicts depend on, whether one failed, and which start judged it."""
 
-VERDICT = "verdict"
+_VERDICT = "verdict"
 """End of the names of columns that hold a whole verdict as JSON."""
 
 
@@ -77,7 +77,7 @@ class Work:
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
-class BlockJudge:
+class _BlockJudge:
     """Judges one block after the other, within the limits of its worker.
 
     Args:
@@ -97,7 +97,7 @@ class BlockJudge:
         """
         import pyarrow as pa  # noqa: PLC0415 - comes with Ray
 
-        samples = dict(zip(block.column(ROW).to_pylist(), samples_in(block, self._work.columns), strict=True))
+        samples = dict(zip(block.column(ROW).to_pylist(), _samples_in(block, self._work.columns), strict=True))
         keys = {row: self._key(sample) for row, sample in samples.items()}
         verdicts = self._judged({row: one for row, one in samples.items() if not self._is_there(row, keys[row])})
         table = block.take(pa.array([place for place, row in enumerate(samples) if row in verdicts], "int64"))
@@ -168,12 +168,12 @@ class BlockJudge:
             parquet.write_table(table, file)
 
 
-def column_names(judges: Mapping[str, Judge]) -> list[str]:
+def _column_names(judges: Mapping[str, Judge]) -> list[str]:
     """Return the names of all columns that judging adds to a table."""
     return [ROW, ERROR, *(column for name in judges for column in _columns_of(name, [])), KEY, FAILED, START]
 
 
-def samples_in(table: Table, columns: Mapping[str, str]) -> list[Sample | BadSample]:
+def _samples_in(table: Table, columns: Mapping[str, str]) -> list[Sample | BadSample]:
     """Return the samples in a table; columns that judging has added do not count.
 
     Args:
@@ -181,8 +181,8 @@ def samples_in(table: Table, columns: Mapping[str, str]) -> list[Sample | BadSam
         columns: Which of its columns holds which field, where they have other names.
     """
     known = {ROW, ERROR, KEY, FAILED, START}
-    whole = [name for name in table.column_names if name.endswith(f"_{VERDICT}")]
-    stems = {name.removesuffix(f"_{VERDICT}") for name in whole}
+    whole = [name for name in table.column_names if name.endswith(f"_{_VERDICT}")]
+    stems = {name.removesuffix(f"_{_VERDICT}") for name in whole}
     added = known | {column for stem in stems for column in _columns_of(stem, [])}
     own = table.select([name for name in table.column_names if name not in added])
     rows = [_without_none(row) for row in own.to_pylist()]
@@ -197,7 +197,7 @@ def _columns_of(name: str, verdicts: Sequence[Verdict]) -> dict[str, tuple[Seque
         f"{name}_passed": ([verdict.passed for verdict in verdicts], "bool"),
         f"{name}_unscored": ([verdict.unscored for verdict in verdicts], "string"),
         f"{name}_feedback": ([_portable(verdict.feedback) for verdict in verdicts], "string"),
-        f"{name}_{VERDICT}": ([whole_verdict_json(verdict).decode() for verdict in verdicts], "string"),
+        f"{name}_{_VERDICT}": ([whole_verdict_json(verdict).decode() for verdict in verdicts], "string"),
     }
 
 
@@ -247,7 +247,7 @@ _FINISHED_ROWS_AT_ONCE = 1_024
 
 
 @dataclass(frozen=True)
-class Finished:
+class _Finished:
     """Which rows of a run are finished, each by its latest judging.
 
     Args:
@@ -263,7 +263,7 @@ class Finished:
     spans: tuple[tuple[Path, int, int], ...]
 
     @classmethod
-    def read(cls, blocks: Path, rows: int) -> Finished:
+    def read(cls, blocks: Path, rows: int) -> _Finished:
         """Read which of some rows are in a folder of blocks."""
         import numpy as np  # noqa: PLC0415 - comes with Ray
         from pyarrow import parquet  # noqa: PLC0415 - likewise
@@ -325,7 +325,7 @@ def _latest(table: Table, latest: ndarray[Any, Any]) -> Table:
     return table.filter(table.column(START).to_numpy() == latest[table.column(ROW).to_numpy()])
 
 
-BLOCKS = "blocks"
+_BLOCKS = "blocks"
 """Folder of a run's finished blocks, each a Parquet file."""
 
 _ON_THIS_MACHINE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
@@ -342,10 +342,10 @@ _TASKS_A_WORKER = 16
 class RayEvaluation(Evaluation):
     """The result of judging a dataset on Ray: as of `evaluate`, and the judged dataset."""
 
-    _dataset: Dataset | Finished | None = PrivateAttr(default=None)
+    _dataset: Dataset | _Finished | None = PrivateAttr(default=None)
 
     @classmethod
-    def of(cls, evaluation: Evaluation, dataset: Dataset | Finished) -> RayEvaluation:
+    def of(cls, evaluation: Evaluation, dataset: Dataset | _Finished) -> RayEvaluation:
         """Return an evaluation with its dataset, or with the files that this is made from when it is needed."""
         whole = cls(rows=evaluation.rows, summary=evaluation.summary)
         whole._dataset = dataset
@@ -363,7 +363,7 @@ class RayEvaluation(Evaluation):
         """
         if self._dataset is None:
             raise ConfigurationError("an evaluation that was loaded has no dataset; read the blocks of its run")
-        return self._dataset.dataset() if isinstance(self._dataset, Finished) else self._dataset
+        return self._dataset.dataset() if isinstance(self._dataset, _Finished) else self._dataset
 
 
 def evaluate_ray(
@@ -446,7 +446,7 @@ class _Numbered:
         """Number the rows of a dataset in their order."""
         import ray.data  # noqa: PLC0415 - checked by `_dataset`
 
-        taken = set(dataset.columns() or ()) & set(column_names(judges))
+        taken = set(dataset.columns() or ()) & set(_column_names(judges))
         if taken:
             raise ConfigurationError(
                 f"the dataset has columns called {sorted(taken)}, as judging calls its own; rename them, e.g. by "
@@ -498,7 +498,7 @@ class _Pool:
         context.execution_options.preserve_order = True
         context.raise_original_map_exception = True  # else what a worker's error says is lost on the way
         return rows.dataset.map_batches(
-            BlockJudge,
+            _BlockJudge,
             fn_constructor_args=(work, keys),
             batch_size=self.batch_size,
             batch_format="pyarrow",
@@ -512,13 +512,13 @@ def _judge_run(rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, 
     started = time.monotonic()
     records = tuple(JudgeRecord(name=name) for name in work.judges)
     with opened(Manifest(judges=records, rows=rows.size), work.judges, settings) as folder:
-        blocks = folder.absolute() / BLOCKS
+        blocks = folder.absolute() / _BLOCKS
         make_folder(blocks)
-        finished = Finished.read(blocks, rows.size)
+        finished = _Finished.read(blocks, rows.size)
         keys = finished.keys_to_keep(retry_failed=settings.retry_failed)
         work = replace(work, blocks=blocks, start=finished.starts + 1)
         judged = sum(block["rows"] for block in pool.judged(rows, work, keys).iter_rows())
-        finished = Finished.read(blocks, rows.size)
+        finished = _Finished.read(blocks, rows.size)
         left = int((finished.keys == 0).sum())
         if left:
             raise _stopped(judged, left, settings, pool)
@@ -550,8 +550,8 @@ def _judged_rows(
 ) -> Iterator[tuple[int, Sample | BadSample, dict[str, Verdict]]]:
     """Yield the rows of judged tables, in their order, with their samples and verdicts."""
     for table in tables:
-        cells = {name: table.column(f"{name}_{VERDICT}").to_pylist() for name in work.judges}
-        samples = samples_in(table, work.columns)
+        cells = {name: table.column(f"{name}_{_VERDICT}").to_pylist() for name in work.judges}
+        samples = _samples_in(table, work.columns)
         for place, (row, sample) in enumerate(zip(table.column(ROW).to_pylist(), samples, strict=True)):
             yield row, sample, {name: outputs.read_verdict(texts[place]) for name, texts in cells.items()}
 

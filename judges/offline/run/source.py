@@ -90,10 +90,10 @@ async def spooled(
 
 def row_json(row: Sample | BadSample) -> bytes:
     """Return a row as JSON."""
-    return sample_json(row) if isinstance(row, Sample) else json.dumps({"unreadable": str(row)}).encode()
+    return _sample_json(row) if isinstance(row, Sample) else json.dumps({"unreadable": str(row)}).encode()
 
 
-def sample_json(sample: Sample) -> bytes:
+def _sample_json(sample: Sample) -> bytes:
     """Return a sample as JSON without the fields it does not have."""
     try:
         return sample.model_dump_json(exclude_defaults=True).encode()

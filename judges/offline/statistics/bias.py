@@ -23,7 +23,7 @@ from judges.offline.statistics.intervals import (
     same_length,
 )
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 Finding = Literal["flagged", "small", "not enough data", "association"]
 
 _LEVEL = 0.05
@@ -377,7 +377,7 @@ def instrumental(
     return Fit(tuple(map(float, coefficients)), tuple(map(float, errors)))  # type: ignore[arg-type]  # three of each
 
 
-def _bootstrap_interval(values: Array, seed: int) -> tuple[float, float] | None:
+def _bootstrap_interval(values: _Array, seed: int) -> tuple[float, float] | None:
     if len(values) < 2:  # noqa: PLR2004 - one value has no spread
         return None
     groups = cluster_rows(len(values), None)
@@ -385,7 +385,7 @@ def _bootstrap_interval(values: Array, seed: int) -> tuple[float, float] | None:
     return None if figure.low is None or figure.high is None else (figure.low, figure.high)
 
 
-def _normal_interval(values: Array) -> tuple[float, float] | None:
+def _normal_interval(values: _Array) -> tuple[float, float] | None:
     if len(values) < 2:  # noqa: PLR2004 - one value has no spread
         return None
     half = normal_quantile(0.9) * float(values.std(ddof=1)) / len(values) ** 0.5

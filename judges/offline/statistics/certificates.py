@@ -124,12 +124,12 @@ def _checked_counts(successes: object, n: object) -> tuple[int, int]:
     return count, total
 
 
-Status = Literal["certified", "refused", "too_few", "not_tested"]
+_Status = Literal["certified", "refused", "too_few", "not_tested"]
 Method = Literal["sequence", "fallback", "anytime"]
 AnyMethod = Literal["sequence", "fallback", "anytime", "weighted"]
 
 ALPHA, DELTA = 0.10, 0.05
-THRESHOLDS = (4, 3, 2)
+_THRESHOLDS = (4, 3, 2)
 _POWER = 0.8
 _HOLDS_FOR = 15
 _MOST_LABELS = 3000
@@ -172,7 +172,7 @@ class PolicyRow:
     upper: float | None
     p: float | None
     e: float | None
-    status: Status
+    status: _Status
     release_rate: float | None = None
     release_interval: tuple[float, float] | None = None
     mean_attempts: float | None = None
@@ -298,9 +298,9 @@ def _p_value(count: Counts, alpha: float) -> float:
     return float(special.bdtr(count.bad, count.released, alpha)) if count.released else 1.0
 
 
-def _in_sequence(chain: Sequence[Counts], least: int, passes: Callable[[Counts], bool]) -> list[Status]:
+def _in_sequence(chain: Sequence[Counts], least: int, passes: Callable[[Counts], bool]) -> list[_Status]:
     """Test from the strictest on until one fails; at first, those with too few releases to pass are skipped."""
-    statuses: list[Status] = []
+    statuses: list[_Status] = []
     for count in chain:
         if "refused" in statuses:
             statuses.append("not_tested")
@@ -311,7 +311,7 @@ def _in_sequence(chain: Sequence[Counts], least: int, passes: Callable[[Counts],
     return statuses
 
 
-def _with_fallback(chain: Sequence[Counts], alpha: float, delta: float) -> list[Status]:
+def _with_fallback(chain: Sequence[Counts], alpha: float, delta: float) -> list[_Status]:
     """Give each an equal share of delta, and what a success did not use up to the next (Wiens 2003)."""
     p_values = [_p_value(count, alpha) for count in chain]
     return ["certified" if rejected else "refused" for rejected in fallback(p_values, delta)]
@@ -328,7 +328,7 @@ def fallback(p_values: Sequence[float], delta: float) -> list[bool]:
     return rejected
 
 
-def _row(policy: float, count: Counts, status: Status, alpha: float, delta: float) -> PolicyRow:
+def _row(policy: float, count: Counts, status: _Status, alpha: float, delta: float) -> PolicyRow:
     n, bad = count
     return PolicyRow(
         policy=policy,
@@ -358,7 +358,7 @@ def certify_runs(
     runs: Sequence[tuple[Ratings, Sequence[bool | None]]],
     alpha: float = ALPHA,
     delta: float = DELTA,
-    thresholds: Sequence[float] = THRESHOLDS,
+    thresholds: Sequence[float] = _THRESHOLDS,
     max_attempts: int = 3,
     *,
     patience: int | None = None,
@@ -571,7 +571,7 @@ def _checked(release: Release) -> Release:
     return release
 
 
-def _status(earlier: Sequence[PolicyRow], releases: Sequence[Release], least: int) -> Status | None:
+def _status(earlier: Sequence[PolicyRow], releases: Sequence[Release], least: int) -> _Status | None:
     """Return the status of a policy that is not tested; None for one that is."""
     statuses = {row.status for row in earlier}
     if "refused" in statuses:
@@ -581,7 +581,7 @@ def _status(earlier: Sequence[PolicyRow], releases: Sequence[Release], least: in
 
 
 def _weighted_row(
-    policy: float, releases: Sequence[Release], alpha: float, delta: float, scale: float, *, status: Status | None
+    policy: float, releases: Sequence[Release], alpha: float, delta: float, scale: float, *, status: _Status | None
 ) -> PolicyRow:
     p = _weighted_p_value(releases, alpha, scale) if status is None else None
     total = math.fsum(release.weight for release in releases)

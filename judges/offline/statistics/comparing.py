@@ -107,7 +107,7 @@ def sign_flip(
     return (1 + hits) / (1 + flips)
 
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 _POINTS = {"A": 1.0, "T": 0.5, "B": 0.0}
 _LEAST_SHARE = 0.2
@@ -284,7 +284,7 @@ def length_adjusted(
     )
 
 
-def _no_adjustment(gaps: Array) -> Undefined | None:
+def _no_adjustment(gaps: _Array) -> Undefined | None:
     if len(gaps) < 2:  # noqa: PLR2004 - one item has no spread
         return "too_few"
     if not gaps.std():
@@ -293,8 +293,8 @@ def _no_adjustment(gaps: Array) -> Undefined | None:
 
 
 def _fit(
-    x: Array, gamma: Array | None, wins: Array, anchors: Sequence[tuple[float, float, float]]
-) -> Array | None:
+    x: _Array, gamma: _Array | None, wins: _Array, anchors: Sequence[tuple[float, float, float]]
+) -> _Array | None:
     """Return (beta, theta) or (beta, phi, theta) of highest likelihood by Newton's method; None if none is."""
     columns = [x, np.ones_like(x)] if gamma is None else [x, gamma, np.ones_like(x)]
     design, target, weight = np.column_stack(columns), wins, np.ones_like(x)
@@ -320,7 +320,7 @@ def _fit(
     return None
 
 
-def _at_equal_length(weights: Array, gamma: Array | None) -> float:
+def _at_equal_length(weights: _Array, gamma: _Array | None) -> float:
     odds = weights[-1] if gamma is None else weights[1] * gamma + weights[-1]
     return float(np.mean(1 / (1 + np.exp(-odds))))
 

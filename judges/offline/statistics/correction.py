@@ -27,8 +27,8 @@ from judges.offline.statistics.intervals import (
 )
 from judges.offline.statistics.intervals import verdicts as pass_or_fail
 
-Array = NDArray[np.float64]
-Variant = Literal["default", "reference"]
+_Array = NDArray[np.float64]
+_Variant = Literal["default", "reference"]
 
 _LEAST_INFORMATION = 0.1
 _LEAST_LABELS, _INDICATIVE_BELOW = 10, 30
@@ -117,7 +117,7 @@ def ppi_rate(
     unlabelled: Sequence[bool | int],
     *,
     level: float = 0.95,
-    variant: Variant = "default",
+    variant: _Variant = "default",
     weight: float | None = None,
 ) -> CorrectedRate:
     """Return the pass rate a human would give, by prediction-powered inference (PPI++, arXiv 2311.01453).
@@ -162,7 +162,7 @@ def ppi_mean(
     unlabelled: Sequence[float],
     *,
     level: float = 0.95,
-    variant: Variant = "default",
+    variant: _Variant = "default",
     weight: float | None = None,
     weights: Sequence[float] | None = None,
     clusters: Sequence[Hashable] | None = None,
@@ -229,14 +229,14 @@ def _check_variant(variant: str, weight: float | None) -> None:
         raise ValueError(f"weight, how much the judge counts, is 0 to 1, or None to tune it; not {weight!r}")
 
 
-def _tuned(y: Array, f: Array, others: Array) -> float:
+def _tuned(y: _Array, f: _Array, others: _Array) -> float:
     everything = np.concatenate([f, others])
     covariance = float(np.cov(y, f)[0, 1]) if len(y) > 1 else 0.0
     return _clip(_divided(covariance, (1 + len(y) / len(others)) * float(everything.var(ddof=1))))
 
 
 def _reference(
-    y: Array, f: Array, others: Array, *, level: float, weight: float | None, weights: Array | None = None
+    y: _Array, f: _Array, others: _Array, *, level: float, weight: float | None, weights: _Array | None = None
 ) -> CorrectedRate:
     too_few = _too_few(y, f, others)
     if too_few is not None:
@@ -257,7 +257,7 @@ def _reference(
     return _corrected((y, f, others), estimate, interval=interval, weight=weight, method="PPI++")
 
 
-def _too_few(y: Array, f: Array, others: Array) -> CorrectedRate | None:
+def _too_few(y: _Array, f: _Array, others: _Array) -> CorrectedRate | None:
     if len(y) != len(f):
         raise ValueError(f"give a label and a verdict of each labelled row: {len(y)} and {len(f)}")
     if len(y) >= _LEAST_LABELS and len(others):
@@ -268,7 +268,12 @@ def _too_few(y: Array, f: Array, others: Array) -> CorrectedRate | None:
 
 
 def _corrected(
-    data: tuple[Array, Array, Array], estimate: float, *, interval: tuple[float, float], weight: float, method: str
+    data: tuple[_Array, _Array, _Array],
+    estimate: float,
+    *,
+    interval: tuple[float, float],
+    weight: float,
+    method: str,
 ) -> CorrectedRate:
     y, f, others = data
     n, total = len(y), len(others)

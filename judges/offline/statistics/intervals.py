@@ -131,10 +131,10 @@ class Figure:
         return f"{self.value:.3f}{interval}, n = {self.n}"
 
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
-def finite(values: object, name: str, *, low: float = -math.inf, high: float = math.inf) -> Array:
+def finite(values: object, name: str, *, low: float = -math.inf, high: float = math.inf) -> _Array:
     """Return values as an array.
 
     Args:
@@ -165,7 +165,7 @@ def finite(values: object, name: str, *, low: float = -math.inf, high: float = m
     return data
 
 
-def rows_of_numbers(rows: Sequence[Any], columns: int, name: str) -> Array:
+def rows_of_numbers(rows: Sequence[Any], columns: int, name: str) -> _Array:
     """Return rows of numbers as an array.
 
     Args:
@@ -184,7 +184,7 @@ def rows_of_numbers(rows: Sequence[Any], columns: int, name: str) -> Array:
     return np.array(rows, float).reshape(len(rows), columns)
 
 
-def row_weights(weights: object, rows: int) -> Array:
+def row_weights(weights: object, rows: int) -> _Array:
     """Return the design weights of rows, 1 each where there are none.
 
     Raises:
@@ -200,7 +200,7 @@ def row_weights(weights: object, rows: int) -> Array:
     return data
 
 
-def verdicts(values: object, name: str) -> Array:
+def verdicts(values: object, name: str) -> _Array:
     """Return verdicts that pass or fail as 1 and 0.
 
     Raises:

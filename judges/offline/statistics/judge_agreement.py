@@ -28,7 +28,7 @@ from judges.offline.statistics.intervals import (
 )
 from judges.verdict import HIGHEST, LOWEST
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 _BINS = 10
 
@@ -85,10 +85,10 @@ def rank_metrics(
         raise ValueError(f"resamples is 0 or more, not {resamples!r}")
     if not len(y):
         return RankMetrics(n=0, auc=None, average_precision=None, brier=None, ece=None, reason="too_few")
-    return measured(y, s, w, resamples=resamples, seed=seed)
+    return _measured(y, s, w, resamples=resamples, seed=seed)
 
 
-def measured(y: Array, s: Array, w: Array, *, resamples: int = 0, seed: int = 0) -> RankMetrics:
+def _measured(y: _Array, s: _Array, w: _Array, *, resamples: int = 0, seed: int = 0) -> RankMetrics:
     """Return what `rank_metrics` does, of rows that were checked: a bootstrap calls it for each resample."""
     counts = w > 0
     if not counts.any():
@@ -132,7 +132,7 @@ def _ece_null(s: np.ndarray, w: np.ndarray, resamples: int, seed: int) -> float:
     return float(np.quantile(draws, 0.95))
 
 
-Weighting = Literal["none", "linear", "quadratic"]
+_Weighting = Literal["none", "linear", "quadratic"]
 LEVELS = tuple(range(LOWEST, HIGHEST + 1))
 
 _RARE_KAPPA, _HIGH_BASE_RATE = 0.4, 0.85
@@ -144,7 +144,7 @@ def cohen_kappa(
     human: Sequence[float],
     judge: Sequence[float],
     *,
-    weighting: Weighting = "none",
+    weighting: _Weighting = "none",
     weights: Sequence[float] | None = None,
     levels: Sequence[float] = LEVELS,
 ) -> float | None:
@@ -172,7 +172,7 @@ def cohen_kappa(
 
 def _table(
     human: Sequence[float], judge: Sequence[float], weights: Sequence[float] | None, levels: Sequence[float]
-) -> Array:
+) -> _Array:
     same_length("give a human's and the judge's label of each row", human, judge)
     place = {level: i for i, level in enumerate(levels)}
     table = np.zeros((len(levels), len(levels)))
@@ -353,14 +353,14 @@ def rating_figures(
     return _rating_figures(np.array(human, float), np.array(judge, float), w, interval)
 
 
-def _rating_figures(h: Array, j: Array, w: Array, interval: partial[Figure]) -> dict[str, Figure]:
-    def kappa(weighting: Weighting, rows: Indices) -> float | None:
+def _rating_figures(h: _Array, j: _Array, w: _Array, interval: partial[Figure]) -> dict[str, Figure]:
+    def kappa(weighting: _Weighting, rows: Indices) -> float | None:
         return _kappa_of(h[rows], j[rows], w[rows], weighting)
 
-    def mean(values: Array, rows: Indices) -> float | None:
+    def mean(values: _Array, rows: Indices) -> float | None:
         return _ratio(float(w[rows] @ values[rows]), float(w[rows].sum()))
 
-    names: dict[str, Weighting] = {"kappa": "none", "kappa_linear": "linear", "kappa_quadratic": "quadratic"}
+    names: dict[str, _Weighting] = {"kappa": "none", "kappa_linear": "linear", "kappa_quadratic": "quadratic"}
     means = {"exact": h == j, "within_one": np.abs(h - j) <= 1, "mean_difference": j - h}
     figures = {name: interval(partial(mean, values.astype(float))) for name, values in means.items()}
     for name, weighting in names.items():
@@ -369,7 +369,7 @@ def _rating_figures(h: Array, j: Array, w: Array, interval: partial[Figure]) -> 
     return figures
 
 
-def _kappa_of(h: Array, j: Array, w: Array, weighting: Weighting) -> float | None:
+def _kappa_of(h: _Array, j: _Array, w: _Array, weighting: _Weighting) -> float | None:
     """Return kappa over the ratings 1 to 4, as `cohen_kappa`, fast enough for a bootstrap."""
     size = len(LEVELS)
     cells = ((h - LOWEST) * size + (j - LOWEST)).astype(np.intp)
@@ -384,13 +384,13 @@ def _kappa_of(h: Array, j: Array, w: Array, weighting: Weighting) -> float | Non
 
 
 _GAPS = np.abs(np.subtract.outer(np.arange(len(LEVELS)), np.arange(len(LEVELS)))).astype(float)
-_COSTS: Mapping[Weighting, Array] = {"none": (_GAPS > 0).astype(float), "linear": _GAPS, "quadratic": _GAPS**2}
+_COSTS: Mapping[_Weighting, _Array] = {"none": (_GAPS > 0).astype(float), "linear": _GAPS, "quadratic": _GAPS**2}
 
 
 def _pass_figures(
     h: NDArray[np.bool_],
     j: NDArray[np.bool_],
-    w: Array,
+    w: _Array,
     interval: partial[Figure],
     level: float,
     *,
@@ -492,7 +492,7 @@ def _wilson_share(wins: int, n: int, level: float) -> Figure:
 def _score_figures(
     good: NDArray[np.bool_],
     scores: Sequence[float | None],
-    w: Array,
+    w: _Array,
     interval: partial[Figure],
 ) -> dict[str, Figure]:
     if any(score is None for score in scores):
@@ -502,7 +502,7 @@ def _score_figures(
     truth = good.astype(float)
 
     def metric(name: str, rows: Indices) -> float | None:
-        return getattr(measured(truth[rows], values[rows], w[rows]), name)  # type: ignore[no-any-return]  # a field of the record
+        return getattr(_measured(truth[rows], values[rows], w[rows]), name)  # type: ignore[no-any-return]  # a field of the record
 
     figures = {}
     for name in _OF_SCORES:

@@ -14,8 +14,8 @@ from scipy import special
 from judges.offline.statistics.intervals import benjamini_yekutieli, chosen, finite, listed, on_scale, same_length
 from judges.offline.statistics.judge_agreement import LEVELS, cohen_kappa
 
-Array = NDArray[np.float64]
-Unit = Sequence[float | None]
+_Array = NDArray[np.float64]
+_Unit = Sequence[float | None]
 
 _LEAST_ROWS, _LEAST_RATERS = 30, 3
 _LEAST_RATINGS = 2
@@ -23,7 +23,7 @@ _HALF = 0.5
 
 
 def krippendorff_alpha(
-    units: Sequence[Unit], *, metric: Literal["nominal", "ordinal", "interval"] = "ordinal"
+    units: Sequence[_Unit], *, metric: Literal["nominal", "ordinal", "interval"] = "ordinal"
 ) -> float | None:
     """Return Krippendorff's alpha (2011): 1 is perfect agreement, 0 chance; None where all ratings are equal.
 
@@ -49,14 +49,14 @@ def krippendorff_alpha(
     return None if expected == 0 else 1 - float((n - 1) * (costs * coincidences).sum()) / expected
 
 
-def _known(unit: Unit) -> list[float]:
+def _known(unit: _Unit) -> list[float]:
     """Return the ratings of a row that are not missing."""
     known = [value for value in listed(unit, "the ratings of a unit") if value is not None]
     finite(known, "ratings")
     return known
 
 
-def _distances(levels: Array, counts: Array, metric: str) -> Array:
+def _distances(levels: _Array, counts: _Array, metric: str) -> _Array:
     if metric == "nominal":
         return np.not_equal.outer(levels, levels).astype(np.float64)
     if metric == "interval":
@@ -66,7 +66,7 @@ def _distances(levels: Array, counts: Array, metric: str) -> Array:
 
 
 def gwet_ac(
-    units: Sequence[Unit],
+    units: Sequence[_Unit],
     *,
     weighting: Literal["none", "linear", "quadratic"] = "none",
     levels: Sequence[float] = LEVELS,
@@ -137,8 +137,8 @@ class AltTest:
 
 
 def alt_test(
-    raters: Sequence[Unit],
-    judge: Unit,
+    raters: Sequence[_Unit],
+    judge: _Unit,
     *,
     epsilon: float = 0.2,
     scoring: Literal["accuracy", "rmse"] = "accuracy",
@@ -191,7 +191,7 @@ def alt_test(
     )
 
 
-def _check_test(raters: Sequence[Unit], judge: Unit, epsilon: float, scoring: str, least_rows: int) -> None:
+def _check_test(raters: Sequence[_Unit], judge: _Unit, epsilon: float, scoring: str, least_rows: int) -> None:
     chosen(scoring, ("accuracy", "rmse"), "scoring")
     if finite([epsilon], "epsilon") < 0 or epsilon >= 1:
         raise ValueError(f"epsilon is 0 or more and below 1, for instance 0.2; not {epsilon!r}")
@@ -202,7 +202,7 @@ def _check_test(raters: Sequence[Unit], judge: Unit, epsilon: float, scoring: st
         _known(labels)
 
 
-def _wins(rater: Unit, others: Sequence[Unit], judge: Unit, scoring: str) -> tuple[list[bool], list[bool]]:
+def _wins(rater: _Unit, others: Sequence[_Unit], judge: _Unit, scoring: str) -> tuple[list[bool], list[bool]]:
     """Return per row whether the judge, and whether the rater, is at least as close to the others."""
     judged, human = [], []
     for row, (mine, theirs) in enumerate(zip(rater, judge, strict=True)):
@@ -221,7 +221,7 @@ def _closeness(label: float, others: Sequence[float], scoring: str) -> float:
     return -float(np.sqrt(np.mean([(label - other) ** 2 for other in others])))
 
 
-def _p_less(differences: Array, epsilon: float) -> float:
+def _p_less(differences: _Array, epsilon: float) -> float:
     """Return the one-sided p-value of a t-test that the mean difference is below epsilon."""
     mean, sd, n = float(differences.mean()), float(differences.std(ddof=1)), len(differences)
     if sd == 0:
@@ -229,7 +229,7 @@ def _p_less(differences: Array, epsilon: float) -> float:
     return float(special.stdtr(n - 1, (mean - epsilon) / (sd / n**0.5)))
 
 
-def human_likeness(raters: Sequence[Unit], judge: Unit) -> float | None:
+def human_likeness(raters: Sequence[_Unit], judge: _Unit) -> float | None:
     """Return how many standard deviations the judge's mean kappa with the humans lies from that among them.
 
     Quadratic kappa ("Judge's Verdict", 2025). None for fewer than three raters, or where the kappas among them do
@@ -244,6 +244,6 @@ def human_likeness(raters: Sequence[Unit], judge: Unit) -> float | None:
     return None if sd == 0 else float((np.mean(np.array(with_judge, float)) - humans.mean()) / sd)
 
 
-def _kappa(one: Unit, other: Unit) -> float | None:
+def _kappa(one: _Unit, other: _Unit) -> float | None:
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
     return cohen_kappa([a for a, _ in pairs], [b for _, b in pairs], weighting="quadratic") if pairs else None

@@ -44,7 +44,7 @@ from judges.offline.trust.rows import (
 )
 
 
-def actively_drawn(rows: Sequence[JudgedRow]) -> tuple[list[JudgedRow], list[str]]:
+def _actively_drawn(rows: Sequence[JudgedRow]) -> tuple[list[JudgedRow], list[str]]:
     """Return rows with the weights of an active sample, and what to say where not all that was drawn is labelled.
 
     Where people labelled only some of the rows drawn, in random order as `refine label` shows them, each was
@@ -81,7 +81,7 @@ _FAMILY = 2
 _LEAST_RATERS = 2
 
 
-def bias_of(rows: Sequence[JudgedRow], judge: str, *, ratings: bool, seed: int) -> BiasReport | None:
+def _bias_of(rows: Sequence[JudgedRow], judge: str, *, ratings: bool, seed: int) -> BiasReport | None:
     """Return the report on bias for which the rows hold data; None where they hold none.
 
     A probe is a row with `probe`, its kind, for instance `"verbosity"` or `"authority"`, and `probe_of`, the `id`
@@ -318,7 +318,7 @@ def align(
     refuse_reused([(_answer_of(row), opinion) for row in read for opinion in row.opinions], split)
     everything = [replace(row, opinions=usable(row.opinions, split)) for row in read]
     if sampling == "active":
-        everything, share_notes = actively_drawn(everything)
+        everything, share_notes = _actively_drawn(everything)
         from_where += share_notes
     name = judge_among(everything, judge)
     judged = [row for row in everything if row.metadata.keys().isdisjoint({"probe", "repeat_of"})]
@@ -365,7 +365,7 @@ def align(
         calibration=_calibration(labelled, name, good=good, seed=seed),
         pass_rate=pass_rate(_items(judged, name, good), sampling=sampling),
         certificate=issued,
-        bias=bias_of(everything, name, ratings=ratings, seed=seed),
+        bias=_bias_of(everything, name, ratings=ratings, seed=seed),
         next_labels=tuple(chosen),
         notes=tuple(notes),
         seed=seed,
@@ -481,7 +481,7 @@ def _certificate(
         return None
 
 
-def summary_of(alignment: Alignment) -> Mapping[str, float | None]:
+def _summary_of(alignment: Alignment) -> Mapping[str, float | None]:
     """Return the figures of the short report by name, for a table of several judges."""
     names = ("agreement", "pass_kappa", "tpr", "tnr", "bad_among_passes", "kappa_quadratic")
     figures = alignment.agreement.figures

@@ -256,13 +256,13 @@ def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:
     return subject.changes(other) if subject.judge_digest and other.judge_digest else ["they do not say which"]
 
 
-RATINGS = (4, 3, 2)
-SCORES = tuple(round(0.95 - 0.05 * step, 2) for step in range(10))
+_RATINGS = (4, 3, 2)
+_SCORES = tuple(round(0.95 - 0.05 * step, 2) for step in range(10))
 ESCALATION = ((5, 4), (4, 4), (4, 3), (3, 3))
 """Nested policies of a cheap and a strong judge, strictest first; 5 is never."""
 
 Policy = float | tuple[float, ...]
-Cut = Literal["success_rating", "max_attempts", "patience"]
+_Cut = Literal["success_rating", "max_attempts", "patience"]
 
 
 @dataclass(kw_only=True)
@@ -406,7 +406,9 @@ def checked_thresholds(thresholds: Sequence[float] | None, *, on_scores: bool) -
     Raises:
         ConfigurationError: If there are none, or one is out of range.
     """
-    chosen = sorted(set(thresholds if thresholds is not None else SCORES if on_scores else RATINGS), reverse=True)
+    chosen = sorted(
+        set(thresholds if thresholds is not None else _SCORES if on_scores else _RATINGS), reverse=True
+    )
     fits = (
         all(0 <= one <= 1 for one in chosen)
         if on_scores

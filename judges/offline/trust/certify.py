@@ -43,7 +43,7 @@ from judges.offline.trust.rows import Harm, JudgedRow, Source, judge_among, labe
 from judges.verdict import HIGHEST, LOWEST
 
 
-def table_of(
+def _table_of(
     runs: int, result: Certificate, tallies: Sequence[Tally], counts: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
     """Return the threshold, the counts behind it and the table."""
@@ -83,7 +83,7 @@ def _row(row: PolicyRow, tally: Tally, runs: int) -> CertifiedRow:
     )
 
 
-def labels_missing(result: Certificate, alpha: float, delta: float) -> int | None:
+def _labels_missing(result: Certificate, alpha: float, delta: float) -> int | None:
     """Return how many labelled answers would probably certify, if the best policy is as good as it looks."""
     rates = [row.rate for row in result.rows if row.rate is not None]
     if result.certified is not None:
@@ -96,13 +96,13 @@ def labels_missing(result: Certificate, alpha: float, delta: float) -> int | Non
     return labels_needed(alpha, delta, best or None)
 
 
-def answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:
+def _answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:
     """Return the models that answered in the runs; empty where an answer names none."""
     named = {row.metadata.get("model") for run in runs for row in run.rows}
     return () if None in named else tuple(sorted(str(name) for name in named))
 
 
-def least_note(result: Certificate) -> list[str]:
+def _least_note(result: Certificate) -> list[str]:
     """Say how many answers are the least, where a policy released too few."""
     few = any(row.status == "too_few" for row in result.rows)
     return (
@@ -110,7 +110,7 @@ def least_note(result: Certificate) -> list[str]:
     )
 
 
-def remarks(tallies: Sequence[Tally], tested: float, alpha: float) -> list[str]:
+def _remarks(tallies: Sequence[Tally], tested: float, alpha: float) -> list[str]:
     """Say what is odd about the labels, and what single answers were tested at."""
     notes = []
     missing = max((tally.unlabelled for tally in tallies), default=0)
@@ -124,7 +124,7 @@ def remarks(tallies: Sequence[Tally], tested: float, alpha: float) -> list[str]:
     return notes
 
 
-def certified_subject(subject: Subject, max_attempts: int, patience: int | None, kind: Kind) -> Subject:
+def _certified_subject(subject: Subject, max_attempts: int, patience: int | None, kind: Kind) -> Subject:
     """Return the loop that is certified: the one recorded, with the attempts and the patience chosen."""
     if kind == "escalation":
         return subject
@@ -133,7 +133,7 @@ def certified_subject(subject: Subject, max_attempts: int, patience: int | None,
     )
 
 
-def labels_used(runs: Sequence[CalibrationRun], split: str | None) -> set[str]:
+def _labels_used(runs: Sequence[CalibrationRun], split: str | None) -> set[str]:
     """Return the digests of the labels of the runs."""
     return {
         label_digest(row.key, opinion)
@@ -143,12 +143,12 @@ def labels_used(runs: Sequence[CalibrationRun], split: str | None) -> set[str]:
     }
 
 
-def digest_of(parts: object) -> str:
+def _digest_of(parts: object) -> str:
     """Return a digest of JSON data."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def dates_of(rows: Sequence[JudgedRow]) -> dict[str, str | None]:
+def _dates_of(rows: Sequence[JudgedRow]) -> dict[str, str | None]:
     """Return when the runs were recorded, where known, and the time now."""
     times = sorted(str(row.metadata["at"]) for row in rows if row.metadata.get("at"))
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -159,7 +159,7 @@ def dates_of(rows: Sequence[JudgedRow]) -> dict[str, str | None]:
     }
 
 
-def library_version() -> str:
+def _library_version() -> str:
     """Return the version of this library."""
     try:
         return version("selfrefine")
@@ -225,7 +225,7 @@ class Ledger:
 _RATINGS = range(LOWEST, HIGHEST + 1)
 
 
-def harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: AnyMethod) -> Harm | None:
+def _harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: AnyMethod) -> Harm | None:
     """Return the harm of answers rated 1, 2, 3 and 4; a rating that a mapping leaves out does none.
 
     Raises:
@@ -249,7 +249,7 @@ def harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: AnyMetho
     return losses[0], losses[1], losses[2], losses[3]
 
 
-def check_weights(rows: Sequence[JudgedRow], method: AnyMethod, largest_weight: float | None) -> None:
+def _check_weights(rows: Sequence[JudgedRow], method: AnyMethod, largest_weight: float | None) -> None:
     """Check that rows with weights get a test that takes them.
 
     Raises:
@@ -267,7 +267,7 @@ def check_weights(rows: Sequence[JudgedRow], method: AnyMethod, largest_weight: 
         )
 
 
-def heaviest_question(runs: Sequence[CalibrationRun]) -> float:
+def _heaviest_question(runs: Sequence[CalibrationRun]) -> float:
     """Return the largest sum of weights that the runs of a question have."""
     sums: dict[str, float] = {}
     for run in runs:
@@ -275,18 +275,18 @@ def heaviest_question(runs: Sequence[CalibrationRun]) -> float:
     return max(sums.values(), default=1.0)
 
 
-def weight_notes(runs: Sequence[CalibrationRun], method: AnyMethod, largest_weight: float | None) -> list[str]:
+def _weight_notes(runs: Sequence[CalibrationRun], method: AnyMethod, largest_weight: float | None) -> list[str]:
     """Say by what losses are scaled, where that was not fixed before and questions differ."""
-    if method != "weighted" or largest_weight is not None or heaviest_question(runs) == 1:
+    if method != "weighted" or largest_weight is not None or _heaviest_question(runs) == 1:
         return []
     note = (
-        f"a question weighs at most {heaviest_question(runs):g}, as in these runs; the promise is strict if that "
+        f"a question weighs at most {_heaviest_question(runs):g}, as in these runs; the promise is strict if that "
         f"was fixed before labels were seen (largest_weight, --largest-weight)"
     )
     return [note]
 
 
-def tested_policies(
+def _tested_policies(
     tallies: Sequence[Tally],
     runs: Sequence[CalibrationRun],
     *,
@@ -304,7 +304,7 @@ def tested_policies(
     counts = [(len(runs) if per_question else tally.released, tally.bad) for tally in tallies]
     if method != "weighted":
         return certify_counts(counts, alpha, delta, method=method), counts
-    heaviest = heaviest_question(runs)
+    heaviest = _heaviest_question(runs)
     if largest_weight is not None and largest_weight < heaviest:
         raise ConfigurationError(
             f"largest_weight={largest_weight:g} is exceeded: the runs of a question weigh {heaviest:g} together"
@@ -314,7 +314,7 @@ def tested_policies(
 
 
 GOOD = 3
-INDEPENDENT = "independent attempts: it does not hold where feedback teaches the generator to please the judge"
+_INDEPENDENT = "independent attempts: it does not hold where feedback teaches the generator to please the judge"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -407,14 +407,14 @@ def certify(
         rows, strangers = with_labels(read_judged(attempts), labels)
     if not rows:
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
-    check_weights(rows, method, largest_weight)
-    losses = harm_of(harm, method)
+    _check_weights(rows, method, largest_weight)
+    losses = _harm_of(harm, method)
     kind: Kind = "escalation" if escalation else "score" if scores else "rating"
     judges = tuple(escalation or (judge_among(rows, judge),))
     left_out = unlabelled == "left_out" or (unlabelled is None and method == "anytime")
     chosen = RunChoice(good=good, split=split, harm=losses, left_out=left_out, several=method == "weighted")
     runs, recorded_by, notes = chosen_runs(rows, chosen)
-    notes = [*from_where, *notes, *weight_notes(runs, method, largest_weight)]
+    notes = [*from_where, *notes, *_weight_notes(runs, method, largest_weight)]
     if strangers:
         notes.append(f"{strangers} labels belong to no recorded attempt and were left out")
     own = subject or recorded_by
@@ -431,7 +431,7 @@ def certify(
         tested /= most
     tallies, cut_notes = _tallies(calibration, thresholds, first_alone=independent_attempts)
     book = _ledger(ledger, labels, attempts)
-    used = labels_used(runs, split)
+    used = _labels_used(runs, split)
     settings = (
         alpha,
         delta,
@@ -442,7 +442,7 @@ def certify(
     )
     key = _key(calibration, [tally.policy for tally in tallies], settings, used)
     use = 1 if book is None else book.use(frozenset(used), key)
-    result, counts = tested_policies(
+    result, counts = _tested_policies(
         tallies,
         runs,
         alpha=tested,
@@ -452,8 +452,8 @@ def certify(
         largest_weight=largest_weight,
     )
     certificate = IssuedCertificate.issue(
-        **table_of(len(runs), result, tallies, counts),
-        subject=certified_subject(own, most, waits, kind),
+        **_table_of(len(runs), result, tallies, counts),
+        subject=_certified_subject(own, most, waits, kind),
         kind=kind,
         alpha=alpha,
         delta=delta / use,
@@ -462,15 +462,15 @@ def certify(
         method=method,
         harm=losses or (),
         risk=risk,
-        assumes=INDEPENDENT if independent_attempts else "",
+        assumes=_INDEPENDENT if independent_attempts else "",
         good=good,
         labels=len(used),
-        labels_digest=digest_of(sorted(used)),
-        labels_needed=labels_missing(result, tested, delta / use),
-        answer_models=answer_models(runs),
-        notes=(*calibration.notes, *cut_notes, *least_note(result), *remarks(tallies, tested, alpha)),
-        **dates_of(rows),
-        written_by=library_version(),
+        labels_digest=_digest_of(sorted(used)),
+        labels_needed=_labels_missing(result, tested, delta / use),
+        answer_models=_answer_models(runs),
+        notes=(*calibration.notes, *cut_notes, *_least_note(result), *_remarks(tallies, tested, alpha)),
+        **_dates_of(rows),
+        written_by=_library_version(),
     )
     if book is not None:
         book.enter(frozenset(used), key, delta=delta / use)
@@ -568,4 +568,4 @@ def _key(
         list(settings),
         None if anytime else sorted(labels),
     ]
-    return digest_of(parts)
+    return _digest_of(parts)

@@ -32,10 +32,10 @@ from judges.offline.trust.rows import JudgedRow, Mark, Source, judge_among, majo
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
 
-SPLITS = ("certify", "report", "tune")
+_SPLITS = ("certify", "report", "tune")
 """What a label may be used for; labels that tuned a judge never measure it."""
 
-DOUBLE = 0.1
+_DOUBLE = 0.1
 """Share of the answers that two people label."""
 
 _PEOPLE = 2
@@ -123,7 +123,7 @@ def _key_of(row: JudgedRow) -> object:
 def _is_doubled(key: str) -> bool:
     """Check whether an answer is one of those that two people label; the same in every process."""
     draw = int.from_bytes(blake2b(key.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
-    return draw < DOUBLE * 2**64
+    return draw < _DOUBLE * 2**64
 
 
 class Labelling:
@@ -156,8 +156,8 @@ class Labelling:
     ) -> None:
         if not by.strip():
             raise ConfigurationError(f"a label says by whom it is, not {shortened(by)}; give --by NAME")
-        if split is not None and split not in SPLITS:
-            raise ConfigurationError(f"split is {', '.join(SPLITS)}, not {shortened(split)}")
+        if split is not None and split not in _SPLITS:
+            raise ConfigurationError(f"split is {', '.join(_SPLITS)}, not {shortened(split)}")
         self.by, self.split = by.strip(), split
         self._store, self._clock = store, clock
         self._items = items
@@ -231,7 +231,7 @@ class Labelling:
         return label
 
 
-Purpose = Literal["estimate", "certify", "compare"]
+_Purpose = Literal["estimate", "certify", "compare"]
 
 _FIRST, _FLOOR = 10, 5
 _DOUBLED = 0.1
@@ -295,7 +295,7 @@ def to_estimate(
     return _queue(chosen, drawn)
 
 
-def to_estimate_actively(
+def _to_estimate_actively(
     rows: Sequence[JudgedRow], judge: str, *, budget: int, good: float, seed: int = 0
 ) -> list[NextLabel]:
     """Choose rows where the judge is least sure, each drawn with a probability that is kept (active sampling).
@@ -350,7 +350,7 @@ def _unsure(mark: Mark, errors: Mapping[int, float]) -> float:
     return math.sqrt(errors.get(rating, min(score, 1 - score)))
 
 
-def to_certify(
+def _to_certify(
     runs: Sequence[CalibrationRun], released: Iterable[Sequence[int | None]], *, budget: int, seed: int = 0
 ) -> list[NextLabel]:
     """Choose a simple random sample of runs, and of these every answer that some policy would release.
@@ -484,7 +484,7 @@ def labels_to_estimate(
         ConfigurationError: If rows or labels cannot be used, or an active sample was drawn before.
     """
     judged, _ = with_labels(read_judged(rows), labels_for(rows, labels)[0])
-    choose = to_estimate if sampling == "by_rating" else to_estimate_actively
+    choose = to_estimate if sampling == "by_rating" else _to_estimate_actively
     return choose(judged, judge_among(judged, judge), budget=budget, good=good, seed=seed)
 
 
@@ -535,7 +535,7 @@ def labels_to_certify(
         ]
         for threshold in checked_thresholds(thresholds, on_scores=False)
     ]
-    return to_certify(runs, released, budget=budget, seed=seed)
+    return _to_certify(runs, released, budget=budget, seed=seed)
 
 
 def choose_rows(

@@ -19,9 +19,9 @@ from judges.offline.trust.loops import LoopAttempt, LoopRows, RecordedLoop, read
 from judges.offline.trust.rows import JudgedRow, Source, is_bad, is_tuned, read_judged
 from judges.sample import Sample
 
-ALARM_AT = 100.0
+_ALARM_AT = 100.0
 """Value of the alarm statistic from which on it is an alarm: without a change, one in 100 audits or more."""
-LEAST_ROWS = 50
+_LEAST_ROWS = 50
 _GOOD = 3
 _LEVEL = 0.01
 _MOST_UNSCORED = 0.1
@@ -69,7 +69,7 @@ class _CanaryRow:
     passed: bool
 
 
-def judge_canary(
+def _judge_canary(
     rows: Source,
     judge: object,
     labels: Source | None = None,
@@ -92,8 +92,8 @@ def judge_canary(
     read = [_read(row, success_rating) for row in with_labels(read_judged(rows), labels_for(rows, labels)[0])[0]]
     known = [row for row in read if row is not None]
     left_out = len(read) - len(known)
-    if len(known) < LEAST_ROWS:
-        detail = f"{len(known)} rows have labels and an earlier rating; {LEAST_ROWS} are needed"
+    if len(known) < _LEAST_ROWS:
+        detail = f"{len(known)} rows have labels and an earlier rating; {_LEAST_ROWS} are needed"
         return CanaryResult(rows=len(known), left_out=left_out, reason="too_few", detail=detail)
     bare = [row.sample.model_copy(update={"metadata": {}}) for row in known]
     coerced = as_judge(judge) if isinstance(judge, str) else judge
@@ -132,14 +132,14 @@ def _compared(pairs: list[tuple[bool, bool]], *, rows: int, left_out: int) -> Ca
         only_before=only_before,
         only_now=only_now,
     )
-    if n < (1 - _MOST_UNSCORED) * rows or n < LEAST_ROWS:
+    if n < (1 - _MOST_UNSCORED) * rows or n < _LEAST_ROWS:
         detail = f"{rows - n} of {rows} rows could not be judged, so nothing can be said"
         return replace(result, reason="not_identified", detail=detail)
     p0 = clopper_pearson(n - before, n, level=0.9)[1]
     p = mcnemar(only_before, only_now)
     statistic = max(e_cusum([not new for _, new in pairs], p0)) if p0 < 1 else None
     is_worse = p <= _LEVEL and only_before > only_now
-    alarm = is_worse or (statistic is not None and statistic >= ALARM_AT)
+    alarm = is_worse or (statistic is not None and statistic >= _ALARM_AT)
     return replace(result, p=p, statistic=statistic, p0=p0, alarm=alarm)
 
 
@@ -255,7 +255,7 @@ def monitor(
         labels: Audits that are not in the rows: a file that `refine label` wrote; by default the one beside them.
         certificate: A certificate, or its file. An alarm, or a change of what it depends on, voids it.
         alpha: Share of bad answers among those released that is tolerated; by default that of the certificate.
-        canary: A labelled set to judge again, see `judge_canary`; needs a judge.
+        canary: A labelled set to judge again, see `_judge_canary`; needs a judge.
         canary_labels: Its labels, where they are neither in its rows nor beside them.
         judge: The judge in force, for the canary.
         success_rating: Lowest rating that passes on the canary; by default that of the loops.
@@ -278,7 +278,7 @@ def monitor(
     result = None
     if canary is not None:
         passing = success_rating or own_rating
-        result = judge_canary(
+        result = _judge_canary(
             canary, judge, canary_labels, success_rating=passing, max_concurrency=max_concurrency
         )
     can_alarm = audits.reason is None or (result is not None and result.reason is None)
@@ -374,7 +374,7 @@ def _alarm(bads: Sequence[bool], p0: float | None) -> Audits:
     path = e_cusum(bads, p0, p1)
     highest = max(path)
     return Audits(
-        audits=audits, bad=bad, p0=p0, p1=p1, statistic=path[-1], highest=highest, alarm=highest >= ALARM_AT
+        audits=audits, bad=bad, p0=p0, p1=p1, statistic=path[-1], highest=highest, alarm=highest >= _ALARM_AT
     )
 
 

@@ -31,10 +31,10 @@ from judges.offline.trust.loops import (
 from judges.offline.trust.rows import Source
 from judges.sample import Sample
 
-ReplayStatus = Literal["exact", "bounds", "estimate"]
+_ReplayStatus = Literal["exact", "bounds", "estimate"]
 """`exact`: every loop went far enough. `bounds`: some ended first. `estimate`: exploration says how they go on."""
 
-Interval = tuple[float, float]
+_Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +66,17 @@ class ReplayedPolicy:
     max_attempts: int
     patience: int | None
     in_force: bool
-    status: ReplayStatus
+    status: _ReplayStatus
     loops: int
     ends: Mapping[End, int]
-    release_rate: Interval
-    release_interval: Interval | None
-    mean_attempts: Interval
+    release_rate: _Interval
+    release_interval: _Interval | None
+    mean_attempts: _Interval
     mean_cost: float | None
     labelled: int = 0
     released_labelled: int = 0
-    bad_rate: Interval | None = None
-    bad_interval: Interval | None = None
+    bad_rate: _Interval | None = None
+    bad_interval: _Interval | None = None
     hajek: float | None = None
     horvitz_thompson: float | None = None
     effective: float | None = None
@@ -113,7 +113,7 @@ def candidates(
     return list(dict.fromkeys([own, *others]))
 
 
-def replay_policy(
+def _replay_policy(
     loops: Sequence[RecordedLoop],
     policy: LoopPolicy,
     candidate: tuple[int, int, int | None],
@@ -157,11 +157,11 @@ def replay_policy(
 
 def _replayed(loop: RecordedLoop, candidate: tuple[int, int, int | None]) -> Replay:
     threshold, most, patience = candidate
-    ratings, scores = marks_of(loop)
+    ratings, scores = _marks_of(loop)
     return replay_run(ratings, threshold, most, patience, scores=scores)
 
 
-def marks_of(loop: RecordedLoop) -> tuple[list[int | None], list[float | None]]:
+def _marks_of(loop: RecordedLoop) -> tuple[list[int | None], list[float | None]]:
     """Return the ratings of a loop as a gate counts them, and the scores that patience compares."""
     judged = loop.judged
     return [attempt.gate_rating for attempt in judged], [attempt.score for attempt in judged]
@@ -170,7 +170,7 @@ def marks_of(loop: RecordedLoop) -> tuple[list[int | None], list[float | None]]:
 def _summary(
     loops: Sequence[RecordedLoop], candidate: tuple[int, int, int | None], *, bad: bool = False
 ) -> ReplaySummary:
-    marks = [marks_of(loop) for loop in loops]
+    marks = [_marks_of(loop) for loop in loops]
     return replay_runs(
         [ratings for ratings, _ in marks],
         *candidate,
@@ -193,7 +193,7 @@ def _explored(
     is_shorter = policy.patience is None or (patience is not None and patience <= policy.patience)
     if probability is None or most > policy.max_attempts or not is_shorter:
         return None
-    whole = [marks_of(loop) for loop in loops if not loop.crashed]
+    whole = [_marks_of(loop) for loop in loops if not loop.crashed]
     return replay_runs(
         [ratings for ratings, _ in whole],
         *candidate,
@@ -204,7 +204,7 @@ def _explored(
     )
 
 
-def _release_interval(loops: Sequence[RecordedLoop], results: Sequence[Replay], seed: int) -> Interval | None:
+def _release_interval(loops: Sequence[RecordedLoop], results: Sequence[Replay], seed: int) -> _Interval | None:
     passes = [result.end == "pass" for result in results]
     questions = [loop.question_id for loop in loops]
     if len(set(questions)) == len(questions):
@@ -214,7 +214,7 @@ def _release_interval(loops: Sequence[RecordedLoop], results: Sequence[Replay], 
     return (low, high) if low < high else wilson(n * sum(passes) / len(passes), n)
 
 
-def _bad_interval(rate: Interval | None, released: int) -> Interval | None:
+def _bad_interval(rate: _Interval | None, released: int) -> _Interval | None:
     if rate is None or rate[0] != rate[1] or not released:
         return None
     return clopper_pearson(round(rate[0] * released), released)
@@ -233,7 +233,7 @@ def _mean_cost(loops: Sequence[RecordedLoop], results: Sequence[Replay]) -> floa
 _Key = tuple[str, int]
 
 
-def rejudged_loops(
+def _rejudged_loops(
     loops: Sequence[RecordedLoop], judge: object, *, fraction: float, seed: int, max_concurrency: int
 ) -> list[RecordedLoop]:
     """Return the loops with second ratings of some attempts, chosen without regard to how they were rated.
@@ -320,12 +320,12 @@ def _with_ratings(
     return replace(loop, attempts=tuple(map(rated, loop.attempts)))
 
 
-ASSUMPTION = (
+_ASSUMPTION = (
     "Replay assumes that neither the generator nor its feedback sees the threshold: the attempts of a loop are a "
     "fixed sequence."
 )
-RAW_GAIN = "raw change (includes regression to the mean)"
-CLEAN_GAIN = "gain per attempt (the earlier attempt judged again, independently)"
+_RAW_GAIN = "raw change (includes regression to the mean)"
+_CLEAN_GAIN = "gain per attempt (the earlier attempt judged again, independently)"
 _LEAST_EFFECTIVE = 20.0
 _UNIDENTIFIED = (
     "the rows do not say {missing}, so that nothing below is identified; record loops with this version: "
@@ -364,11 +364,11 @@ class LoopReplay:
     other_policies: Mapping[str, int]
     curve: tuple[CurvePoint, ...] = ()
     curve_note: str = ""
-    gain_title: str = RAW_GAIN
+    gain_title: str = _RAW_GAIN
     gains: tuple[AttemptGain, ...] = ()
     best: BestVersusLast | None = None
     policies: tuple[ReplayedPolicy, ...] = ()
-    assumption: str = ASSUMPTION
+    assumption: str = _ASSUMPTION
     notes: tuple[str, ...] = ()
     reason: Literal["not_identified"] | None = None
     detail: str = ""
@@ -439,7 +439,7 @@ def replay(
     if in_force is None:  # pragma: no cover - only loops with a policy are identified
         raise AssertionError
     if judge is not None:
-        chosen = rejudged_loops(
+        chosen = _rejudged_loops(
             chosen, judge, fraction=rejudge_fraction, seed=seed, max_concurrency=max_concurrency
         )
     points, note = curve(chosen, in_force, seed=seed)
@@ -454,11 +454,11 @@ def replay(
         other_policies=others,
         curve=points,
         curve_note=note,
-        gain_title=CLEAN_GAIN if any(gain.gain is not None for gain in gains) else RAW_GAIN,
+        gain_title=_CLEAN_GAIN if any(gain.gain is not None for gain in gains) else _RAW_GAIN,
         gains=gains,
         best=best_versus_last(chosen),
         policies=tuple(
-            replay_policy(chosen, in_force, candidate, least_effective=least_effective, seed=seed)
+            _replay_policy(chosen, in_force, candidate, least_effective=least_effective, seed=seed)
             for candidate in table
         ),
         notes=(*from_where, *_notes(chosen), *_other_judge(judge, in_force)),

@@ -30,7 +30,7 @@ from judges.offline.statistics.correction import labels_alone
 from judges.offline.trust.rows import JudgedRow, lower_median, majority
 from judges.verdict import HIGHEST, LOWEST
 
-FigureT = TypeVar("FigureT", bound=Figure)
+_FigureT = TypeVar("_FigureT", bound=Figure)
 Sampling = Literal["random", "by_rating", "active", "elsewhere"]
 
 
@@ -203,7 +203,7 @@ def _passing(items: Sequence[Item]) -> Figure:
     return _as_share(sum(map(_passes, items)), len(items))
 
 
-def _within(rate: FigureT) -> FigureT:
+def _within(rate: _FigureT) -> _FigureT:
     """Return a rate with its interval cut off at 0 and 1."""
     low, high = (None if end is None else min(1.0, max(0.0, end)) for end in (rate.low, rate.high))
     return replace(rate, low=low, high=high)

@@ -59,7 +59,7 @@ class Mark:
         return None if self.score is None else LOWEST + round((HIGHEST - LOWEST) * self.score)
 
 
-def mark_of(verdict: Verdict) -> Mark:
+def _mark_of(verdict: Verdict) -> Mark:
     """Return what a verdict says."""
     return Mark(
         rating=verdict.rating,
@@ -70,7 +70,7 @@ def mark_of(verdict: Verdict) -> Mark:
     )
 
 
-def marks_in(data: Mapping[str, Any], place: str) -> dict[str, Mark]:
+def _marks_in(data: Mapping[str, Any], place: str) -> dict[str, Mark]:
     """Return what the judges of a row say, by judge.
 
     In a record that is the judge of the loop, whatever part of it, or of the loop itself, gave the verdict.
@@ -120,7 +120,7 @@ def _mark(value: object, place: str) -> Mark:
 
 
 def _rating(value: object, place: str) -> int | None:
-    number = number_in(value, "rating", place)
+    number = _number_in(value, "rating", place)
     if number is None:
         return None
     if number not in range(LOWEST, HIGHEST + 1):
@@ -131,13 +131,13 @@ def _rating(value: object, place: str) -> int | None:
 
 
 def _score(value: object, place: str) -> float | None:
-    number = number_in(value, "score", place)
+    number = _number_in(value, "score", place)
     if number is not None and not 0 <= number <= 1:
         raise ConfigurationError(f"{place}the judge's score is a number from 0 to 1, not {shortened(value)}")
     return number
 
 
-def number_in(value: object, name: str, place: str) -> float | None:
+def _number_in(value: object, name: str, place: str) -> float | None:
     """Return a number, from a text of a CSV file, too; None where there is none.
 
     Raises:
@@ -156,10 +156,10 @@ _WORDS = {
     **dict.fromkeys(("good", "pass", "passed", "yes", "true", "up", "accept", "correct"), True),
     **dict.fromkeys(("bad", "fail", "failed", "no", "false", "down", "reject", "incorrect"), False),
 }
-TUNED = frozenset({"tune", "tuned", "tuning", "train", "training", "dev", "few_shot", "few-shot", "prompt"})
+_TUNED = frozenset({"tune", "tuned", "tuning", "train", "training", "dev", "few_shot", "few-shot", "prompt"})
 """Splits whose labels were used to make the judge what it is."""
 
-Goodness = bool | None
+_Goodness = bool | None
 Harm = tuple[float, float, float, float]
 """Harm of an answer that people rate 1, 2, 3 and 4, each 0 to 1."""
 
@@ -246,7 +246,7 @@ def _number(word: str, label: str) -> object:
         return label
 
 
-def majority(opinions: Collection[Opinion], good: float) -> Goodness:
+def majority(opinions: Collection[Opinion], good: float) -> _Goodness:
     """Return whether most people call an answer good; None if as many do as do not, or nobody said anything."""
     goods = sum(opinion.is_good(good) for opinion in opinions)
     bads = len(opinions) - goods
@@ -274,7 +274,7 @@ def loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> fl
 
 def is_tuned(split: str | None) -> bool:
     """Return whether labels of a split tuned the judge, however its name is spelled."""
-    return (split or "").strip().casefold().replace(" ", "_") in TUNED
+    return (split or "").strip().casefold().replace(" ", "_") in _TUNED
 
 
 def usable(opinions: Sequence[Opinion], split: str | None) -> tuple[Opinion, ...]:
@@ -453,7 +453,7 @@ def _of_evaluation(row: Row) -> JudgedRow:
     sample = row.sample
     if sample is None:
         return JudgedRow(index=row.index, key=f"#{row.index}", question_id=f"#{row.index}", marks={})
-    marks = {name: mark_of(verdict) for name, verdict in row.verdicts.items()}
+    marks = {name: _mark_of(verdict) for name, verdict in row.verdicts.items()}
     return replace(_of_sample(row.index, sample), marks=marks)
 
 
@@ -466,12 +466,12 @@ def _of_sample(index: int, sample: Sample) -> JudgedRow:
     labels = next((data[name] for name in LABEL_NAMES if data.get(name) is not None), None)
     return JudgedRow(
         index=index,
-        key=key_of(question, f"#{attempt or index}" if sample.answer is None else sample.answer),
+        key=_key_of(question, f"#{attempt or index}" if sample.answer is None else sample.answer),
         question_id=str(data.get("question_id") or question),
-        marks=marks_in(data, place),
+        marks=_marks_in(data, place),
         opinions=opinions_in(_parsed(labels), split=None if split is None else str(split), place=place),
         length=len(sample.answer or ""),
-        weight=number_in(data.get("weight"), "weight", place) or 1.0,
+        weight=_number_in(data.get("weight"), "weight", place) or 1.0,
         probability=_probability_in(data, place),
         drawn=None if data.get("drawn") is None else int(str(data["drawn"])),
         attempt=None if attempt is None else int(str(attempt)),
@@ -483,7 +483,7 @@ def _of_sample(index: int, sample: Sample) -> JudgedRow:
 
 
 def _probability_in(data: Mapping[str, Any], place: str) -> float | None:
-    probability = number_in(data.get("probability"), "probability", place)
+    probability = _number_in(data.get("probability"), "probability", place)
     if probability is not None and not 0 < probability <= 1:
         raise ConfigurationError(f"{place}probability is above 0 to 1, not {shortened(probability)}")
     return probability
@@ -505,7 +505,7 @@ def _question(sample: Sample) -> str:
     return json.dumps([[message.role, message.content] for message in sample.conversation], ensure_ascii=False)
 
 
-def key_of(question: str, answer: str) -> str:
+def _key_of(question: str, answer: str) -> str:
     """Return what identifies an answer to a question."""
     text = f"{question}\x1f{answer}"
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]

@@ -176,7 +176,7 @@ CARD = (
     "银行卡|信用卡|卡号|借记卡|储蓄卡|银联|карт*|кредитк*|kreditkarte*|kartennummer|karte|carte|cb|tarjeta*|"
     "cartão*|cartao*|carta|カード|카드|بطاقة|कार्ड|karta|karty|kart|kartı|creditcard"
 )
-OTHER = (
+_OTHER = (
     "order*|invoice*|tracking|track|shipment|parcel|package|reference|ref|ticket|case|isbn|issn|isbn-13|isbn-10|sku|"
     "part|model|serial|version|ver|build|commit|uuid|guid|transaction|batch|lot|article|item|product|ean|upc|gtin|"
     "barcode|doi|arxiv|patent|flight|zip|postcode|timestamp|unix|epoch|seed|port|page|room|hash|checksum|md5|sha*|"
@@ -214,7 +214,7 @@ _NUMBER = re.compile(r"\d{3}")
 
 
 @lru_cache(maxsize=512)
-def pattern_of(words: str) -> re.Pattern[str]:
+def _pattern_of(words: str) -> re.Pattern[str]:
     """Return the pattern of words separated by bars; a trailing `*` stands for any ending.
 
     Words of scripts written without blanks are found anywhere.
@@ -253,7 +253,7 @@ class Labels:
     def names(self, listed: str, start: int, end: int) -> bool:
         """Whether the nearest label before a number is one of the words, or one stands right behind it."""
         sentence, line = self._plain.sentence_start(start), self._plain.line_start(start)
-        other = self._last(OTHER, line, start)
+        other = self._last(_OTHER, line, start)
         own = self._last(listed, line, start)
         if own >= 0 or other >= 0:
             return own >= other
@@ -266,7 +266,7 @@ class Labels:
     def names_other(self, start: int, *listed: str) -> bool:
         """Whether the nearest label before a number says that it is something else, such as an order's number."""
         line = self._plain.line_start(start)
-        other = self._last(OTHER, line, start)
+        other = self._last(_OTHER, line, start)
         if other < 0 or _NUMBER.search(self._plain.text, other, start):
             return False
         return all(self._last(one, line, start) < other for one in listed)
@@ -285,6 +285,6 @@ class Labels:
     def _places_of(self, listed: str) -> tuple[list[int], list[int]]:
         """Return where the words start, and where they end."""
         if listed not in self._places:
-            spans = [match.span() for match in pattern_of(listed).finditer(self._plain.folded)]
+            spans = [match.span() for match in _pattern_of(listed).finditer(self._plain.folded)]
             self._places[listed] = [start for start, _ in spans], [end for _, end in spans]
         return self._places[listed]

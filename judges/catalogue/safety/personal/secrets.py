@@ -69,18 +69,18 @@ _KEYS = (
 )  # fmt: skip
 
 KEYS = re.compile(rf"(?<![A-Za-z0-9_.$/+-])(?:{'|'.join(_KEYS)})(?![A-Za-z0-9])")
-WEBHOOKS = re.compile(
+_WEBHOOKS = re.compile(
     r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}"
     r"|https://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/\d{10,}/[\w-]{30,}"
     r"|https://[\w.-]+\.webhook\.office\.com/webhookb2/[\w@/-]{30,}"
     r"|(?:AccountKey|SharedAccessKey)=[A-Za-z0-9+/]{30,}={0,2}|[?&]sig=[A-Za-z0-9%+/]{30,}"
 )
-LOGIN_WORDS = (
+_LOGIN_WORDS = (
     "password|passwords|passwd|pwd|passcode|passphrase|密码|口令|密碼|пароль|пароля|паролем|passwort|kennwort|"
     "mot de passe|contraseña|clave|senha|palavra-passe|パスワード|비밀번호|كلمة المرور|كلمة السر|şifre|parola|"
     "hasło|wachtwoord|heslo|पासवर्ड|mật khẩu"
 )
-KEY_WORDS = (
+_KEY_WORDS = (
     "api[ _-]?key|apikey|api[ _-]?token|secret[ _-]?key|access[ _-]?key(?:[ _-]?id)?|secret[ _-]?access[ _-]?key|"
     "client[ _-]?secret|(?:auth|access|refresh|bearer)[ _-]?token|(?:private|account|signing|encryption)[ _-]?key|"
     "secret|token|密钥|令牌|ключ api|api-ключ|секретный ключ|ключ|токен|api-schlüssel|schlüssel|zugangsschlüssel|"
@@ -124,8 +124,8 @@ _SAYS = (
 """What stands between a label and the secret it names."""
 
 _WORD = r"(?<![A-Za-z0-9\u00c0-\u04ff])"
-_PASSWORD = re.compile(rf"{_WORD}(?:{LOGIN_WORDS}){_SAYS}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE)
-_KEY = re.compile(rf"{_WORD}(?:{KEY_WORDS}){_SAYS}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII)
+_PASSWORD = re.compile(rf"{_WORD}(?:{_LOGIN_WORDS}){_SAYS}(?P<value>(?![\"'`<>])[!-~]{{6,128}})", re.IGNORECASE)
+_KEY = re.compile(rf"{_WORD}(?:{_KEY_WORDS}){_SAYS}(?P<value>[\w.~+/=:$@-]{{16,300}})", re.IGNORECASE | re.ASCII)
 _PLACEHOLDER = re.compile(
     r"^[\[{<%]|\$\{|\$\(|^\$[A-Z_]+$|\{\{|^\*+$|^x+$|^\.+$|xxxx|\*\*\*|\.\.\.|…|"
     r"your|example|placeholder|changeme|change_me|redacted|dummy|insert|"
@@ -157,7 +157,7 @@ def secrets(plain: Plain) -> Iterator[Finding]:
     for match in KEYS.finditer(text):
         if _is_random(match.group(), 8) and not _SAMPLE.search(match.group()):
             yield Finding("api_key", match.start(), match.end())
-    for match in WEBHOOKS.finditer(text):
+    for match in _WEBHOOKS.finditer(text):
         yield Finding("api_key", match.start(), match.end())
     for match in _JWT.finditer(text):
         if _is_jose(match.group(1)):
