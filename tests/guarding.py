@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx2
 
+from refine.server.running import RunningGuard
 from refine.server.service import Service
-from refine.server.serving import RunningGuard
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 

@@ -275,9 +275,9 @@ def serve(
         raise error_exit(f"--no-record and --record {record} exclude each other; leave one out")
     with one_line_errors():
         _require_server()
-        from refine.server import serving  # noqa: PLC0415 - loads the server and all it needs
+        from refine.server import running  # noqa: PLC0415 - loads the server and all it needs
 
-        serving.serve(config, flags, check=check)
+        running.serve(config, flags, check=check)
 
 
 @app.command()

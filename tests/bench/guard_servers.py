@@ -27,7 +27,7 @@ from judges import Helpfulness, OpenAICompatible
 from judges.models.structured import response_format
 from refine.server.building import service_of
 from refine.server.config import load_settings
-from refine.server.serving import app_of, listening_socket
+from refine.server.running import app_of, listening_socket
 
 ATTEMPTS = 3
 

@@ -11,7 +11,7 @@ from judges import ConfigurationError
 from judges.verdict import Verdict
 from refine.server.building import guards_of, service_of
 from refine.server.config import load_settings, unknown_variables
-from refine.server.serving import describe
+from refine.server.running import describe
 from tests.snippets import ROOT, blocks
 
 MODEL = 'judge_model = "m"\njudge_base_url = "http://127.0.0.1:9/v1"\n'

@@ -12,7 +12,7 @@ from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from refine.server.building import guards_of
 from refine.server.config import load_settings
-from refine.server.serving import describe
+from refine.server.running import describe
 from tests.guarding import guarding
 from tests.model_server import Reply, in_turn, serving
 
