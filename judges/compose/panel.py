@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -307,8 +308,8 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
     entries = (entry for judge in judges.values() if isinstance(entry := getattr(judge, "entry", None), Entry))
-    names = {alias: entry.name for entry in entries for alias in entry.aliases}
-    return ByJudge(judges, qualified=partial(_qualified, names))
+    by_alias = {alias: entry.name for entry in entries for alias in entry.aliases}
+    return ByJudge(judges, qualified=partial(_qualified, by_alias))
 
 
 def _qualified(names: Mapping[str, str], name: str) -> str:
