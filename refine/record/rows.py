@@ -241,7 +241,7 @@ def _outcome_row(entry: Entry, *, texts: bool, redact: Sequence[Redact] = ()) ->
         "stop_reason": outcome.stop_reason,
         "detail": text_of(outcome.detail),
         "rating": last and last.rating,
-        "score": _number_of(last.verdict.score) if last and last.verdict else None,
+        "score": _number_of(last.verdict.score) if last is not None and last.verdict is not None else None,
         "attempts": final.number if has_shadows and final else len(outcome.attempts),
         "released": outcome.released,
         "latency_s": _number_of(outcome.latency_s),

@@ -15,7 +15,6 @@ from typing import Any, Protocol, TypeVar
 
 from starlette.types import Receive, Send
 
-from judges.runtime.flow import time_limit
 from refine.server import requests
 from refine.server.errors import ApiError
 from refine.server.requests import RawHeaders
@@ -55,7 +54,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], limits: Limits
     promised = headers.get("content-length", "")
     too_large = promised.isdigit() and int(promised) > limits.body_bytes
     try:
-        with time_limit(limits.body_s):
+        async with asyncio.timeout(limits.body_s):
             return await _read(receive, limits.body_bytes, too_large=too_large)
     except TimeoutError:
         raise ApiError(

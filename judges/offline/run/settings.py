@@ -123,7 +123,7 @@ class RunSettings:
     tokens_per_minute: int | None = None
     max_calls: int | None = None
     max_cost: float | None = None
-    prices: Mapping[str, Price] | None = None
+    prices: Mapping[str, Price] | Literal[known] | None = None
     on_progress: OnProgress | None = None
     processes: int = 1
     batch: BatchSettings | None = None
