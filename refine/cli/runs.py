@@ -24,10 +24,11 @@ from judges.errors import shortened
 from judges.offline import Evaluation, load_run
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
+from judges.offline.results import RowOutput
 from judges.offline.run.gate import MOST_UNSCORED, Check, Gate, junit, result_of
 from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source
 from judges.offline.run.outputs import SUMMARY, TIMING
-from judges.offline.run.settings import BatchSettings, OnProgress, Outputs, RunSettings
+from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
 from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, Source, file_digest, file_source
 from refine.cli.judge_specs import LoadedJudge, by_name, load_judges
 from refine.cli.options import STOPPED
@@ -309,7 +310,7 @@ def run_merge(folders: tuple[Path, ...], out: Path, *, rows: Path | None, as_jso
     dataset = _same_dataset(manifest, rows, accept_changes=False, remedy="go on with each shard first")
     source = _source(manifest.model_copy(update={"dataset": dataset}))
     faults = Faults()
-    output = Outputs(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
+    output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
     evaluation = merge(folders, out, source, output)
     return _report(out, evaluation, faults, as_json=as_json)
 
@@ -485,7 +486,7 @@ def _judge(
     as_json: bool,
 ) -> int:
     faults = Faults()
-    output = Outputs(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
+    output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
     with reported() as on_progress:
         evaluation = asyncio.run(
             run_source(
