@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from judges import load
-from tests.catalogue.scripts import Shown, items, replying
+from tests.kit import Shown, items, replying
 from tests.parity.references import Replies, reference_score
 
 pytestmark = [
