@@ -29,18 +29,10 @@ from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
 from judges.offline.run.settings import Progress, RunSettings
 from judges.offline.run.source import NumberedRows, digest_of, row_json
-<<<<<<< HEAD
 from judges.runtime import budget, faults
 from judges.runtime.budget import known_prices
-from judges.runtime.flow import NextTurn
-from judges.runtime.observation import Shared, observing
-=======
-from judges.runtime import budget, context
-from judges.runtime.blocking import DaemonThreads
-from judges.runtime.budget import known_prices
-from judges.runtime.context import NextTurn, setting
-from judges.runtime.sharing import Shared, shared_work, sharing
->>>>>>> area-d
+from judges.runtime.flow import DaemonThreads, NextTurn
+from judges.runtime.observation import Shared, observing, shared_work
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -211,7 +203,7 @@ class CellWorkers:
 
     async def _awork(self, rows: AsyncIterator[NumberedRow], lock: asyncio.Lock) -> None:
         while self._store.stopped is None and (work := await self._anext(rows, lock)) is not None:
-            with shared_work() if work.shared is None else sharing(work.shared):
+            with shared_work() if work.shared is None else observing(shared=work.shared):
                 for judge in work.keys:
                     try:
                         await self._ajudge(work, judge)
@@ -280,7 +272,7 @@ async def _each(rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow]) -> Asy
 
 
 def _watched_by(calls: CellCalls | None) -> AbstractContextManager[None]:
-    return _UNWATCHED if calls is None else setting(context.watcher, calls)
+    return _UNWATCHED if calls is None else observing(call_watcher=calls)
 
 
 def _verdict_on_unreadable(row: BadSample) -> Verdict:
@@ -291,7 +283,7 @@ def _verdict_on_fault(error: Exception, judge: Judge) -> Verdict:
     """Return the verdict of a judge that raised outside its deliberation; its fault must not lose the row."""
     if isinstance(error, ConfigurationError):
         raise error
-    return Verdict.without_score("judge_failed", context.report(error, repr(judge.name)))
+    return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))
 
 
 class _JournaledCells:
@@ -402,36 +394,7 @@ class _JournaledCells:
                 f"rows again with accept_changes=True"
             )
 
-<<<<<<< HEAD
-    async def _judge(self, cell: _Cell) -> None:
-        if isinstance(cell.sample, BadSample):
-            detail = f"the row cannot be read: {cell.sample}"
-            self._write(cell, Verdict.without_score("invalid_sample", detail, judge=cell.judge))
-            return
-        watcher = CellCalls(
-            self._meter,
-            self._journal,
-            cell.row,
-            cell.judge,
-            next_turn=self._next_turn,
-            records=cell.records,
-            is_alone=len(self._judges) == 1,
-            collector=self._collector,
-        )
-        with observing(call_watcher=watcher, shared=cell.shared):
-            verdict = await _verdict(self._judges[cell.judge], cell.sample)
-        watcher.finish()
-        self._count_own_calls(cell.judge, verdict, watcher.sent)
-        if self._meter.stopped is not None and verdict.unscored is not None and is_failure(verdict.unscored):
-            return  # it may have failed because the run is ending
-        self._write(
-            cell, verdict if verdict.judge == cell.judge else verdict.model_copy(update={"judge": cell.judge})
-        )
-
-    def _count_own_calls(self, judge: str, verdict: Verdict, sent: int) -> None:
-=======
     def _count_own_calls(self, verdict: Verdict, sent: int) -> None:
->>>>>>> area-d
         """Count calls that a judge's own function made past the meter, which could not hold them."""
         calls = verdict.usage.calls - sent
         if calls <= 0:
@@ -470,18 +433,6 @@ class _JournaledCells:
         )
 
 
-<<<<<<< HEAD
-async def _verdict(judge: Judge, sample: Sample) -> Verdict:
-    try:
-        return await judge.acall(sample)
-    except ConfigurationError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost row
-        return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))
-
-
-=======
->>>>>>> area-d
 async def judge_missing(
     rows: NumberedRows,
     judges: Mapping[str, Judge],
@@ -512,21 +463,14 @@ async def judge_missing(
         ConfigurationError: If every further call would fail.
     """
     meter = meter or new_meter(settings, judges, max_concurrency)
-<<<<<<< HEAD
-    workers = _CellWorkers(rows, judges, sink, meter, settings, collector=collector)
-    with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
-        await workers.run(max_concurrency)
-    return workers.progress()
-=======
     store = _JournaledCells(journal, judges, settings, meter, rows=rows.size, collector=collector)
     journal.drop_calls_of_finished(judges)
-    with context.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
+    with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
         try:
             await CellWorkers(rows, judges, store, sink).run(max_concurrency)
         finally:
             store.report(at_once=True)
     return store.progress()
->>>>>>> area-d
 
 
 def new_meter(settings: RunSettings, judges: Mapping[str, Judge], max_concurrency: int) -> CallMeter:
