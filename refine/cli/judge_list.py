@@ -19,8 +19,9 @@ from rich.text import Text
 from judges import ConfigurationError, Entry
 from judges.catalogue.finding import find
 from judges.catalogue.registry import default_registry
-from judges.entry import Setting, load_line, settings_of
+from judges.entry import Setting
 from judges.errors import one_line, shortened
+from judges.settings import load_line, settings_of
 from refine.cli.options import ListOptions
 from refine.cli.tables import text_console
 
