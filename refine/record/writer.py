@@ -21,7 +21,7 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, Operationa
 from graphs import Outcome
 from judges import ConfigurationError
 from judges.errors import one_line
-from judges.runtime import context
+from judges.runtime import faults
 from refine.record.rows import Entry, Row, Rows, now_ms
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME
 
@@ -291,7 +291,7 @@ class Writer:
 
     def _report_loss(self, loss: _Loss, count: int, reason: str = "") -> None:
         """Count a loss for `refine.losses()`; the first, the tenth, the hundredth and so on are a warning."""
-        context.count("outcomes", count)
+        faults.count("outcomes", count)
         total = self._losses[loss]
         if len(str(total)) > len(str(total - count)) or total == count:
             why = reason or {"full": "the queue is full", "closed": "the record was closed"}[loss]
@@ -318,7 +318,7 @@ class Writer:
         self._warn("the database works again; %s lost meanwhile", f"{lost} outcomes were" if lost else "none was")
 
     def _warn(self, message: str, *values: object) -> None:
-        with context.logging_safely():
+        with faults.logging_safely():
             _log.warning("record %s: " + message, self._name, *values)
 
 

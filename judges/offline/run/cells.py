@@ -20,10 +20,10 @@ from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
 from judges.offline.run.settings import OnProgress, Progress, RunSettings
 from judges.offline.run.source import NumberedRows, digest_of, row_json
-from judges.runtime import budget, context
+from judges.runtime import budget, faults
 from judges.runtime.budget import known_prices
-from judges.runtime.context import NextTurn, setting
-from judges.runtime.sharing import Shared, sharing
+from judges.runtime.flow import NextTurn
+from judges.runtime.observation import Shared, observing
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -228,7 +228,7 @@ class _CellWorkers:
             is_alone=len(self._judges) == 1,
             collector=self._collector,
         )
-        with setting(context.watcher, watcher), sharing(cell.shared):
+        with observing(call_watcher=watcher, shared=cell.shared):
             verdict = await _verdict(self._judges[cell.judge], cell.sample)
         watcher.finish()
         self._count_own_calls(cell.judge, verdict, watcher.sent)
@@ -291,7 +291,7 @@ async def _verdict(judge: Judge, sample: Sample) -> Verdict:
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - a judge's fault is an unscored verdict, not a lost row
-        return Verdict.without_score("judge_failed", context.report(error, repr(judge.name)))
+        return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))
 
 
 async def judge_missing(
@@ -323,7 +323,7 @@ async def judge_missing(
     """
     meter = meter or new_meter(settings, judges, max_concurrency)
     workers = _CellWorkers(rows, judges, sink, meter, settings, collector=collector)
-    with context.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
+    with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
         await workers.run(max_concurrency)
     return workers.progress()
 

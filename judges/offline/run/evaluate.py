@@ -24,9 +24,9 @@ from judges.offline.run.journaled import run_samples
 from judges.offline.run.settings import BatchSettings, Outputs, RunSettings
 from judges.offline.run.source import RowInput, read_sample
 from judges.rows.replies import row_of
-from judges.runtime import context
-from judges.runtime.blocking import DaemonThreads
-from judges.runtime.sharing import shared_work
+from judges.runtime import faults
+from judges.runtime.flow import DaemonThreads
+from judges.runtime.observation import shared_work
 from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -173,7 +173,7 @@ def evaluate(
             source.close()
             raise
 
-    with context.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
+    with faults.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
         _in_threads(work, max_concurrency, source)
         return writer.evaluation()
 
@@ -225,7 +225,7 @@ async def aevaluate(
             writer.add(await _ajudge_row(*item, members))
             await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
 
-    with context.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
+    with faults.of_run(log_texts=log_texts), _open_writer(members, out, on_result, keep_rows=keep_rows) as writer:
         async with aclosing(_aenumerate(samples)) as source:
             await _in_tasks([asyncio.create_task(work()) for _ in range(max_concurrency)])
         return writer.evaluation()
@@ -313,7 +313,7 @@ async def _averdict(judge: Judge, sample: Sample) -> Verdict:
 def _failure_verdict(error: Exception, judge: Judge) -> Verdict:
     if isinstance(error, ConfigurationError):
         raise error
-    return Verdict.without_score("judge_failed", context.report(error, repr(judge.name)))
+    return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))
 
 
 def _with_judge(name: str, verdict: Verdict) -> Verdict:
