@@ -23,9 +23,9 @@ from judges import ConfigurationError, Entry, Sample
 from judges.catalogue.finding import find
 from judges.catalogue.registry import default_registry
 from judges.entry import Setting
-from judges.settings import load_line, settings_of
 from judges.errors import one_line, shortened
 from judges.offline import Evaluation, Row, Summary, load_run, read_rows
+from judges.settings import load_line, settings_of
 
 _COLOURS = {1: "red", 2: "yellow", 3: "green", 4: "bright_green"}
 _BARS = " ▁▂▃▄▅▆▇█"
