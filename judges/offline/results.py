@@ -22,9 +22,8 @@ from judges.catalogue.registry import qualified_name
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.first_guesses import OF_AN_EVALUATION, HintsAtGuesses
 from judges.offline.statistics.intervals import wilson
-from judges.runtime.context import ByJudge
 from judges.sample import Sample
-from judges.verdict import HIGHEST, LOWEST, Usage, Verdict
+from judges.verdict import HIGHEST, LOWEST, ByJudge, Usage, Verdict
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -29,11 +29,10 @@ from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
 from judges.offline.run.settings import Progress, RunSettings
 from judges.offline.run.source import NumberedRows, digest_of, row_json
-from judges.runtime import budget, context
-from judges.runtime.blocking import DaemonThreads
+from judges.runtime import budget, faults
 from judges.runtime.budget import known_prices
-from judges.runtime.context import NextTurn, setting
-from judges.runtime.sharing import Shared, shared_work, sharing
+from judges.runtime.flow import DaemonThreads, NextTurn
+from judges.runtime.observation import Shared, observing, shared_work
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -204,7 +203,7 @@ class CellWorkers:
 
     async def _awork(self, rows: AsyncIterator[NumberedRow], lock: asyncio.Lock) -> None:
         while self._store.stopped is None and (work := await self._anext(rows, lock)) is not None:
-            with shared_work() if work.shared is None else sharing(work.shared):
+            with shared_work() if work.shared is None else observing(shared=work.shared):
                 for judge in work.keys:
                     try:
                         await self._ajudge(work, judge)
@@ -273,7 +272,7 @@ async def _each(rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow]) -> Asy
 
 
 def _watched_by(calls: CellCalls | None) -> AbstractContextManager[None]:
-    return _UNWATCHED if calls is None else setting(context.watcher, calls)
+    return _UNWATCHED if calls is None else observing(call_watcher=calls)
 
 
 def _verdict_on_unreadable(row: BadSample) -> Verdict:
@@ -284,7 +283,7 @@ def _verdict_on_fault(error: Exception, judge: Judge) -> Verdict:
     """Return the verdict of a judge that raised outside its deliberation; its fault must not lose the row."""
     if isinstance(error, ConfigurationError):
         raise error
-    return Verdict.without_score("judge_failed", context.report(error, repr(judge.name)))
+    return Verdict.without_score("judge_failed", faults.report(error, repr(judge.name)))
 
 
 class _JournaledCells:
@@ -466,7 +465,7 @@ async def judge_missing(
     meter = meter or new_meter(settings, judges, max_concurrency)
     store = _JournaledCells(journal, judges, settings, meter, rows=rows.size, collector=collector)
     journal.drop_calls_of_finished(judges)
-    with context.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
+    with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
         try:
             await CellWorkers(rows, judges, store, sink).run(max_concurrency)
         finally:

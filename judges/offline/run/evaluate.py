@@ -29,8 +29,8 @@ from judges.offline.run.cells import CellWorkers, NoJournal
 from judges.offline.run.journaled import run_samples
 from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.rows.replies import row_of
-from judges.runtime import context
-from judges.runtime.blocking import DaemonThreads
+from judges.runtime import faults
+from judges.runtime.flow import DaemonThreads
 from judges.runtime.validation import judge_name
 
 _MODEL_REMEDY = 'give model=..., for instance model="openai:gpt-5-mini"'
@@ -188,7 +188,7 @@ class _EvaluationPlan:
     def judge_in_threads(self) -> Evaluation:
         with self._open_output() as output:
             results = OrderedRows(self.judges, output)
-            with closing(results), context.of_run(log_texts=self.log_texts):
+            with closing(results), faults.of_run(log_texts=self.log_texts):
                 self._workers(enumerate(self.samples), results).run_in_threads(self.max_concurrency)
             return results.evaluation()
 
@@ -197,7 +197,7 @@ class _EvaluationPlan:
             if self.settings is not None:
                 return await self._judge_run(self.settings, output)
             results = OrderedRows(self.judges, output)
-            with closing(results), context.of_run(log_texts=self.log_texts):
+            with closing(results), faults.of_run(log_texts=self.log_texts):
                 await self._workers(_numbered(self.samples), results).run(self.max_concurrency)
             return results.evaluation()
 
