@@ -143,10 +143,9 @@ def _record(stage: _Stage) -> None:
 
 def _label(stage: _Stage) -> None:
     """Write the shipped labels where `refine label` leaves a person's."""
-    from judges.offline.trust.beside import labels_file  # noqa: PLC0415 - numpy is loaded when it is needed
     from judges.offline.trust.label import items_of  # noqa: PLC0415 - as above
     from judges.offline.trust.label_file import LabelFile  # noqa: PLC0415 - as above
-    from judges.offline.trust.rows import read_judged  # noqa: PLC0415 - as above
+    from judges.offline.trust.rows import labels_file, read_judged  # noqa: PLC0415 - as above
 
     _step(
         stage,

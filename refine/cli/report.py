@@ -43,7 +43,7 @@ def run_report(options: ReportOptions) -> int:
 
 def _sources(options: ReportOptions, run: Path) -> TrustSources:
     """Return the sources, with the labels that `refine label` left in the folder of the run."""
-    from judges.offline.trust.beside import labels_beside  # noqa: PLC0415 - not every report has labels
+    from judges.offline.trust.rows import labels_beside  # noqa: PLC0415 - not every report has labels
 
     labels = options.labels or labels_beside(run)
     return TrustSources(labels=labels, attempts=options.attempts, certificate=options.certificate)
