@@ -16,9 +16,29 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SkipValidation, Strict, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    SkipValidation,
+    Strict,
+    ValidationError,
+    create_model,
+)
 from pydantic.fields import FieldInfo
 
 from judges.entry import Entry, Setting
@@ -208,7 +228,9 @@ def _check_values(kind: type, values: Mapping[str, object]) -> None:
         if fault is None:
             return
         name = str(fault["loc"][0])
-        raise ConfigurationError(f"{name} is {_expected(parameters[name])}, not {shortened(values[name])}") from None
+        raise ConfigurationError(
+            f"{name} is {_expected(parameters[name])}, not {shortened(values[name])}"
+        ) from None
 
 
 @lru_cache(maxsize=_MOST_CLASSES)

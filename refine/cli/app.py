@@ -290,9 +290,9 @@ def key(
     """
     with one_line_errors():
         _require_server()
-        from refine.server.requests import described_key  # noqa: PLC0415 - as above
+        from refine.server.access import describe_new_key  # noqa: PLC0415 - as above
 
-        key_line, table = described_key(name)
+        key_line, table = describe_new_key(name)
         typer.echo(f"{key_line}\n", err=True)
         typer.echo(table)
 

@@ -33,7 +33,7 @@ from pydantic_settings import (
 )
 
 from judges.errors import ConfigurationError, one_line, shortened
-from refine.server.guards import Revealed
+from refine.server.access import Revealed
 
 _PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")

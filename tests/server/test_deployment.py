@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from refine.cli.app import app
 from refine.server.config import ServerSettings, load_settings, unknown_variables
-from refine.server.responder import Limits
+from refine.server.service import Limits
 from tests.guarding import guarding, wait_until
 from tests.model_server import Reply, serving
 from tests.snippets import ROOT

@@ -14,8 +14,8 @@ import httpx2
 import pytest
 
 from judges import ConfigurationError
+from refine.server.access import digest_of
 from refine.server.config import load_settings
-from refine.server.requests import digest_of
 from tests.guarding import QUESTION, Guarded, guarding
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
 
