@@ -27,7 +27,7 @@ from judges.certificate import Subject
 from judges.errors import shortened
 from judges.fingerprint import fingerprint
 from judges.messages import WITHOUT_MEDIA
-from judges.runtime import context
+from judges.runtime import faults
 from judges.verdict import Usage
 
 Redact = Callable[[str], str]
@@ -544,9 +544,9 @@ class Record:
                     rest = rest[length:]
 
     def _count_dropped(self, rows: int, error: Exception) -> None:
-        context.count("rows", rows)
+        faults.count("rows", rows)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-        with context.logging_safely():
+        with faults.logging_safely():
             _log.warning("%d rows could not be written to the record %s: %s", rows, self._path, reason)
 
 

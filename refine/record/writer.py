@@ -35,7 +35,7 @@ from sqlalchemy.pool import NullPool
 from graphs import Outcome
 from judges import ConfigurationError
 from judges.errors import one_line
-from judges.runtime import context
+from judges.runtime import faults
 from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, Row, now_ms, rows_of
 from refine.record.schema import ATTEMPT, LABEL, OUTCOME, migrate
 
@@ -288,7 +288,7 @@ class RecordWriter:
 
     def _report_dropped(self, cause: _DropReason, count: int, reason: str = "") -> None:
         """Count what was dropped for `refine.losses()`; the first, tenth, hundredth and so on are a warning."""
-        context.count("outcomes", count)
+        faults.count("outcomes", count)
         total = self._dropped[cause]
         if len(str(total)) > len(str(total - count)) or total == count:
             why = reason or {"full": "the queue is full", "closed": "the record was closed"}[cause]
@@ -315,7 +315,7 @@ class RecordWriter:
         self._warn("the database works again; %s lost meanwhile", f"{lost} outcomes were" if lost else "none was")
 
     def _warn(self, message: str, *values: object) -> None:
-        with context.logging_safely():
+        with faults.logging_safely():
             _log.warning("record %s: " + message, self._name, *values)
 
 

@@ -26,11 +26,10 @@ from graphs.errors import RefineError
 from graphs.generators import Draft
 from judges.errors import AskFailed, ConfigurationError
 from judges.models.providers.direct_post import DirectPost
-from judges.models.providers.http import checked_address
+from judges.models.providers.http import checked_address, with_trace
 from judges.models.providers.http_errors import EndpointReplyError
 from judges.models.providers.sessions import Sessions
 from judges.models.wrappers.breaker import Breaker
-from judges.runtime.context import with_trace
 from judges.verdict import Usage
 from refine.server.dialects.protocol import ApiDialect, Json, JudgedRequest, RawHeaders, read_json, write_json
 from refine.server.errors import ApiError, UpstreamFailed
