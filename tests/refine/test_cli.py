@@ -179,7 +179,7 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
         (["--judge", "length:at_most=abc"], "at_most is a whole number from 0, not 'abc'"),
         (
             ["--judge", "exact_match:model=x"],
-            "'exact_match:model=x': the judge 'exact_match' got an unexpected keyword argument 'model'",
+            "'exact_match:model=x': the judge 'ragas.exact_match' got an unexpected keyword argument 'model'",
         ),
         (["--judge", "tool_call_accuracy:strict_order=no"], "strict_order is True or False, not 'no'"),
         (["--judge", "length:longest=3"], "unexpected keyword argument 'longest'"),
@@ -188,7 +188,7 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
         (["--judge", "helpfulness"], "the judge 'helpfulness' asks a model; add one, e.g. --model"),
         (
             ["--judge", "helpfulness:success_rating=5", "--model", "a:b"],
-            "--judge 'helpfulness:success_rating=5': success_rating is one of",
+            "--judge 'helpfulness:success_rating=5': success_rating is a whole number from 1 to 4",
         ),
         (["--judge", "helpfulness", "--model", "gpt"], "the model 'gpt' cannot be set up"),
         (["--judge", "length:at_most=99", "--base-url", "http://x"], "--base-url http://x needs --model"),
