@@ -7,11 +7,10 @@ import hmac
 import ipaddress
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Literal
 
 from starlette.types import Scope
 
@@ -21,6 +20,7 @@ from graphs.loop import Loop
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
+from refine.server.config import Revealed, ServerKey
 from refine.server.dialects.protocol import RawHeaders
 from refine.server.errors import ApiError
 from refine.server.upstream import Upstream
@@ -135,21 +135,6 @@ _ANYONE = ""
 """Name of the caller where no key is wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key as the configuration holds it.
-
-    Args:
-        name: What it is called in limits and logs.
-        sha256: Hash of the key, 64 hexadecimal digits. A random key of 32 bytes needs no slower hash.
-        guards: Names of the guards it is for; None for all.
-    """
-
-    name: str
-    sha256: str
-    guards: frozenset[str] | None = None
-
-
 @dataclass(slots=True)
 class Caller:
     """Who asks.
@@ -161,7 +146,7 @@ class Caller:
     """
 
     name: str
-    guards: frozenset[str] | None
+    guards: Collection[str] | None
     credentials: Mapping[str, str] = field(repr=False)
 
 
@@ -173,7 +158,7 @@ class Keys:
         allowed_hosts: Patterns of further names under which a server without keys answers; see `_check_host`.
     """
 
-    def __init__(self, keys: Sequence[Key] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
+    def __init__(self, keys: Sequence[ServerKey] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
         self._keys = tuple((key, key.sha256.encode()) for key in keys)
         self._allowed_hosts = tuple(allowed_hosts)
 
@@ -199,7 +184,7 @@ class Keys:
             raise ApiError(401, f"this server wants a key of its own; {remedy}", code="invalid_api_key")
         return Caller(key.name, key.guards, {} if own is None else incoming.credentials)
 
-    def _known(self, text: str) -> Key | None:
+    def _known(self, text: str) -> ServerKey | None:
         """Compare with every key, so that the time does not tell which one is near."""
         digest = digest_of(text).encode()
         matching = [key for key, known in self._keys if hmac.compare_digest(digest, known)]
@@ -216,11 +201,6 @@ def _refuse_other_sites(incoming: Incoming) -> None:
         )
 
 
-def _new_key() -> str:
-    """Return a new random key."""
-    return f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
-
-
 def describe_new_key(name: str) -> tuple[str, str]:
     """Return a new key in a line for a person, and the lines of TOML that let it in.
 
@@ -231,7 +211,7 @@ def describe_new_key(name: str) -> tuple[str, str]:
         raise ConfigurationError(
             f"a key's name is 1 to 64 letters, digits, '.', '_' or '-', not {shortened(name)}"
         )
-    key = _new_key()
+    key = f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
     table = f'[[keys]]\nname = "{name}"\nsha256 = "{digest_of(key)}"'
     return f"{key}\nKeep it: it is shown this once. Add to the configuration:", table
 
@@ -239,9 +219,6 @@ def describe_new_key(name: str) -> tuple[str, str]:
 def digest_of(key: str) -> str:
     """Return the hash of a key as the configuration holds it."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-Revealed = Literal["rationale", "feedback"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +289,7 @@ class Guards:
     def __iter__(self) -> Iterator[ServedGuard]:
         return iter(self._by_name.values())
 
-    def choose(self, header: str | None, model: str, allowed: frozenset[str] | None = None) -> ServedGuard:
+    def choose(self, header: str | None, model: str, allowed: Collection[str] | None = None) -> ServedGuard:
         """Return the guard for a request: the one its header names, else the first for its model, else the first.
 
         Args:

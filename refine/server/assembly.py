@@ -22,10 +22,10 @@ from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from refine.process import see_modules_here
-from refine.server.access import Guards, Key, Keys, ServedGuard, upstream_identity
+from refine.server.access import Guards, Keys, ServedGuard, upstream_identity
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
 from refine.server.dialects import DIALECTS
-from refine.server.service import Limits, Service
+from refine.server.service import Service
 from refine.server.upstream import Upstream, UpstreamBreaker
 
 _DEFAULT = "default"
@@ -54,22 +54,10 @@ def make_service(settings: ServerSettings) -> Service:
         raise ConfigurationError("keys: two of them have one name; give each its own")
     return Service(
         guards=Guards(guards, by_header=settings.route_by_header),
-        keys=Keys(
-            [_key(one.name, one.sha256, one.guards) for one in settings.keys],
-            allowed_hosts=(settings.host, *settings.allowed_hosts),
-        ),
-        limits=Limits(
-            body_bytes=settings.max_body_bytes,
-            body_s=settings.body_timeout_s,
-            in_flight=settings.max_in_flight,
-            in_flight_per_key=settings.max_in_flight_per_key,
-        ),
+        keys=Keys(settings.keys, allowed_hosts=(settings.host, *settings.allowed_hosts)),
+        limits=settings,
         keep_alive_s=settings.keep_alive_s,
     )
-
-
-def _key(name: str, sha256: str, guards: list[str] | None) -> Key:
-    return Key(name, sha256, None if guards is None else frozenset(guards))
 
 
 def make_guards(settings: ServerSettings) -> list[ServedGuard]:

@@ -23,6 +23,7 @@ from structlog.contextvars import bind_contextvars
 from graphs import Outcome, Policy
 from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, Keys, ServedGuard
 from refine.server.answers import GuardedAnswer, GuardedRequest, answer
+from refine.server.config import RequestLimits
 from refine.server.dialects.protocol import (
     ApiDialect,
     GuardReply,
@@ -41,28 +42,11 @@ _DRAINED = 2
 """How many times the limit is read before an error is sent, which many clients read only after their body."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits of the server.
-
-    Args:
-        body_bytes: Most bytes of a body.
-        body_s: Seconds in which a body must be complete.
-        in_flight: Most requests answered at once.
-        in_flight_per_key: Most of them for one key.
-    """
-
-    body_bytes: int = 10_000_000
-    body_s: float = 30.0
-    in_flight: int = 1_000
-    in_flight_per_key: int = 1_000
-
-
 class ClientGone(Exception):  # noqa: N818 - what happened
     """The client left before its request was complete."""
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], limits: Limits) -> bytes:
+async def read_body(receive: Receive, headers: Mapping[str, str], limits: RequestLimits) -> bytes:
     """Read the body of a request.
 
     Raises:
@@ -70,13 +54,15 @@ async def read_body(receive: Receive, headers: Mapping[str, str], limits: Limits
         ClientGone: If the client leaves.
     """
     promised = headers.get("content-length", "")
-    too_large = promised.isdigit() and int(promised) > limits.body_bytes
+    too_large = promised.isdigit() and int(promised) > limits.max_body_bytes
     try:
-        async with asyncio.timeout(limits.body_s):
-            return await _read(receive, limits.body_bytes, too_large=too_large)
+        async with asyncio.timeout(limits.body_timeout_s):
+            return await _read(receive, limits.max_body_bytes, too_large=too_large)
     except TimeoutError:
         raise ApiError(
-            408, f"the body was not complete within {limits.body_s:g} s; send it again", code="body_timeout"
+            408,
+            f"the body was not complete within {limits.body_timeout_s:g} s; send it again",
+            code="body_timeout",
         ) from None
 
 
@@ -118,7 +104,7 @@ class Admission:
         limits: The limits.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
         self._by_key: Counter[str] = Counter()
         self.in_flight = 0
@@ -130,14 +116,14 @@ class Admission:
             ApiError: If there is none: 429 where the key has too many, 503 where the server has.
         """
         limits = self._limits
-        if self._by_key[key] >= limits.in_flight_per_key:
+        if self._by_key[key] >= limits.max_in_flight_per_key:
             raise ApiError(
                 429,
-                f"{limits.in_flight_per_key} requests of this key are being answered; wait for one of them",
+                f"{limits.max_in_flight_per_key} requests of this key are being answered; wait for one of them",
                 code="too_many_requests",
                 retry_after_s=1,
             )
-        if self.in_flight >= limits.in_flight:
+        if self.in_flight >= limits.max_in_flight:
             raise ApiError(503, "the server is busy; try again", code="server_busy", retry_after_s=1)
         self.in_flight += 1
         self._by_key[key] += 1
@@ -395,7 +381,7 @@ class Service:
     Args:
         guards: The guards.
         keys: The keys that are let in.
-        limits: Limits of a request.
+        limits: RequestLimits of a request.
         keep_alive_s: Seconds between comments to a waiting client that streams.
         observers: Told of every request served.
         draining: Whether the server is about to stop.
@@ -403,7 +389,7 @@ class Service:
 
     guards: Guards
     keys: Keys = field(default_factory=Keys)
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     keep_alive_s: float = 10.0
     observers: tuple[_Observer, ...] = ()
     draining: bool = False

@@ -13,7 +13,7 @@ import pytest
 
 from judges import ConfigurationError
 from refine.server.access import describe_new_key, digest_of
-from refine.server.config import KeySettings
+from refine.server.config import ServerKey
 from tests.guarding import Guarded, guarding, wait_until
 from tests.model_server import Asked, ModelServer, Reply, Wire, serving
 
@@ -111,7 +111,7 @@ def test_a_new_key_is_shown_once_and_kept_as_a_hash() -> None:
     key = shown.splitlines()[0]
     assert key not in table
     assert digest_of(key) in table
-    assert KeySettings(name="app", sha256=digest_of(key)).guards is None
+    assert ServerKey(name="app", sha256=digest_of(key)).guards is None
     assert len({describe_new_key("app")[0] for _ in range(20)}) == 20
     with pytest.raises(ConfigurationError, match="a key's name is"):
         describe_new_key('a"b')
