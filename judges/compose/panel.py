@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from judges.compose.coerce import judge_of
-from judges.entry import Explanation
+from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation, consult, repeat
-from judges.runtime.context import ByJudge, names_of
 from judges.runtime.validation import judge_name
 from judges.sample import Sample
-from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, Unscored, Verdict
+from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, ByJudge, Unscored, Verdict
 
 _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
 
@@ -307,7 +307,13 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
         )
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
-    return ByJudge(judges, qualified=names_of(getattr(judge, "entry", None) for judge in judges.values()))
+    entries = (entry for judge in judges.values() if isinstance(entry := getattr(judge, "entry", None), Entry))
+    names = {alias: entry.name for entry in entries for alias in entry.aliases}
+    return ByJudge(judges, qualified=partial(_qualified, names))
+
+
+def _qualified(names: Mapping[str, str], name: str) -> str:
+    return names.get(name, name)
 
 
 def _can_be_listed(members: object) -> bool:

@@ -1,6 +1,6 @@
 """`variant="compat"` gives the numbers of ragas itself, on random verdicts. Skipped where ragas is not installed.
 
-Run it with `uv run --isolated --no-dev --group parity pytest tests/parity`.
+Run it with `uv run --isolated --no-default-groups --group parity pytest tests/parity`.
 """
 
 from __future__ import annotations
