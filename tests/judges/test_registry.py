@@ -71,9 +71,13 @@ def test_settings_reach_the_judge() -> None:
         ("length", {"at_mst": 1}, "unexpected keyword argument 'at_mst'; did you mean 'at_most'?"),
         ("ragas.faithfulness", {"thresold": 1, "model": "a:b"}, "'thresold'; did you mean 'threshold'?"),
         ("pattern", {"required": 5}, "a pattern is a regular expression, or a list of them, not 5"),
-        ("length", {"at_most": 1, "name": 5}, "a judge's name is a text such as 'tone', not 5"),
+        ("length", {"at_most": 1, "name": 5}, "name is a text, not 5"),
         ("length", {"at_most": 1, "name": " "}, "a judge's name is a text such as 'tone', not ' '"),
-        ("rubric", {"model": "a:b"}, "the judge 'rubric' missing 2 required keyword-only arguments"),
+        (
+            "rubric",
+            {"model": "a:b"},
+            "the judge 'rubric' needs more settings; give criteria=... (what to judge by) and",
+        ),
         ("helpfulness", {}, "a judge needs a model to ask"),
         ("numeric_range", {}, "give at_least=..., at_most=... or both"),
     ],
@@ -230,7 +234,7 @@ def test_another_distributions_judge_is_shown_although_it_says_little(distributi
     shown = CliRunner().invoke(app, ["judges", "mine.plain"]).stdout
     assert 'judges.load("mine.plain", limit=...)' in shown
     assert "example: \n" not in shown
-    with pytest.raises(ConfigurationError, match=r"missing 1 required positional argument: 'limit'; give limit="):
+    with pytest.raises(ConfigurationError, match=r"the judge 'mine.plain' needs more settings; give limit="):
         load("mine.plain")
 
 

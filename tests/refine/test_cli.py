@@ -179,7 +179,7 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
         (["--judge", "length:at_most=abc"], "at_most is a whole number from 0, not 'abc'"),
         (
             ["--judge", "exact_match:model=x"],
-            "'exact_match:model=x': the judge 'exact_match' got an unexpected keyword argument 'model'",
+            "'exact_match:model=x': the judge 'ragas.exact_match' got an unexpected keyword argument 'model'",
         ),
         (["--judge", "tool_call_accuracy:strict_order=no"], "strict_order is True or False, not 'no'"),
         (["--judge", "length:longest=3"], "unexpected keyword argument 'longest'"),
@@ -188,7 +188,7 @@ def test_nothing_scored_ends_with_one(tmp_path: Path) -> None:
         (["--judge", "helpfulness"], "the judge 'helpfulness' asks a model; add one, e.g. --model"),
         (
             ["--judge", "helpfulness:success_rating=5", "--model", "a:b"],
-            "--judge 'helpfulness:success_rating=5': success_rating is one of",
+            "--judge 'helpfulness:success_rating=5': success_rating is a whole number from 1 to 4",
         ),
         (["--judge", "helpfulness", "--model", "gpt"], "the model 'gpt' cannot be set up"),
         (["--judge", "length:at_most=99", "--base-url", "http://x"], "--base-url http://x needs --model"),
@@ -278,7 +278,7 @@ def test_a_model_judges_over_http(server: ModelServer, tmp_path: Path) -> None:
     result = shell(
         *[
             "-m",
-            "refine.cli",
+            "refine",
             "evaluate",
             rows,
             "--judge",
@@ -336,17 +336,25 @@ def test_help_shows_how_to_give_settings() -> None:
     assert "refine evaluate rows.jsonl --judge length:at_most=80,unit=words --judge json --out runs/2\n" in output
 
 
-def test_each_command_is_described_in_one_line() -> None:
-    """The list of commands cuts no sentence short in eighty columns."""
-    lines = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout.partition("Commands:")[2].splitlines()
+def test_commands_are_listed_in_groups_a_line_each() -> None:
+    """Every command is in one of the groups, and no sentence is cut short in eighty columns."""
+    shown = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout
+    groups = re.findall(r"^(\S.*):\n((?:  .*\n)+)", shown.partition("Options:")[2], re.MULTILINE)
 
-    assert len(lines) > len(app.registered_commands)
+    assert [name for name, _ in groups] == [
+        "Judge a dataset",
+        "Read and compare runs",
+        "Loops, labels and certificates",
+        "Guard a chatbot",
+    ]
+    lines = [line for _, text in groups for line in text.splitlines()]
+    assert len(lines) == len(app.registered_commands)
     assert [line for line in lines if line.endswith("...") or len(line) > 80] == []
 
 
 def test_version() -> None:
     """The version is told and nothing else."""
-    result = shell("-m", "refine.cli", "--version")
+    result = shell("-m", "refine", "--version")
 
     assert (result.returncode, result.stderr) == (0, "")
     assert re.fullmatch(r"refine \S.*\n", result.stdout)
