@@ -18,7 +18,7 @@ from graphs.loop import Loop
 from graphs.outcome import Outcome
 from graphs.refinement import Refinement
 from graphs.step import Effect, Messages, Step, Transition, acall_within, call_within, watched
-from judges.runtime import sharing
+from judges.runtime import flow
 
 
 def perform(effect: Effect) -> Any:
@@ -52,7 +52,7 @@ def run_step(step: Step, refinement: Refinement, messages: Messages, config: Run
         publish(effect.events, config, refinement)
         return perform(effect)
 
-    transition = sharing.run(step(refinement, messages, config), publish_and_perform)
+    transition = flow.run(step(refinement, messages, config), publish_and_perform)
     publish(transition.events, config, transition.refinement)
     warn(transition.alarms, config, transition.refinement)
     if transition.error is not None:
@@ -67,7 +67,7 @@ async def arun_step(step: Step, refinement: Refinement, messages: Messages, conf
         await apublish(effect.events, config, refinement)
         return await aperform(effect)
 
-    transition = await sharing.arun(step(refinement, messages, config), publish_and_perform)
+    transition = await flow.arun(step(refinement, messages, config), publish_and_perform)
     await apublish(transition.events, config, transition.refinement)
     warn(transition.alarms, config, transition.refinement)
     if transition.error is not None:

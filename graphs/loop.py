@@ -36,10 +36,10 @@ from graphs.events import (
     finished_events,
     judged_events,
     needs_of,
+    observer_under,
     release_alarms,
     started_events,
     stopped_events,
-    trace_judges,
     unmet_alarms,
 )
 from graphs.generators import Draft, as_generator
@@ -55,9 +55,9 @@ from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.models.metering import metered
 from judges.models.retry import kind_of
-from judges.runtime import context
 from judges.runtime.budget import Allowance, Refused, also_within, with_cost
-from judges.sample import Sample, shown_within
+from judges.runtime.observation import observing
+from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
 
@@ -414,17 +414,20 @@ class Loop:
     def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)
         inherited = langgraph_private.judging_config(config)
-        tracing = trace_judges(inherited)
-        asking = context.letting_through(langgraph_private.unanswerable_interrupt)
-        logging = context.logging_texts(log_texts=self.policy.log_texts, outcome_id=refinement.id)
-        bounded = shown_within(self.policy.max_conversation_chars)
+        observed = observing(
+            observer=observer_under(inherited),
+            raised_instead=langgraph_private.unanswerable_interrupt,
+            log_texts=self.policy.log_texts,
+            outcome_id=refinement.id,
+            longest_shown=self.policy.max_conversation_chars,
+        )
 
         def run() -> Verdict:
-            with also_within(allowance), tracing, asking, logging, bounded:
+            with also_within(allowance), observed:
                 return self._judge(sample)
 
         async def arun() -> Verdict:
-            with also_within(allowance), tracing, asking, logging, bounded:
+            with also_within(allowance), observed:
                 return await self._judge.acall(sample)
 
         seconds = refinement.seconds_left(now)

@@ -19,8 +19,8 @@ from graphs.errors import Unanswered
 from graphs.events import Event
 from graphs.outcome import Outcome
 from graphs.refinement import Refinement
-from judges.runtime.blocking import leave_unjoined, let_calls_be_left
 from judges.runtime.budget import Allowance
+from judges.runtime.flow import leave_unjoined, let_calls_be_left
 from judges.verdict import Usage
 
 Messages = Sequence[AnyMessage]

@@ -24,10 +24,9 @@ from judges.models.resolve import as_embeddings, as_model
 from judges.offline import Evaluation, Row, aevaluate, evaluate
 from judges.prompting.prompts import LANGUAGES, Language, prompt
 from judges.prompting.translation import Pack, atranslate, translate
-from judges.runtime.context import ByJudge
 from judges.runtime.validation import suggestion
 from judges.sample import canonical_field
-from judges.verdict import Unscored, Verdict
+from judges.verdict import ByJudge, Unscored, Verdict
 
 _COLUMNS = ("user_input", "response", "retrieved_contexts", "reference")
 

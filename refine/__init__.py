@@ -9,7 +9,7 @@ from refine.process import refuse_shadows
 
 if TYPE_CHECKING:
     from graphs import Attempt, Outcome, Policy
-    from judges.runtime.context import losses
+    from judges.runtime.faults import losses
     from refine.selfrefine import SelfRefine
 
 _HOMES = {
@@ -17,7 +17,7 @@ _HOMES = {
     "Outcome": "graphs",
     "Policy": "graphs",
     "SelfRefine": "refine.selfrefine",
-    "losses": "judges.runtime.context",
+    "losses": "judges.runtime.faults",
 }
 """The module of each public name, imported on first use so that the command line starts at once."""
 

@@ -20,7 +20,7 @@ from graphs.refinement import Refinement
 from graphs.step import Node, Transition
 from judges import ConfigurationError
 from judges.errors import shortened
-from judges.runtime import context, sharing
+from judges.runtime import faults, flow
 
 _GoesOn = Callable[[], bool]
 """Decides, each time that an answer was accepted, whether to go on."""
@@ -44,7 +44,7 @@ def explore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _Goes
     shadows = _shadows(loop, outcome, config, goes_on)
     return _with(
         outcome,
-        sharing.run(shadows, lambda step: run_step(loop.steps[step[0]], step[1], outcome.conversation, _SILENT)),
+        flow.run(shadows, lambda step: run_step(loop.steps[step[0]], step[1], outcome.conversation, _SILENT)),
     )
 
 
@@ -53,7 +53,7 @@ async def _aexplore(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_o
     shadows = _shadows(loop, outcome, config, goes_on)
     return _with(
         outcome,
-        await sharing.arun(
+        await flow.arun(
             shadows, lambda step: arun_step(loop.steps[step[0]], step[1], outcome.conversation, _SILENT)
         ),
     )
@@ -160,5 +160,5 @@ def _logging_failure() -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - as said
         reason = "an attempt failed" if isinstance(error, _BrokeOff) else type(error).__name__
-        with context.logging_safely():
+        with faults.logging_safely():
             _log.warning("a loop could not be explored, and is recorded as it was released: %s", reason)

@@ -13,16 +13,15 @@ from pydantic import SkipValidation
 
 from judges.compose import FileJudges, Resolve, resolve_names
 from judges.compose.coerce import judge_of
-from judges.entry import Explanation
+from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.requests import Consult, Deliberation, consult, repeat
-from judges.runtime.context import ByJudge, names_of
 from judges.runtime.validation import judge_name
 from judges.sample import Sample
 from judges.settings import means
-from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, Unscored, Verdict
+from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, ByJudge, Unscored, Verdict
 
 _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
 
@@ -308,7 +307,13 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
         )
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
-    return ByJudge(judges, qualified=names_of(getattr(judge, "entry", None) for judge in judges.values()))
+    entries = (entry for judge in judges.values() if isinstance(entry := getattr(judge, "entry", None), Entry))
+    aliases = {alias: entry.name for entry in entries for alias in entry.aliases}
+    return ByJudge(judges, qualified=partial(_qualified, aliases))
+
+
+def _qualified(names: Mapping[str, str], name: str) -> str:
+    return names.get(name, name)
 
 
 def _lower_median(ballots: list[int]) -> tuple[int, str]:

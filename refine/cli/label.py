@@ -6,9 +6,7 @@ import getpass
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import Application
@@ -31,21 +29,10 @@ from judges.offline.trust.label import Label, LabelItem, Labelling, LabelStore, 
 from judges.offline.trust.label_file import LabelFile, labels_in
 from judges.offline.trust.rows import JudgedRow, read_judged
 from refine.cli.loops import is_database, open_database
+from refine.cli.options import LabelOptions
 
 if TYPE_CHECKING:
     from refine.record import DatabaseRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelOptions:
-    """The options of the command, as they were written."""
-
-    source: str
-    labels: Path | None
-    by: str | None
-    split: str | None
-    next: int | None
-    seed: int
 
 
 def run_label(options: LabelOptions) -> int:
@@ -75,7 +62,7 @@ def _label(
     options: LabelOptions, rows: list[JudgedRow], labels: Iterable[JudgedRow], store: LabelStore, place: str
 ) -> int:
     earlier = list(labels)
-    chosen = rows if options.next is None else _chosen(options, rows, earlier)
+    chosen = rows if options.next_rows is None else _chosen(options, rows, earlier)
     items = items_of(chosen, earlier)
     if not items:
         raise ConfigurationError(
@@ -95,7 +82,7 @@ def _label(
 def _chosen(options: LabelOptions, rows: list[JudgedRow], labels: list[JudgedRow]) -> list[JudgedRow]:
     from judges.offline.trust.label import choose_rows  # noqa: PLC0415 - loads numpy
 
-    return choose_rows(rows, labels, budget=options.next or 1, seed=options.seed)
+    return choose_rows(rows, labels, budget=options.next_rows or 1, seed=options.seed)
 
 
 class RecordStore:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,29 +18,7 @@ from judges.offline.trust.label import labels_to_certify, labels_to_estimate, wr
 from judges.offline.trust.report_text import Sampling
 from judges.offline.trust.rows import Source, read_judged
 from refine.cli.loops import loop_source
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlignOptions:
-    """Options of `refine align`, as typed."""
-
-    rows: str
-    labels: Path | None
-    judge: str | None
-    good: float
-    drawn: str
-    split: str | None
-    alpha: float
-    delta: float
-    thresholds: str | None
-    max_attempts: int | None
-    certificate: Path | None
-    next_labels: Path | None
-    budget: int
-    ledger: Path | None
-    full: bool
-    as_json: bool
-    seed: int
+from refine.cli.options import AlignOptions, CertifyOptions
 
 
 def run_align(options: AlignOptions) -> int:
@@ -147,37 +124,6 @@ def _check_replaceable(file: Path, option: str) -> None:
         certifies = True
     if certifies:
         raise ConfigurationError(f"{str(file)!r} is there already; choose another {option}, or delete it first")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CertifyOptions:
-    """Options of `refine certify`, as typed."""
-
-    attempts: str
-    labels: Path | None
-    out: Path
-    alpha: float
-    delta: float
-    thresholds: str | None
-    max_attempts: int | None
-    patience: int | None
-    method: str
-    harm: str | None
-    largest_weight: float | None
-    per_question: bool
-    scores: bool
-    judge: str | None
-    escalation: str | None
-    chain: str | None
-    assume_independent_attempts: bool
-    loops: Path | None
-    unlabelled: str | None
-    good: float
-    split: str | None
-    next_labels: Path | None
-    budget: int
-    ledger: Path | None
-    as_json: bool
 
 
 def run_certify(options: CertifyOptions) -> int:

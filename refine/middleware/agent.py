@@ -38,8 +38,8 @@ from graphs.step import Step, Transition
 from judges import ConfigurationError, as_judge
 from judges.errors import shortened
 from judges.judge import waited_for
-from judges.runtime import context, sharing
-from judges.runtime.blocking import in_thread
+from judges.runtime import faults, flow
+from judges.runtime.flow import in_thread
 from refine.middleware.model_call import (
     ModelCall,
     answer_in,
@@ -295,7 +295,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             return run_step(*step, turn.conversation, config)
 
         try:
-            transition = sharing.run(self._steps(turn, call, request, config), perform)
+            transition = flow.run(self._steps(turn, call, request, config), perform)
         except Unanswered as unanswered:
             self._tell(unanswered.outcome, config)
             raise
@@ -317,7 +317,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
             return await arun_step(*step, turn.conversation, config)
 
         try:
-            transition = await sharing.arun(self._steps(turn, call, request, config), perform)
+            transition = await flow.arun(self._steps(turn, call, request, config), perform)
         except Unanswered as unanswered:
             await self._atell(unanswered.outcome, config)
             raise
@@ -404,5 +404,5 @@ def _only_warning() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it raised, the answer must go out
-        with context.logging_safely():
+        with faults.logging_safely():
             _log.warning("on_outcome raised %s; the answer is returned all the same", type(error).__name__)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from starlette.types import Receive, Send
 
-from judges.runtime.context import time_limit
+from judges.runtime.flow import time_limit
 from refine.server import requests
 from refine.server.errors import ApiError
 from refine.server.requests import RawHeaders

@@ -20,11 +20,10 @@ from yarl import URL
 
 from judges.errors import AskFailed
 from judges.models.providers.direct_post import DirectPost
-from judges.models.providers.http import checked_address
+from judges.models.providers.http import checked_address, with_trace
 from judges.models.providers.http_errors import EndpointReplyError
 from judges.models.providers.sessions import Sessions
 from judges.models.wrappers.breaker import Breaker
-from judges.runtime.context import with_trace
 from refine.server.errors import ApiError, UpstreamFailed
 from refine.server.requests import RawHeaders, to_client
 

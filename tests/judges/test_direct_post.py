@@ -12,7 +12,7 @@ from yarl import URL
 
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
-from judges.runtime.context import time_limit
+from judges.runtime.flow import time_limit
 from tests.model_server import Wire, in_turn, serving
 
 BODY = b'{"messages": []}'

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -133,13 +131,6 @@ def test_other_missing_attributes_are_as_in_any_class() -> None:
             getattr(owner, name)
     with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
         Broken().worth  # noqa: B018
-
-
-def test_the_name_of_the_distribution_is_a_signpost() -> None:
-    """`import selfrefine` names the packages; there is no second way to import them."""
-    with pytest.raises(ImportError, match="from refine import SelfRefine"):
-        importlib.import_module("selfrefine")
-    assert "selfrefine" not in sys.modules
 
 
 @pytest.mark.parametrize(

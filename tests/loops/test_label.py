@@ -80,7 +80,7 @@ def terminal(*arguments: object, rows: int = 24, columns: int = 100) -> Iterator
     """Run `refine` in a terminal of its own."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    command = [sys.executable, "-m", "refine.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "refine", *map(str, arguments)]
     settings = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"}
     try:
         with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as process:

@@ -209,7 +209,7 @@ def test_a_canary_is_judged_by_a_judge_by_name(tmp_path: Path) -> None:
 def test_watching_until_somebody_ends_it(tmp_path: Path) -> None:
     """The screen follows the record; Ctrl-C ends with the exit code of the last look."""
     path = write_loops(tmp_path / "a.jsonl", ["4|b"] * 6)
-    command = [sys.executable, "-m", "refine.cli", "monitor", str(path), "--alpha", "0.1", "--watch"]
+    command = [sys.executable, "-m", "refine", "monitor", str(path), "--alpha", "0.1", "--watch"]
     settings = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen([*command, "--every", "0.1"], stdout=subprocess.PIPE, env=settings) as process:
         assert process.stdout is not None

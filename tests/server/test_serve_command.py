@@ -38,7 +38,7 @@ def serving_command(
     command = [
         sys.executable,
         "-m",
-        "refine.cli",
+        "refine",
         "serve",
         "--port",
         "0",

@@ -12,7 +12,7 @@ from judges.catalogue.registry import qualified_name
 from judges.errors import ConfigurationError, shortened
 from judges.offline.results import Evaluation, Summary
 from judges.offline.run.journal import is_failure
-from judges.runtime.context import ByJudge
+from judges.verdict import ByJudge
 
 if TYPE_CHECKING:
     from judges.offline.compare import RunComparison

@@ -1,4 +1,9 @@
-"""Threads for a user's blocking functions, which block neither an event loop nor the end of the process."""
+"""How code runs that is written once: a flow, blocking or not; threads for what blocks; limits of time.
+
+A flow is an algorithm as a generator, which decides and does no I/O: it yields effects, receives what they came
+to (a failure is raised at the `yield`), and returns its result. `run` and `arun` perform the effects. A user's
+blocking functions run in threads that hold up neither an event loop nor the end of the process.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,8 @@ import concurrent.futures.thread
 import contextvars
 import queue
 import threading
-from collections.abc import Callable
+from asyncio import AbstractEventLoop
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -16,6 +22,45 @@ from typing import Any, Self, TypeVar
 from judges.runtime import budget
 
 T = TypeVar("T")
+Effect = TypeVar("Effect")
+Outcome = TypeVar("Outcome")
+Result = TypeVar("Result")
+
+
+def run(flow: Generator[Effect, Outcome, Result], perform: Callable[[Effect], Outcome]) -> Result:
+    """Run a flow to its result, performing one effect after the other."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                outcome = perform(effect)
+            except Exception as error:  # noqa: BLE001 - the flow decides what becomes of it
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(outcome)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what the flow returned
+    finally:
+        flow.close()  # whatever ended it, so that what it has opened is closed now
+
+
+async def arun(
+    flow: Generator[Effect, Outcome, Result], perform: Callable[[Effect], Awaitable[Outcome]]
+) -> Result:
+    """Run a flow without blocking; otherwise as `run`."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                outcome = await perform(effect)
+            except Exception as error:  # noqa: BLE001 - the flow decides what becomes of it
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(outcome)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what the flow returned
+    finally:
+        flow.close()  # what it has opened is closed now here, too
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
@@ -182,3 +227,64 @@ def _call(function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
     except StopIteration as error:
         raise RuntimeError("StopIteration") from error  # a future cannot hold it and would never finish
+
+
+class NextTurn:
+    """Calls functions in the next turn of the event loop that runs, all that came until then together."""
+
+    def __init__(self) -> None:
+        self._due: dict[AbstractEventLoop, list[Callable[[], None]]] = {}
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function, which raises nothing, in the next turn."""
+        loop = asyncio.get_running_loop()
+        due = self._due.get(loop)
+        if due is None:
+            self._due[loop] = [function]
+            loop.call_soon(self._run, loop)
+        else:
+            due.append(function)
+
+    def _run(self, loop: AbstractEventLoop) -> None:
+        for function in self._due.pop(loop):
+            function()
+
+
+class time_limit:  # noqa: N801 - named like a function, as what is used in a `with` statement is
+    """Cancel what the current task awaits in a `with` block when the time is up.
+
+    Args:
+        seconds: Seconds from now; None is no limit.
+
+    Raises:
+        TimeoutError: From the block, when the time is up.
+    """
+
+    __slots__ = ("_cancellations", "_is_over", "_seconds", "_task", "_timer")
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._is_over = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def __enter__(self) -> Self:
+        if self._seconds is not None:
+            self._task = asyncio.current_task()
+            assert self._task is not None  # noqa: S101 - a coroutine runs in one
+            self._cancellations = self._task.cancelling()
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_over and self._task is not None:
+            is_own = self._task.uncancel() <= self._cancellations
+            if is_own and kind is not None and issubclass(kind, asyncio.CancelledError):
+                raise TimeoutError from raised
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._task is not None:
+            self._task.cancel()

@@ -6,11 +6,11 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from judges import ConfigurationError
+from refine.cli.options import ReportOptions
 from refine.report.building import build, read_run
 from refine.report.view import Report, TrustSources
 
@@ -20,18 +20,6 @@ _FORMATS: Mapping[str, _Format] = {".html": "html", ".htm": "html", ".md": "md",
 _STDOUT = Path("-")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """The options of `refine report`."""
-
-    runs: tuple[Path, ...]
-    out: Path | None = None
-    format: str | None = None
-    slices: tuple[str, ...] = ()
-    sources: TrustSources = TrustSources()
-    seed: int = 0
-
-
 def run_report(options: ReportOptions) -> int:
     """Write the report, say where it is, and return the exit code.
 
@@ -39,10 +27,11 @@ def run_report(options: ReportOptions) -> int:
         ConfigurationError: If a run has not finished, a column is unknown, or the file cannot be written.
     """
     form = _format(options)
-    out = options.out or options.runs[-1] / f"report.{form}"
-    runs = [read_run(run) for run in options.runs]
+    folders = [run for run in (options.run, options.later_run) if run is not None]
+    out = options.out or folders[-1] / f"report.{form}"
+    runs = [read_run(folder) for folder in folders]
     gc.freeze()  # the rows stay to the end: nobody need look for garbage among them
-    report = build(runs, slices=options.slices, sources=_sources(options), seed=options.seed)
+    report = build(runs, slices=options.slices, sources=_sources(options, folders[-1]), seed=options.seed)
     text = _renderer(form)(report)
     if out == _STDOUT:
         sys.stdout.write(text)
@@ -52,12 +41,12 @@ def run_report(options: ReportOptions) -> int:
     return 0
 
 
-def _sources(options: ReportOptions) -> TrustSources:
+def _sources(options: ReportOptions, run: Path) -> TrustSources:
     """Return the sources, with the labels that `refine label` left in the folder of the run."""
     from judges.offline.trust.beside import labels_beside  # noqa: PLC0415 - not every report has labels
 
-    labels = options.sources.labels or labels_beside(options.runs[-1])
-    return replace(options.sources, labels=labels)
+    labels = options.labels or labels_beside(run)
+    return TrustSources(labels=labels, attempts=options.attempts, certificate=options.certificate)
 
 
 def _format(options: ReportOptions) -> _Format:
