@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any
 
 from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, CannotJudge, ConfigurationError

@@ -25,10 +25,11 @@ from judges.errors import shortened
 from judges.offline import Evaluation, load_run, read_rows
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
+from judges.offline.results import RowOutput
 from judges.offline.run.gate import Check, Gate, junit, result_of
 from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source
 from judges.offline.run.outputs import SUMMARY, TIMING
-from judges.offline.run.settings import BatchSettings, OnProgress, Outputs, RunSettings
+from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
 from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, Source, file_digest, file_source
 from refine.cli.judge_specs import LoadedJudge, by_name, load_judges
 from refine.cli.options import (
@@ -313,7 +314,7 @@ def run_merge(options: MergeOptions) -> int:
     dataset = _same_dataset(manifest, options.rows, accept_changes=False, remedy="go on with each shard first")
     source = _source(manifest.model_copy(update={"dataset": dataset}))
     faults = Faults()
-    output = Outputs(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
+    output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
     return _print_totals(out, merge(folders, out, source, output), faults, as_json=options.as_json)
 
 
@@ -457,7 +458,7 @@ class _Run:
     def judge(self, judges: Mapping[str, Judge], gate: _RunGate) -> int:
         """Judge what is missing, print the totals, and return the exit code."""
         faults = Faults()
-        output = Outputs(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(self.manifest))
+        output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(self.manifest))
         with show_progress() as on_progress:
             evaluation = asyncio.run(
                 run_source(

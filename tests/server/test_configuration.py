@@ -1,4 +1,4 @@
-"""The configuration: where a value comes from, and what a wrong one is told."""
+"""The configuration: where a value comes from, and what is said of a wrong one."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_wrong_setting_is_one_line(tmp_path: Path, text: str, parts: list[str]
 
 
 def test_a_missing_file_and_unknown_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is not there is an error; a variable that looks like a setting and is none is told."""
+    """A file that is not there is an error; a variable that looks like a setting and is none is reported."""
     with pytest.raises(ConfigurationError, match="No such file"):
         load_settings(tmp_path / "none.toml", {})
     environment = {"REFINE_MAX_ATEMPTS": "1", "REFINE_PORT": "1", "REFINE_POLICY__PATIENCE": "1", "OTHER": "1"}

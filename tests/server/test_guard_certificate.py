@@ -57,7 +57,7 @@ def test_answers_name_it(tmp_path: Path) -> None:
 
 
 def test_settings_of_another_guard_refuse_it(tmp_path: Path) -> None:
-    """Judge, upstream and policy are compared when the server starts; what each request chooses is told."""
+    """Judge, upstream and policy are compared when the server starts; what each request chooses is reported."""
     file = str(certified(tmp_path, SETTINGS))
     (guard,) = guards_of(load_settings(None, {**SETTINGS, "certificate": file}))
     assert guard.loop.policy.success_rating == 3

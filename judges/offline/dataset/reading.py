@@ -22,6 +22,12 @@ from judges.rows.columns import NESTED
 from judges.rows.replies import is_messages, row_of
 from judges.sample import FIELD_NAMES, Sample, canonical_field
 
+RowInput = Sample | Mapping[str, object] | BadSample
+"""A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
+
+NumberedRow = tuple[int, RowInput]
+"""A row with its number in the dataset, from 0."""
+
 _CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)')
 """A text in a JSON document, or one of the words that Python reads as a number, which is group 1."""
 
@@ -333,7 +339,7 @@ _log = logging.getLogger("judges")
 _named: set[str] = set()
 
 
-def name_unread(sample: Sample, row: object) -> None:
+def _name_unread(sample: Sample, row: object) -> None:
     """Log the columns of a row that became metadata without being asked for, each column once a process.
 
     Columns of labels are metadata on purpose.
@@ -351,6 +357,19 @@ def name_unread(sample: Sample, row: object) -> None:
             shortened(new)[1:-1],
             shortened(list(map(str, row)), longest=200)[1:-1],
         )
+
+
+def read_sample(row: RowInput) -> Sample | BadSample:
+    """Return a row as a sample, or why it is none."""
+    if isinstance(row, BadSample):
+        return row
+    try:
+        sample = Sample.read(row)
+    except BadSample as error:
+        return error
+    if sample.metadata:
+        _name_unread(sample, row)
+    return sample
 
 
 _MISSING = object()
@@ -565,7 +584,7 @@ def _samples(
         try:
             row = row_of(raw)
             read = Sample.read(renamed(row, columns))
-            name_unread(read, row)
+            _name_unread(read, row)
             sample: Sample | BadSample = read
         except BadSample as error:
             sample = BadSample(f"{file}, {unit} {number}: {error}")

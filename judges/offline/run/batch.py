@@ -35,7 +35,7 @@ from judges.offline.run.batch_records import (
     read_lines,
 )
 from judges.offline.run.calls import Awaiting, CallPlace
-from judges.offline.run.cells import JournalOnly, judge_missing, new_meter
+from judges.offline.run.cells import judge_missing, new_meter
 from judges.offline.run.estimate import REPLY_TOKENS, tokens_of
 from judges.offline.run.journal import Journal, cannot_write, open_private
 from judges.offline.run.meter import CallMeter, RunStopped, unpriced
@@ -255,7 +255,7 @@ async def judge_in_batches(
                 rows,
                 judges,
                 one_pass,
-                JournalOnly(journal),
+                journal,
                 max_concurrency=_AT_ONCE,
                 log_texts=log_texts,
                 meter=meter,

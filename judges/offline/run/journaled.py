@@ -16,15 +16,16 @@ from pydantic import ValidationError
 from judges.errors import ConfigurationError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from judges.offline.results import Evaluation, Row, summarised
+from judges.offline.dataset.reading import RowInput
+from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput, summarised
 from judges.offline.run import outputs, parts
 from judges.offline.run.cells import judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, locked, make_folder
-from judges.offline.run.outputs import RESULTS, SUMMARY, Results
-from judges.offline.run.settings import BatchSettings, Outputs, RunSettings
+from judges.offline.run.outputs import RESULTS, SUMMARY, RunFiles
+from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.offline.run.source import NAME as MANIFEST
-from judges.offline.run.source import JudgeRecord, Manifest, RowInput, Source, spooled
+from judges.offline.run.source import JudgeRecord, Manifest, Source, spooled
 
 _log = logging.getLogger("judges")
 Loader = Callable[[], Mapping[str, Judge]]
@@ -38,7 +39,7 @@ async def run_samples(
     *,
     max_concurrency: int,
     log_texts: bool,
-    output: Outputs,
+    output: RowOutput,
 ) -> Evaluation:
     """Judge samples into the folder of a run; rows that can be read only once are kept there, too."""
     total = len(samples) if isinstance(samples, Sized) else None
@@ -60,7 +61,7 @@ async def run_source(
     settings: RunSettings,
     *,
     max_concurrency: int,
-    output: Outputs,
+    output: RowOutput,
     load: Loader | None = None,
 ) -> Evaluation:
     """Judge rows into the folder of a run that `manifest` describes; other processes `load` its judges."""
@@ -184,7 +185,7 @@ async def _judge(
     *,
     max_concurrency: int,
     log_texts: bool,
-    output: Outputs,
+    output: RowOutput,
     load: Loader | None = None,
 ) -> Evaluation:
     started = time.monotonic()
@@ -210,22 +211,28 @@ async def _judge(
     journal = Journal(folder)
     try:
         warn_of_unreadable(journal)
-        with outputs.Results(folder, journal, judges, output) as results:
+        with RunFiles(folder, journal, judges) as files:
+            results = OrderedRows(judges, output, files)
             await judge_missing(
-                source, judges, settings, results, max_concurrency=max_concurrency, log_texts=log_texts
+                source,
+                judges,
+                settings,
+                journal,
+                sink=results,
+                max_concurrency=max_concurrency,
+                log_texts=log_texts,
             )
             results.finish(source)
-        return summed_up(results, folder, output, seconds=time.monotonic() - started)
+        return sum_up(results, folder, output, seconds=time.monotonic() - started)
     finally:
         journal.close()
 
 
-def summed_up(results: outputs.Results, folder: Path, output: Outputs, *, seconds: float) -> Evaluation:
+def sum_up(results: OrderedRows, folder: Path, output: RowOutput, *, seconds: float) -> Evaluation:
     """Write the summary of a run whose results are written, and return the evaluation."""
-    summary = {name: tally.summary() for name, tally in results.tallies.items()}
-    facts = {"rows": next(iter(summary.values())).n, **output.facts}
-    outputs.write_summary(folder, summary, facts, seconds=seconds)
-    return Evaluation(rows=tuple(output.rows), summary=summary)
+    evaluation = results.evaluation()
+    outputs.write_summary(folder, evaluation.summary, {"rows": len(evaluation), **output.facts}, seconds=seconds)
+    return evaluation
 
 
 def load_run(folder: str | Path) -> Evaluation:
@@ -284,7 +291,7 @@ def check_shards(folders: Sequence[Path]) -> Manifest:
     return whole[0]
 
 
-def merge(folders: Sequence[Path], out: Path, source: Source, output: Outputs) -> Evaluation:
+def merge(folders: Sequence[Path], out: Path, source: Source, output: RowOutput) -> Evaluation:
     """Write the run that finished shards make up together into a new folder, and return its evaluation.
 
     Args:
@@ -313,9 +320,10 @@ def merge(folders: Sequence[Path], out: Path, source: Source, output: Outputs) -
             finally:
                 shard.close()
         names = [judge.name for judge in manifest.judges]
-        with Results(out, journal, names, output) as results:
-            results.write_all(source)
-        return summed_up(results, out, output, seconds=0.0)
+        with RunFiles(out, journal, names) as files:
+            results = OrderedRows(names, output, files)
+            results.finish_all(source)
+        return sum_up(results, out, output, seconds=0.0)
 
 
 def _check_parts(folders: Sequence[Path], manifests: Sequence[Manifest]) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from judges.errors import ConfigurationError
 from judges.judge import Judge
 from judges.offline.run import outputs
-from judges.offline.run.cells import JournalOnly, judge_missing, warn_of_unreadable
+from judges.offline.run.cells import judge_missing, warn_of_unreadable
 from judges.offline.run.journal import Journal, locked
 from judges.offline.run.meter import RunStopped
 from judges.offline.run.parts import DealtRows, deal, gather
@@ -86,7 +86,7 @@ def _judge_part(part: Part, send: Callable[[Progress], None]) -> None:
             part.rows,
             part.load(),
             part.settings.watched(send),
-            JournalOnly(journal),
+            journal,
             max_concurrency=part.max_concurrency,
             log_texts=part.log_texts,
         )

@@ -22,17 +22,17 @@ from pydantic import PrivateAttr
 from judges.errors import BadSample, ConfigurationError, JudgesError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from judges.offline.dataset.reading import checked_columns, rename_rows
-from judges.offline.results import Evaluation
+from judges.offline.dataset.reading import checked_columns, read_sample, rename_rows
+from judges.offline.results import Evaluation, OrderedRows, RowOutput
 from judges.offline.run import outputs
 from judges.offline.run.cells import judge_missing, new_meter
-from judges.offline.run.evaluate import OrderedWriter, judges_by_name
+from judges.offline.run.evaluate import judges_by_name
 from judges.offline.run.journal import Journal, is_failure, make_folder, replacing
-from judges.offline.run.journaled import opened, summed_up
+from judges.offline.run.journaled import opened, sum_up
 from judges.offline.run.meter import RunStopped
 from judges.offline.run.outputs import whole_verdict_json
-from judges.offline.run.settings import Outputs, RunSettings, divided
-from judges.offline.run.source import JudgeRecord, Manifest, digest_of, read_sample, row_json
+from judges.offline.run.settings import RunSettings, divided
+from judges.offline.run.source import JudgeRecord, Manifest, digest_of, row_json
 from judges.runtime.validation import check_picklable, whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -128,14 +128,15 @@ class _BlockJudge:
         work = self._work
         with tempfile.TemporaryDirectory(prefix="judges-") as folder:
             journal = Journal(Path(folder))
-            sink = _Collected(journal)
+            sink = _CollectedVerdicts()
             try:
                 asyncio.run(
                     judge_missing(
                         _Rows(samples),
                         work.judges,
                         work.settings,
-                        sink,
+                        journal,
+                        sink=sink,
                         max_concurrency=work.max_concurrency,
                         log_texts=work.log_texts,
                         meter=self._meter,
@@ -228,10 +229,9 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Collected:
+class _CollectedVerdicts:
     """Takes verdicts as they come, in memory."""
 
-    journal: Journal
     verdicts: dict[int, dict[str, Verdict]] = field(default_factory=dict)
 
     def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
@@ -419,7 +419,7 @@ def evaluate_ray(
         log_texts=log_texts,
         columns=columns,
     )
-    output = Outputs(keep_rows=keep_rows)
+    output = RowOutput(keep_rows=keep_rows)
     with _errors_of_workers():
         whole_number(batch_size, setting="batch_size")
         numbered = _Numbered.of(_dataset(ds), members, workers=workers, batch_size=batch_size)
@@ -427,11 +427,13 @@ def evaluate_ray(
         if settings is not None:
             return _judge_run(numbered, work, pool, settings, output)
         dataset = pool.judged(numbered, work, None).materialize()
-        writer = OrderedWriter(members, out=None, on_result=None, keep_rows=keep_rows)
+        results = OrderedRows(members, output)
         tables = dataset.iter_batches(batch_size=_ROWS_AT_ONCE, batch_format="pyarrow")
         for row, sample, verdicts in _judged_rows(tables, work):
-            writer.add(outputs.row_of(row, sample, verdicts))
-        return RayEvaluation.of(writer.evaluation(), dataset)
+            results.expect(row, sample, b"", len(verdicts))
+            for verdict in verdicts.values():
+                results.add(row, b"", verdict)
+        return RayEvaluation.of(results.evaluation(), dataset)
 
 
 @dataclass(frozen=True)
@@ -507,7 +509,9 @@ class _Pool:
         )
 
 
-def _judge_run(rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, output: Outputs) -> RayEvaluation:
+def _judge_run(
+    rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, output: RowOutput
+) -> RayEvaluation:
     """Judge what is missing into the folder of a run, and write its results."""
     started = time.monotonic()
     records = tuple(JudgeRecord(name=name) for name in work.judges)
@@ -524,7 +528,8 @@ def _judge_run(rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, 
             raise _stopped(judged, left, settings, pool)
         journal = Journal(folder)
         try:
-            with outputs.Results(folder, journal, work.judges, output) as results:
+            with outputs.RunFiles(folder, journal, work.judges) as files:
+                results = OrderedRows(work.judges, output, files)
                 for row, sample, verdicts in _judged_rows(finished.tables(), work):
                     results.expect(row, sample, row_json(sample), len(verdicts))
                     for verdict in verdicts.values():
@@ -532,7 +537,7 @@ def _judge_run(rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, 
         finally:
             journal.close()
             journal.path.unlink()  # the blocks are the journal
-        evaluation = summed_up(results, folder, output, seconds=time.monotonic() - started)
+        evaluation = sum_up(results, folder, output, seconds=time.monotonic() - started)
     return RayEvaluation.of(evaluation, finished)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judges.errors import ConfigurationError, shortened
-from judges.offline.results import Row
 from judges.offline.run.source import checked_shard
 from judges.runtime.budget import Price
 
@@ -192,35 +191,3 @@ def divided(limit: int | None, number: int, of: int, name: str) -> int | None:
     if limit < of:
         raise ConfigurationError(f"{name}={limit} cannot be divided between {of} workers; use fewer, or raise it")
     return limit // of + (number < limit % of)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outputs:
-    """What becomes of the rows of a run beside its files.
-
-    Args:
-        on_result: Called with each row in order, as soon as it is written.
-        faults_only: Whether it is called with rows alone that have a cell without a score.
-        keep_rows: Whether the evaluation holds the rows.
-        facts: What else the summary says.
-
-    Attributes:
-        rows: The rows kept.
-    """
-
-    on_result: Callable[[Row], object] | None = None
-    faults_only: bool = False
-    keep_rows: bool = True
-    facts: Mapping[str, object] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
-
-    def needs(self, *, has_fault: bool) -> bool:
-        """Whether a row is needed, given whether it has a cell without a score."""
-        return self.keep_rows or (self.on_result is not None and (has_fault or not self.faults_only))
-
-    def on_row(self, row: Row) -> None:
-        """Take a row that was written."""
-        if self.keep_rows:
-            self.rows.append(row)
-        if self.on_result is not None:
-            self.on_result(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -15,13 +15,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import BadSample, ConfigurationError
-from judges.offline.dataset.reading import RowsFile, name_unread
+from judges.offline.dataset.reading import RowInput, RowsFile, read_sample
 from judges.offline.run.journal import open_private, replacing
 from judges.sample import Sample
 
 SPOOL = "rows.jsonl"
-RowInput = Sample | Mapping[str, object] | BadSample
-"""A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
 
 
 class NumberedRows(Protocol):
@@ -104,18 +102,6 @@ def _sample_json(sample: Sample) -> bytes:
 def digest_of(text: bytes) -> bytes:
     """Return a digest of what a row holds, given as JSON."""
     return blake2b(text, digest_size=16).digest()
-
-
-def read_sample(row: RowInput) -> Sample | BadSample:
-    """Return a row as a sample, or why it is none."""
-    if isinstance(row, BadSample):
-        return row
-    try:
-        sample = Sample.read(row)
-    except BadSample as error:
-        return error
-    name_unread(sample, row)
-    return sample
 
 
 def checked_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -15,9 +15,8 @@ from pydantic import ValidationError
 
 from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
-from judges.offline.dataset.reading import LABEL_NAMES, read_rows
+from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
 from judges.offline.run.journaled import load_run
-from judges.offline.run.source import read_sample
 from judges.offline.trust.rows import Opinion, Source, is_bad, is_tuned, opinions_in, read_judged, read_labels
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
