@@ -51,7 +51,12 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "record": (
         [f"refine/record/{name}.py" for name in ("database", "queries", "rows", "schema", "writer")],
-        ["tests/refine/test_record.py", "tests/refine/test_record_troubles.py", "tests/refine/test_recording.py"],
+        [
+            "tests/refine/test_record.py",
+            "tests/refine/test_record_troubles.py",
+            "tests/refine/test_recording.py",
+            "tests/refine/test_record_rows.py",
+        ],
     ),
 }
 """By room: the modules that get faults, and the tests that must notice them."""
