@@ -45,8 +45,9 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
             for name in ("calls", "cells", "evaluate", "gate", "journal", "journaled", "meter", "outputs")
         ],
         [
-            *(f"tests/runs/test_{name}.py" for name in ("calls", "gate", "limits", "resuming")),
+            *(f"tests/runs/test_{name}.py" for name in ("batches", "calls", "gate", "limits", "resuming")),
             "tests/judges/test_offline.py",
+            "tests/judges/test_run_comparison.py",
         ],
     ),
     "record": (
