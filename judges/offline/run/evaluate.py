@@ -239,8 +239,7 @@ def _run_settings(
     if run is not None and out is not None:
         raise ConfigurationError("a run has its results in its folder; leave out=... away")
     settings = run if isinstance(run, RunSettings) else RunSettings(folder=run or _TEMPORARY)
-    return replace(
-        settings,
+    return settings.evolve(
         resume=resume or settings.resume,
         processes=settings.processes if processes is None else processes,
         batch=settings.batch if not batch else batch if isinstance(batch, BatchSettings) else BatchSettings(),

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -67,7 +66,7 @@ async def run_source(
     """Judge rows into the folder of a run that `manifest` describes; other processes `load` its judges."""
     with opened(manifest, judges, settings) as folder:
         # the manifest says whether dataset or judges changed
-        accepted = replace(settings, accept_changes=True)
+        accepted = settings.evolve(accept_changes=True)
         return await _judge(
             source,
             judges,
@@ -84,7 +83,7 @@ def _with_batches_as_before(settings: RunSettings) -> RunSettings:
     """Return settings with batches where the run was begun with them, as some may be under way."""
     if settings.batch is not None or not settings.resume or not Manifest.read(Path(settings.folder)).batch:
         return settings
-    return replace(settings, batch=BatchSettings())
+    return settings.evolve(batch=BatchSettings())
 
 
 @contextmanager

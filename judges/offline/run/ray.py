@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -331,7 +331,7 @@ _BLOCKS = "blocks"
 _ON_THIS_MACHINE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """What Ray reads before it is imported: it reports no usage, and listens on the loopback address alone."""
 
-_NOT_ON_RAY = ("batch", "on_progress", "processes", "rescored", "shard")
+_NOT_ON_RAY = {"batch", "on_progress", "processes", "rescored", "shard"}
 _OBJECTS_BYTES = 512 * 1024 * 1024
 _ROWS_AT_ONCE = 256
 _DEEPEST = 10
@@ -567,11 +567,10 @@ def _checked_settings(run: str | Path | RunSettings | None, *, resume: bool) -> 
             raise ConfigurationError("resume=True goes with run=..., the folder of the run to go on with")
         return None
     settings = run if isinstance(run, RunSettings) else RunSettings(folder=run)
-    defaults = {field.name: field.default for field in fields(RunSettings)}
-    wrong = [name for name in _NOT_ON_RAY if getattr(settings, name) != defaults[name]]
+    wrong = sorted(_NOT_ON_RAY & settings.model_dump(exclude_defaults=True, include=_NOT_ON_RAY).keys())
     if wrong:
         raise ConfigurationError(f"evaluate_ray has no use for the setting {wrong[0]}; leave it out")
-    return replace(settings, resume=resume or settings.resume)
+    return settings.evolve(resume=resume or settings.resume)
 
 
 def _dataset(ds: object) -> Dataset:

@@ -104,17 +104,6 @@ def digest_of(text: bytes) -> bytes:
     return blake2b(text, digest_size=16).digest()
 
 
-def checked_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return the shard if it is one part of several: part and number of parts, counted from 1."""
-    if shard is None:
-        return None
-    value: object = shard  # of users without types
-    is_pair = isinstance(value, tuple | list) and [type(number) for number in value] == [int, int]
-    if not is_pair or not 1 <= shard[0] <= shard[1]:
-        raise ConfigurationError(f"a shard is one part of several, (1, 4) for the first of four, not {shard!r}")
-    return shard
-
-
 def _unspooled(path: Path) -> Iterator[RowInput]:
     with path.open("rb") as file:
         for line in file:
