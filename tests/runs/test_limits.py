@@ -227,7 +227,7 @@ def test_tokens_a_minute_are_held(tmp_path: Path) -> None:
         assert 60 * (windows - 1) - 10 < sum(waits) <= 60 * (windows - 1), tokens
 
 
-def test_calls_of_a_function_are_counted_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_calls_of_a_function_are_counted_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A function that calls a model itself cannot be held back: that is said once, and its calls end the run."""
     model = ScriptedModel(lambda _: json.loads(RATED))
     inner = GenericFakeChatModel(messages=cycle([AIMessage("3", usage_metadata=USED)]))
