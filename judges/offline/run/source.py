@@ -35,7 +35,7 @@ class NumberedRows(Protocol):
         ...
 
 
-class Source:
+class RunRows:
     """Rows that can be read again; of a sharded run those of its part alone, with the numbers of the whole.
 
     Args:
@@ -68,9 +68,9 @@ class Source:
         return None if self._total is None else len(self)
 
 
-def file_source(file: RowsFile, *, limit: int | None, total: int | None, shard: tuple[int, int] | None) -> Source:
+def file_source(file: RowsFile, *, limit: int | None, total: int | None, shard: tuple[int, int] | None) -> RunRows:
     """Return the rows of a file; those that cannot be read stand as errors in their place."""
-    return Source(lambda: islice(file.rows(), limit), total=total, shard=shard)
+    return RunRows(lambda: islice(file.rows(), limit), total=total, shard=shard)
 
 
 async def spooled(
