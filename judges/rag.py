@@ -17,7 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from judges.catalogue.metric import Metric, ModelJudge
-from judges.catalogue.registry import load, qualified_name
+from judges.catalogue.names import load
+from judges.catalogue.registry import qualified_name
 from judges.errors import ConfigurationError, shortened
 from judges.models.resolve import as_embeddings, as_model
 from judges.offline import Evaluation, Row, aevaluate, evaluate
