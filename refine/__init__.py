@@ -8,20 +8,38 @@ from typing import TYPE_CHECKING
 from refine.process import refuse_shadows
 
 if TYPE_CHECKING:
-    from graphs import Attempt, Outcome, Policy
+    from graphs import Attempt, NotAccepted, Outcome, Policy, self_refine
+    from judges.offline import compare, evaluate
     from judges.runtime.faults import losses
+    from refine.middleware import SelfRefineMiddleware
     from refine.selfrefine import SelfRefine
 
 _HOMES = {
     "Attempt": "graphs",
+    "NotAccepted": "graphs",
     "Outcome": "graphs",
     "Policy": "graphs",
     "SelfRefine": "refine.selfrefine",
+    "SelfRefineMiddleware": "refine.middleware",
+    "compare": "judges.offline",
+    "evaluate": "judges.offline",
     "losses": "judges.runtime.faults",
+    "self_refine": "graphs",
 }
 """The module of each public name, imported on first use so that the command line starts at once."""
 
-__all__ = ["Attempt", "Outcome", "Policy", "SelfRefine", "losses"]
+__all__ = [
+    "Attempt",
+    "NotAccepted",
+    "Outcome",
+    "Policy",
+    "SelfRefine",
+    "SelfRefineMiddleware",
+    "compare",
+    "evaluate",
+    "losses",
+    "self_refine",
+]
 
 
 refuse_shadows("graphs", "judges")
