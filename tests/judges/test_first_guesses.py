@@ -23,7 +23,7 @@ CHAT = ScriptedModel([{"rationale": "Right.", "rating": 4, "feedback": ""}], cyc
 
 
 @pytest.mark.parametrize(
-    ("make", "arguments", "settings", "told"),
+    ("make", "arguments", "settings", "message"),
     [
         (Helpfulness, [], {"llm": CHAT}, "got an unexpected keyword argument 'llm'; here it is model=..."),
         (Helpfulness, [CHAT], {"threshold": 0.5}, "success_rating=... is the rating from which it passes"),
@@ -42,12 +42,12 @@ CHAT = ScriptedModel([{"rationale": "Right.", "rating": 4, "feedback": ""}], cyc
     ],
 )
 def test_a_class_says_what_to_use_instead_of_a_setting(
-    make: Callable[..., object], arguments: list[object], settings: dict[str, object], told: str
+    make: Callable[..., object], arguments: list[object], settings: dict[str, object], message: str
 ) -> None:
     """As `judges.load` does; the error stays Python's own for wrong arguments."""
     with pytest.raises((TypeError, ConfigurationError)) as caught:
         make(*arguments, **settings)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -90,7 +90,7 @@ def test_judges_of_ones_own_take_what_they_take() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "told"),
+    ("owner", "name", "message"),
     [
         (judges, "SelfRefine", "from refine import SelfRefine"),
         (judges, "LLMTestCase", "a row is a judges.Sample"),
@@ -115,16 +115,16 @@ def test_judges_of_ones_own_take_what_they_take() -> None:
         (SelfRefine(ScriptedModel(["Hi."]), ScriptedJudge([4])).refine("Hello?"), "drafts", "outcome.attempts"),
     ],
 )
-def test_a_guessed_name_says_what_to_use(owner: object, name: str, told: str) -> None:
+def test_a_guessed_name_says_what_to_use(owner: object, name: str, message: str) -> None:
     """Of a package, a judge, a verdict, a refiner or an outcome; `hasattr` stays False."""
     with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; ") as caught:
         getattr(owner, name)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert not hasattr(owner, name)
 
 
 def test_other_missing_attributes_are_as_in_any_class() -> None:
-    """Without a hint, and the error inside a property is told, not hidden."""
+    """Without a hint, and the error inside a property is reported, not hidden."""
     name = "xyzzy"
     for owner in (refine, graphs, judges, Length(at_most=3), Verdict.checked(passed=True)):
         with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'$"):
@@ -151,7 +151,7 @@ def test_a_name_in_another_spelling_is_answered_with_the_judges_own(guess: str, 
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("length,json", "name each by itself: ['length', 'json'] in a list, or --judge length --judge json"),
         ("length(at_most=80)", "settings follow a colon: length:at_most=80"),
@@ -162,11 +162,11 @@ def test_a_name_in_another_spelling_is_answered_with_the_judges_own(guess: str, 
         (Helpfulness, "a class is called: Helpfulness(...)"),
     ],
 )
-def test_what_is_no_name_says_how_to_write_it(name: str, told: str) -> None:
+def test_what_is_no_name_says_how_to_write_it(name: str, message: str) -> None:
     """Several names in one, settings in brackets, a file for a module, a class."""
     with pytest.raises(ConfigurationError) as caught:
         judges.load(name)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_settings_reach_the_judge() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "told"),
+    ("name", "settings", "message"),
     [
         ("xyzzy", {}, f"there is no judge 'xyzzy'; `refine judges` lists the {len(catalogue())} there are"),
         (
@@ -82,11 +82,11 @@ def test_settings_reach_the_judge() -> None:
         ("numeric_range", {}, "give at_least=..., at_most=... or both"),
     ],
 )
-def test_a_judge_that_cannot_be_made_is_refused(name: str, settings: dict[str, Any], told: str) -> None:
+def test_a_judge_that_cannot_be_made_is_refused(name: str, settings: dict[str, Any], message: str) -> None:
     """A wrong name or setting is one kind of error, naming it."""
     with pytest.raises(ConfigurationError) as caught:
         load(name, **settings)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
@@ -249,8 +249,13 @@ def test_a_judge_of_ones_own_explains_itself_by_its_entry() -> None:
             yield from ()
             return Verdict.checked(sample.answer == sample.reference)
 
-    told = Mine().explain()
-    assert (told.asks, told.needs, told.calls, told.better) == ("Is it?", ("response", "reference"), "1", "low")
+    description = Mine().explain()
+    assert (description.asks, description.needs, description.calls, description.better) == (
+        "Is it?",
+        ("response", "reference"),
+        "1",
+        "low",
+    )
 
 
 BROKEN = ["raise RuntimeError('no\\nway')", "raise SystemExit(3)", "class Mine: pass", ""]

@@ -128,7 +128,7 @@ def test_a_person_labels_in_a_terminal(tmp_path: Path) -> None:
 
 
 def test_keys_without_a_real_terminal(tmp_path: Path) -> None:
-    """A note is dropped by skipping; quitting keeps what was said; a full disk is told."""
+    """A note is dropped by skipping; quitting keeps what was said; a full disk is reported."""
     store = LabelFile(tmp_path / "labels.jsonl")
     rows = [{"question": f"q{number}", "answer": "a\n" * 99} for number in range(9)]
     labelling = Labelling(items_of(read_judged(rows)), store, by="ann")

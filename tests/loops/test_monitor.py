@@ -68,7 +68,7 @@ def canary_rows(n: int, *, wrong: int = 0) -> list[dict[str, Any]]:
 
 
 def test_the_pass_rate_holds_at_any_look(tmp_path: Path) -> None:
-    """The interval is the confidence sequence; what was not judged is told in outer bounds."""
+    """The interval is the confidence sequence; what was not judged is reported in outer bounds."""
     path = write_loops(tmp_path / "a.jsonl", ["4"] * 45 + ["1111"] * 5)
     rate = monitor(path, alpha=0.1).pass_rate
     assert (rate.low, rate.high) == pytest.approx((0.7134621031268706, 0.9841525898093346))

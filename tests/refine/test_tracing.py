@@ -393,7 +393,7 @@ def test_progress_reaches_a_callback_handler() -> None:
         def __init__(self) -> None:
             self.heard: list[str] = []
 
-        def on_custom_event(self, name: str, data: Any, **told: Any) -> None:
+        def on_custom_event(self, name: str, data: Any, **options: Any) -> None:
             self.heard.append(name)
 
     listener = Listener()

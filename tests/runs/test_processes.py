@@ -46,7 +46,7 @@ def test_processes_leave_the_bytes_of_one(tmp_path: Path) -> None:
     assert "rate=2 cannot be divided between 3 workers" in line
 
 
-def test_a_killed_process_is_told_and_its_run_resumed(tmp_path: Path) -> None:
+def test_a_killed_process_is_reported_and_its_run_resumed(tmp_path: Path) -> None:
     """The line says which process died and how; going on pays for what is missing alone."""
     rows = [{"question": f"q {i}", "answer": f"a {i}"} for i in range(40)]
 
