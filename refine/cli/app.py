@@ -557,9 +557,9 @@ def key(options: of.KeyOptions) -> int:
     It is shown once, and the file gets its hash.
     """
     _require(_SERVER, "server")
-    from refine.server.requests import described_key
+    from refine.server.access import describe_new_key
 
-    key_line, table = described_key(options.name)
+    key_line, table = describe_new_key(options.name)
     typer.echo(f"{key_line}\n", err=True)
     typer.echo(table)
     return 0

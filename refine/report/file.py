@@ -48,7 +48,7 @@ def write_report(
     Raises:
         ConfigurationError: If a run has not finished, a column is unknown, or the file cannot be written.
     """
-    from judges.offline.trust.beside import labels_beside  # noqa: PLC0415 - loads numpy
+    from judges.offline.trust.rows import labels_beside  # noqa: PLC0415 - loads numpy
 
     folders = [Path(run) for run in runs]
     file = None if out is None else Path(out)

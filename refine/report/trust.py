@@ -161,10 +161,10 @@ def _labels_of_attempts(sources: TrustSources) -> Path | None:
 
 
 def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, bool]:
-    from judges.offline.trust.beside import labels_for  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.calibration import with_labels  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.certify import GOOD  # noqa: PLC0415 - likewise
     from judges.offline.trust.rows import (  # noqa: PLC0415 - likewise
+        labels_for,
         majority,
         read_judged,
         usable,
