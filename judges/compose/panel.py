@@ -308,8 +308,8 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
     entries = (entry for judge in judges.values() if isinstance(entry := getattr(judge, "entry", None), Entry))
-    qualified = {alias: entry.name for entry in entries for alias in entry.aliases}
-    return ByJudge(judges, qualified=partial(_qualified, qualified))
+    aliases = {alias: entry.name for entry in entries for alias in entry.aliases}
+    return ByJudge(judges, qualified=partial(_qualified, aliases))
 
 
 def _qualified(names: Mapping[str, str], name: str) -> str:

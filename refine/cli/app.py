@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -356,9 +357,22 @@ def report(options: of.ReportOptions) -> int:
     It shows each judge's figures with their intervals, groups, the worst rows with reasons, and all rows; with
     labels, attempts or a certificate, also how far the verdicts can be believed.
     """
-    from refine.cli.report import run_report
+    from refine.report.file import write_report
 
-    return run_report(options)
+    gc.disable()  # hundreds of thousands of rows stay to the end: nobody need look for garbage among them
+    file = write_report(
+        [run for run in (options.run, options.later_run) if run is not None],
+        options.out,
+        form=options.format,
+        slices=options.slices,
+        labels=options.labels,
+        attempts=options.attempts,
+        certificate=options.certificate,
+        seed=options.seed,
+    )
+    if str(file) != "-":
+        typer.echo(file)
+    return 0
 
 
 @_command(_RUNS)
@@ -547,9 +561,9 @@ def key(options: of.KeyOptions) -> int:
     It is shown once, and the file gets its hash.
     """
     _require(_SERVER, "server")
-    from refine.server.requests import described_key
+    from refine.server.access import describe_new_key
 
-    key_line, table = described_key(options.name)
+    key_line, table = describe_new_key(options.name)
     typer.echo(f"{key_line}\n", err=True)
     typer.echo(table)
     return 0

@@ -177,9 +177,8 @@ def _grid(rows: Iterator[tuple[str, str]]) -> Table:
 def _as_json(entry: Entry) -> dict[str, Any]:
     make = default_registry().maker(entry.name)
     settings = settings_of(make)
-    fields = {name: value for name, value in asdict(entry).items() if name != "examples"}
     return {
-        **fields,
+        **asdict(entry),
         "in_loop": entry.in_loop,
         "example": load_line(make),
         "settings": [asdict(setting) for setting in settings],

@@ -24,10 +24,9 @@ from rich.text import Text
 
 from judges import ConfigurationError, Sample
 from judges.messages import Message
-from judges.offline.trust.beside import labels_file
 from judges.offline.trust.label import Label, LabelItem, Labelling, LabelStore, items_of
 from judges.offline.trust.label_file import LabelFile, labels_in
-from judges.offline.trust.rows import JudgedRow, read_judged
+from judges.offline.trust.rows import JudgedRow, labels_file, read_judged
 from refine.cli.loops import is_database, open_database
 from refine.cli.options import LabelOptions
 

@@ -12,11 +12,10 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from judges.offline import align, certify
 from judges.offline.statistics.certificates import AnyMethod
-from judges.offline.trust.beside import labels_for
-from judges.offline.trust.calibration import with_labels
+from judges.offline.trust.calibration import read_labelled
 from judges.offline.trust.label import labels_to_certify, labels_to_estimate, write_queue
 from judges.offline.trust.report_text import Sampling
-from judges.offline.trust.rows import Source, read_judged
+from judges.offline.trust.rows import RowSource
 from refine.cli.loops import loop_source
 from refine.cli.options import AlignOptions, CertifyOptions
 
@@ -58,12 +57,11 @@ def run_align(options: AlignOptions) -> int:
     return 0
 
 
-def _has_labels(rows: Source, labels: Path | None) -> bool:
-    read, _ = with_labels(read_judged(rows), labels_for(rows, labels)[0])
-    return any(row.opinions for row in read)
+def _has_labels(rows: RowSource, labels: Path | None) -> bool:
+    return any(row.opinions for row in read_labelled(rows, labels).rows)
 
 
-def _choose(rows: Source, options: AlignOptions, sampling: Sampling, file: Path) -> int:
+def _choose(rows: RowSource, options: AlignOptions, sampling: Sampling, file: Path) -> int:
     """Choose the first rows to label, before there is anything to report."""
     chosen = labels_to_estimate(
         rows,

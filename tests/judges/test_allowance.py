@@ -248,6 +248,13 @@ def test_what_is_closed_refuses_everything() -> None:
     assert allowance.spent.calls == 1
 
 
+def claim(*, as_call: bool = True) -> None:
+    """Claim a call of the current allowance."""
+    allowance = budget.current()
+    assert allowance is not None
+    allowance.take(as_call=as_call)
+
+
 UNCOUNTED = (
     "how many calls the generator made is unknown, so max_calls cannot be kept; call models through LangChain, or "
     "return an AIMessage with usage_metadata"
@@ -278,11 +285,11 @@ UNREPORTED = Usage(calls=1, tokens_known=False, cost=None)
     ],
 )
 def test_a_budget_of_what_is_unknown_cannot_be_kept(
-    spent: Usage, limits: dict[str, float], fault: str | None
+    spent: Usage, limits: dict[str, Any], fault: str | None
 ) -> None:
     """It says which budget, and why; so does an allowance whose earlier calls are unknown."""
     assert unkept_budget(spent, **limits) == fault
-    refused = refusal_of(Allowance(**limits, spent=spent))  # type: ignore[arg-type]  # some of its numbers
+    refused = refusal_of(Allowance(**limits, spent=spent))
     assert refused == (None if fault is None else ("budget", fault))
 
 
@@ -298,11 +305,11 @@ def test_blocks_are_inside_one_another_unless_lifted() -> None:
             assert budget.current() is outer
         with also_within(inner):
             assert budget.current() is inner
-            budget.take()
         with within(Allowance()):
-            budget.take()
-            budget.take(as_call=False)
+            claim()
+            claim(as_call=False)
         assert budget.current() is outer
+    inner.take()
     assert (outer.spent.calls, inner.spent.calls) == (2, 1)
     with also_within(None):
         assert budget.current() is None
@@ -316,28 +323,37 @@ def test_calls_are_marked_as_counted_in_a_block() -> None:
     assert not budget.is_counted()
 
 
-def test_the_current_allowance_is_charged() -> None:
-    """Claims, usage, failures and repeats go to it; without one nothing is counted, and a price is unknown."""
-    for act in (budget.take, budget.check, budget.fail, budget.retry):
-        act()
-    assert budget.add(ONE, "m") == ONE.model_copy(update={"cost": None})
-    assert budget.add(ONE, "m", as_call=False).calls == 0
-    allowance = Allowance(calls=9, retries=1, seconds=50, prices=PRICES)
+def test_usage_is_charged_where_there_is_an_allowance() -> None:
+    """Without one nothing is counted, and a price is unknown; the name that was asked for prices one reported."""
+    assert budget.charge(None, ONE, "m") == ONE.model_copy(update={"cost": None})
+    assert budget.charge(None, ONE, "m", as_call=False).calls == 0
+    outer = Allowance(prices=PRICES)
+    allowance = nested(Allowance(calls=9, seconds=50, prices=PRICES), outer)
     with within(allowance):
         assert 49 < (budget.seconds_left() or 0) <= 50
-        budget.check()
-        budget.take()
-        assert budget.add(ONE, "m").cost == 4.0
-        budget.take(as_call=False)
-        assert budget.add(ONE, "m", as_call=False).calls == 0
-        budget.take()
-        budget.fail()
-        budget.retry()
-        assert not allowance.retries_left()
-        allowance.close()
-        with pytest.raises(Refused):
-            budget.check()
-    assert (allowance.spent.calls, allowance.spent.tokens) == (2, 6)
+    allowance.take()
+    assert budget.charge(allowance, ONE, "m").cost == 4.0
+    assert budget.charge(allowance, ONE, "m", as_call=False).calls == 0
+    allowance.take()
+    assert budget.charge(allowance, ONE, "m-as-served", asked="m").cost == 4.0
+    for one in (allowance, outer):
+        assert (one.spent.calls, one.spent.tokens) == (2, 9)
+    assert allowance.spent.cost == 12.0
+
+
+@pytest.mark.parametrize(("model", "asked", "named"), [("x", None, "x"), ("x", "y", "y"), (None, None, None)])
+def test_a_budget_of_cost_names_the_model_without_a_price(
+    model: str | None, asked: str | None, named: str | None
+) -> None:
+    """The name that was asked for, which is what a user can price; the first such model is named."""
+    allowance = Allowance(cost=9.0, prices=PRICES)
+    allowance.add(ONE, model, asked=asked)
+    allowance.add(ONE, "later")
+    whose = "a model's price" if named is None else f"the price of {named!r}"
+    fault = f"{whose} is unknown, so max_cost cannot be kept; add it to prices"
+    if named is not None:
+        assert refusal_of(allowance) == ("budget", fault)
+    assert unkept_budget(Usage(calls=1, cost=None), cost=9.0, unpriced=named) == fault
 
 
 @pytest.mark.parametrize(

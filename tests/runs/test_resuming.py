@@ -8,12 +8,13 @@ import multiprocessing
 import resource
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from judges import ConfigurationError, Helpfulness, Length, Sample, Verdict, load
 from judges.judge import Judge
-from judges.offline import RunSettings, RunStopped, evaluate
+from judges.offline import Evaluation, Progress, RunSettings, RunStopped, evaluate
 from judges.requests import Deliberation
 from judges.testing import ScriptedModel
 from tests.model_server import Reply, serving
@@ -172,6 +173,44 @@ def test_a_failed_judge_is_asked_again_and_no_answer_to_another_is_lost(tmp_path
     again = evaluate(rows, [Helpfulness(clear), load("faithfulness", model=silent)], run=settings)
     assert (len(clear.prompts), len(silent.prompts)) == (1, 0)
     assert (again["helpfulness"].unscored, again["faithfulness"].mean) == ({}, 0.5)
+
+
+def test_what_a_run_finds_is_counted_in_its_progress(tmp_path: Path) -> None:
+    """Cells that were there count as done, and those without a score as unscored."""
+    rows = [{"question": "q", "answer": str(i)} for i in range(6)]
+    seen: list[Progress] = []
+
+    def run(model: ScriptedModel, folder: str = "run", **settings: Any) -> Evaluation:
+        seen.clear()
+        chosen = RunSettings(folder=tmp_path / folder, on_progress=seen.append, **settings)
+        return evaluate(rows, Helpfulness(model), run=chosen, max_concurrency=1)
+
+    replies = ["no rating"] * 4 + [RATED] * 9
+    with pytest.raises(RunStopped):
+        run(ScriptedModel(replies), max_calls=6)
+    evaluation = run(ScriptedModel([json.loads(RATED)] * 2), resume=True)
+    assert (seen[-1].done, seen[-1].unscored) == (6, 2)
+    assert (evaluation["helpfulness"].unscored, evaluation["helpfulness"].scored) == ({"invalid_output": 2}, 4)
+    timing = json.loads((tmp_path / "run" / "timing.json").read_text())
+    assert timing.keys() == {"seconds", "finished", "judges"}
+    assert timing["seconds"] == round(timing["seconds"], 3) > 0
+
+
+def test_what_failed_in_a_part_is_judged_again_in_the_whole(tmp_path: Path) -> None:
+    """A merged run knows which of its cells failed: they count as unscored, and are judged again on request."""
+    rows, merged = write_rows(tmp_path / "rows.jsonl", 4), tmp_path / "merged"
+    parts = [tmp_path / f"part{number}" for number in (1, 2)]
+    with serving(lambda _: Reply(text="no rating")) as server:
+        judged = ["evaluate", rows, "--judge", "helpfulness", "--model", "m", "--base-url", server.url, "--out"]
+        for number, part in enumerate(parts, 1):
+            assert refine(*judged, part, "--shard", f"{number}/2").exit_code == 1
+        assert refine("merge", *parts, "--out", merged).exit_code == 1
+        server.requests.clear()
+        server.reply = lambda _: Reply(text=RATED)
+        assert refine("resume", merged).exit_code == 1
+        assert server.requests == []
+        assert refine("resume", merged, "--retry-failed").exit_code == 0
+        assert len(server.requests) == 4
 
 
 def test_judges_are_added_and_replaced(tmp_path: Path) -> None:

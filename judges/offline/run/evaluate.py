@@ -277,8 +277,8 @@ def judges_by_name(judges: object, model: object = None) -> dict[str, Judge]:
     Raises:
         ConfigurationError: If there is none, one cannot be a judge, or two share a name.
     """
-    if isinstance(judges, Judge) and judges.name:
-        return {judges.name: judges}
+    if isinstance(judges, Judge):
+        return {judge_name(judges.name): judges}
     judges = named(judges, model=model, remedy=_MODEL_REMEDY)
     if isinstance(judges, Mapping):
         by_name = {judge_name(str(name)): as_judge(judge, name=str(name)) for name, judge in judges.items()}

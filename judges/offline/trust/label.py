@@ -17,18 +17,25 @@ from typing import Any, Literal, Protocol
 from judges.errors import ConfigurationError, shortened
 from judges.messages import WITHOUT_MEDIA
 from judges.offline.dataset.reading import DRAW_NAMES
-from judges.offline.statistics import active_probabilities, neyman, replay_run
-from judges.offline.trust.beside import labels_for
+from judges.offline.statistics import active_probabilities, neyman
 from judges.offline.trust.calibration import (
     CalibrationRun,
     checked_thresholds,
     of_one_loop,
     one_per_question,
+    read_labelled,
+    replay_chain,
     runs_of,
     with_labels,
 )
 from judges.offline.trust.certify import GOOD, recorded_attempts
-from judges.offline.trust.rows import JudgedRow, Mark, Source, judge_among, majority, read_judged
+from judges.offline.trust.rows import (
+    JudgedRow,
+    JudgeMark,
+    RowSource,
+    judge_among,
+    majority,
+)
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST
 
@@ -344,7 +351,7 @@ def _errors(rows: Sequence[JudgedRow], judge: str, good: float) -> dict[int, flo
     return {rating: (sum(one) + 0.5) / (len(one) + 1) for rating, one in wrong.items() if len(one) >= _FIRST}
 
 
-def _unsure(mark: Mark, errors: Mapping[int, float]) -> float:
+def _unsure(mark: JudgeMark, errors: Mapping[int, float]) -> float:
     rating = mark.as_rating or LOWEST
     score = (rating - LOWEST) / (HIGHEST - LOWEST) if mark.score is None else mark.score
     return math.sqrt(errors.get(rating, min(score, 1 - score)))
@@ -459,8 +466,8 @@ def _lines(labels: Sequence[NextLabel]) -> Iterator[str]:
 
 
 def labels_to_estimate(
-    rows: Source,
-    labels: Source | None = None,
+    rows: RowSource,
+    labels: RowSource | None = None,
     *,
     judge: str | None = None,
     sampling: Literal["by_rating", "active"] = "by_rating",
@@ -483,14 +490,14 @@ def labels_to_estimate(
     Raises:
         ConfigurationError: If rows or labels cannot be used, or an active sample was drawn before.
     """
-    judged, _ = with_labels(read_judged(rows), labels_for(rows, labels)[0])
+    judged = read_labelled(rows, labels).rows
     choose = to_estimate if sampling == "by_rating" else _to_estimate_actively
     return choose(judged, judge_among(judged, judge), budget=budget, good=good, seed=seed)
 
 
 def labels_to_certify(
-    attempts: Source,
-    labels: Source | None = None,
+    attempts: RowSource,
+    labels: RowSource | None = None,
     *,
     thresholds: Sequence[float] | None = None,
     max_attempts: int | None = None,
@@ -516,25 +523,21 @@ def labels_to_certify(
     Raises:
         ConfigurationError: If rows or labels cannot be used.
     """
-    rows, _ = with_labels(read_judged(attempts), labels_for(attempts, labels)[0])
+    rows = read_labelled(attempts, labels).rows
     name = judge_among(rows, judge)
     recorded, subject, _ = of_one_loop(runs_of(rows, good=good, split=None))
     runs = one_per_question(recorded)
     most = recorded_attempts(rows, subject, max_attempts, independent=False)
     waits = subject.patience if patience is None else patience
-    released = [
-        [
-            replay_run(
-                [mark.effective for mark in run.marks(name)],
-                int(threshold),
-                most,
-                waits,
-                scores=run.progress(name),
-            ).released
-            for run in runs
-        ]
-        for threshold in checked_thresholds(thresholds, on_scores=False)
-    ]
+    replays = replay_chain(
+        runs,
+        [int(threshold) for threshold in checked_thresholds(thresholds, on_scores=False)],
+        judge=name,
+        on_scores=False,
+        max_attempts=most,
+        patience=waits,
+    )
+    released = [[one.released for one in of_threshold] for of_threshold in replays]
     return _to_certify(runs, released, budget=budget, seed=seed)
 
 

@@ -16,16 +16,15 @@ from graphs import Bounds, Policy
 from graphs.certificate import check_certificate
 from graphs.generators import PerRequest
 from graphs.loop import Loop
-from judges import Judge, OpenAICompatible, known_prices
+from judges import OpenAICompatible, known_prices
 from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
 from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
+from judges.judge import Judge
 from refine.process import see_modules_here
+from refine.server.access import Guards, Keys, ServedGuard, upstream_identity
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
-from refine.server.forms import DIALECTS
-from refine.server.guards import Guard, Guards, upstream_identity
-from refine.server.requests import Key, Keys
-from refine.server.responder import Limits
+from refine.server.dialects import DIALECTS
 from refine.server.service import Service
 from refine.server.upstream import Upstream, UpstreamBreaker
 
@@ -37,13 +36,13 @@ _NEVER = {
 _NOT_HERE = ("skip", "show_drafts")
 
 
-def service_of(settings: ServerSettings) -> Service:
+def make_service(settings: ServerSettings) -> Service:
     """Return the service that settings describe.
 
     Raises:
         ConfigurationError: If one cannot be used; the message names key, value and remedy.
     """
-    guards = guards_of(settings)
+    guards = make_guards(settings)
     names = {guard.name for guard in guards}
     for number, key in enumerate(settings.keys):
         unknown = sorted(set(key.guards or ()) - names)
@@ -55,25 +54,13 @@ def service_of(settings: ServerSettings) -> Service:
         raise ConfigurationError("keys: two of them have one name; give each its own")
     return Service(
         guards=Guards(guards, by_header=settings.route_by_header),
-        keys=Keys(
-            [_key(one.name, one.sha256, one.guards) for one in settings.keys],
-            allowed_hosts=(settings.host, *settings.allowed_hosts),
-        ),
-        limits=Limits(
-            body_bytes=settings.max_body_bytes,
-            body_s=settings.body_timeout_s,
-            in_flight=settings.max_in_flight,
-            in_flight_per_key=settings.max_in_flight_per_key,
-        ),
+        keys=Keys(settings.keys, allowed_hosts=(settings.host, *settings.allowed_hosts)),
+        limits=settings,
         keep_alive_s=settings.keep_alive_s,
     )
 
 
-def _key(name: str, sha256: str, guards: list[str] | None) -> Key:
-    return Key(name, sha256, None if guards is None else frozenset(guards))
-
-
-def guards_of(settings: ServerSettings) -> list[Guard]:
+def make_guards(settings: ServerSettings) -> list[ServedGuard]:
     """Return all guards, the default one first.
 
     Raises:
@@ -86,7 +73,7 @@ def guards_of(settings: ServerSettings) -> list[Guard]:
     if not named:
         named = {_DEFAULT: NamedGuardSettings()}
     guards = [
-        _guard(name, _merged(shared, own), place="" if not settings.guards else f"guards.{name}.")
+        _guard(name, _merge(shared, own), place="" if not settings.guards else f"guards.{name}.")
         for name, own in named.items()
     ]
     chosen = settings.default_guard
@@ -97,7 +84,7 @@ def guards_of(settings: ServerSettings) -> list[Guard]:
     return sorted(guards, key=lambda guard: guard.name != chosen) if chosen else guards
 
 
-def _merged(shared: Mapping[str, Any], own: NamedGuardSettings) -> NamedGuardSettings:
+def _merge(shared: Mapping[str, Any], own: NamedGuardSettings) -> NamedGuardSettings:
     """Return a guard's settings over those at the top of the file; policies are merged by setting."""
     values = {name: getattr(own, name) for name in own.model_fields_set}
     if "judge" in values:  # what belongs to another judge is not inherited
@@ -108,7 +95,7 @@ def _merged(shared: Mapping[str, Any], own: NamedGuardSettings) -> NamedGuardSet
     )
 
 
-def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> Guard:
+def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuard:
     with _within(place):
         model = _judge_model(settings)
     with _at(f"{place}judge", settings.judge):
@@ -127,7 +114,7 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> Guard:
     with _at(f"{place}certificate", settings.certificate):
         doubts = check_certificate(judge, policy, upstream_identity(upstream, models))
     loop = Loop(PerRequest(), judge, policy, name=name)
-    return Guard(
+    return ServedGuard(
         name=name,
         judge=judge,
         loop=loop,

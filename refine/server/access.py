@@ -1,73 +1,30 @@
-"""One request to the guard: its headers, its id, and the key it came with."""
+"""Who asks, and which guard answers: headers, ids and keys of a request, and the guards by name."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import ipaddress
-import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, NoReturn
 
-import orjson
 from starlette.types import Scope
 
+from graphs import Bounds
+from graphs.certificate import GeneratorIdentity
+from graphs.loop import Loop
 from judges.errors import ConfigurationError, shortened
+from judges.fingerprint import fingerprint
+from judges.judge import Judge
+from refine.server.config import Revealed, ServerKey
+from refine.server.dialects.protocol import RawHeaders
 from refine.server.errors import ApiError
+from refine.server.upstream import Upstream
 
-RawHeaders = list[tuple[bytes, bytes]]
-"""Headers as ASGI has them: names in lower case."""
-
-_HOP_BY_HOP = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-_NOT_SENT = _HOP_BY_HOP | {
-    "accept-encoding",
-    "api-key",
-    "authorization",
-    "content-length",
-    "cookie",
-    "expect",
-    "forwarded",
-    "host",
-    "x-api-key",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-url",
-    "x-request-id",
-    "x-rewrite-url",
-}
-"""Credentials, what belongs to one connection, and what would make another request of it."""
-_NOT_RETURNED = _HOP_BY_HOP | {
-    "access-control-allow-origin",
-    "alt-svc",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "date",
-    "server",
-    "set-cookie",
-    "strict-transport-security",
-    "x-request-id",
-}
-_OURS = "x-refine-"
-_FORWARDED = "x-forwarded-"
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
@@ -80,30 +37,6 @@ def request_id(headers: Mapping[str, str]) -> str:
     """Return the client's `x-request-id` if it is one to be repeated in logs, or else a new one."""
     sent = headers.get("x-request-id", "")
     return sent if _REQUEST_ID.fullmatch(sent) else secrets.token_hex(16)
-
-
-def to_upstream(headers: Mapping[str, str], identifier: str) -> dict[str, str]:
-    """Return the headers to send on, without any credential, which each upstream's setting decides."""
-    named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
-    sent = {
-        name: value
-        for name, value in headers.items()
-        if name not in _NOT_SENT and name not in named and not name.startswith((_OURS, _FORWARDED))
-    }
-    return {**sent, "accept-encoding": "identity", "x-request-id": identifier}
-
-
-def to_client(headers: Iterable[tuple[str, str]]) -> RawHeaders:
-    """Return an upstream's headers to pass on; its request id is kept beside the guard's own."""
-    returned: RawHeaders = []
-    for name, value in headers:
-        lower = name.lower()
-        if lower == "x-request-id":
-            lower = "x-refine-upstream-request-id"
-        elif lower in _NOT_RETURNED or lower.startswith(_OURS):
-            continue
-        returned.append((lower.encode("latin-1"), value.encode("latin-1", "replace")))
-    return returned
 
 
 _KEY_HEADER = "x-refine-key"
@@ -149,71 +82,6 @@ class Incoming:
     def id_headers(self) -> RawHeaders:
         """The headers of every response."""
         return [(b"x-request-id", self.id.encode())]
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_LONG = 19
-"""From so many digits on a number may not fit into 64 bits."""
-
-_DIGIT, _LONG_NUMBER = re.compile(rb"[0-9]"), re.compile(rb"[0-9]{%d}" % _LONG)
-
-
-def write(document: object) -> bytes:
-    """Return a document as JSON; what UTF-8 cannot hold, such as half a character, is escaped as it came."""
-    try:
-        return orjson.dumps(document)
-    except TypeError:  # a number above 64 bits, half a character, or deeper than orjson goes
-        return _ENCODER.encode(document).encode()
-
-
-def read(body: bytes) -> object:
-    """Return what JSON says.
-
-    Raises:
-        ValueError: If it is none, or has a number that JSON has not, such as NaN, and could not be written.
-        RecursionError: If it is nested too deeply.
-    """
-    if not _has_long_number(body):
-        try:
-            return orjson.loads(body)
-        except ValueError:
-            """Half a character, another encoding, or no JSON: the standard library tells."""
-    return json.loads(body, parse_constant=_refuse, parse_float=_finite)
-
-
-def read_object(body: bytes) -> dict[str, Any]:
-    """Return the object that the body of a request holds.
-
-    Raises:
-        ApiError: If it is not JSON, or no object.
-    """
-    try:
-        document = read(body)
-    except (ValueError, RecursionError):
-        raise ApiError(400, "the body is not valid JSON; send one JSON object", code="invalid_json") from None
-    if not isinstance(document, dict):
-        raise ApiError(400, "the body is not a JSON object; send one JSON object", code="invalid_json")
-    return document
-
-
-def _has_long_number(body: bytes) -> bool:
-    """Whether there is one; it covers one of every 19 places, so only what is around a digit there is read."""
-    for digit in _DIGIT.finditer(body[::_LONG]):
-        place = digit.start() * _LONG
-        if _LONG_NUMBER.search(body, max(0, place - _LONG), place + _LONG):
-            return True
-    return False
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if number in (float("inf"), float("-inf")):
-        raise ValueError(text)
-    return number
 
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
@@ -267,21 +135,6 @@ _ANYONE = ""
 """Name of the caller where no key is wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key as the configuration holds it.
-
-    Args:
-        name: What it is called in limits and logs.
-        sha256: Hash of the key, 64 hexadecimal digits. A random key of 32 bytes needs no slower hash.
-        guards: Names of the guards it is for; None for all.
-    """
-
-    name: str
-    sha256: str
-    guards: frozenset[str] | None = None
-
-
 @dataclass(slots=True)
 class Caller:
     """Who asks.
@@ -293,7 +146,7 @@ class Caller:
     """
 
     name: str
-    guards: frozenset[str] | None
+    guards: Collection[str] | None
     credentials: Mapping[str, str] = field(repr=False)
 
 
@@ -305,7 +158,7 @@ class Keys:
         allowed_hosts: Patterns of further names under which a server without keys answers; see `_check_host`.
     """
 
-    def __init__(self, keys: Sequence[Key] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
+    def __init__(self, keys: Sequence[ServerKey] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
         self._keys = tuple((key, key.sha256.encode()) for key in keys)
         self._allowed_hosts = tuple(allowed_hosts)
 
@@ -331,7 +184,7 @@ class Keys:
             raise ApiError(401, f"this server wants a key of its own; {remedy}", code="invalid_api_key")
         return Caller(key.name, key.guards, {} if own is None else incoming.credentials)
 
-    def _known(self, text: str) -> Key | None:
+    def _known(self, text: str) -> ServerKey | None:
         """Compare with every key, so that the time does not tell which one is near."""
         digest = digest_of(text).encode()
         matching = [key for key, known in self._keys if hmac.compare_digest(digest, known)]
@@ -348,12 +201,7 @@ def _refuse_other_sites(incoming: Incoming) -> None:
         )
 
 
-def _new_key() -> str:
-    """Return a new random key."""
-    return f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
-
-
-def described_key(name: str) -> tuple[str, str]:
+def describe_new_key(name: str) -> tuple[str, str]:
     """Return a new key in a line for a person, and the lines of TOML that let it in.
 
     Raises:
@@ -363,7 +211,7 @@ def described_key(name: str) -> tuple[str, str]:
         raise ConfigurationError(
             f"a key's name is 1 to 64 letters, digits, '.', '_' or '-', not {shortened(name)}"
         )
-    key = _new_key()
+    key = f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
     table = f'[[keys]]\nname = "{name}"\nsha256 = "{digest_of(key)}"'
     return f"{key}\nKeep it: it is shown this once. Add to the configuration:", table
 
@@ -371,3 +219,103 @@ def described_key(name: str) -> tuple[str, str]:
 def digest_of(key: str) -> str:
     """Return the hash of a key as the configuration holds it."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedGuard:
+    """One guard.
+
+    Args:
+        name: Its name.
+        judge: What judges.
+        loop: The loop around that judge, under the guard's policy; each request brings its own generator.
+        upstream: The model that is guarded; None judges only.
+        models: Patterns of the names of models that it serves, for instance `gpt-*`.
+        attempt_models: Another model's name from an attempt number on.
+        bounds: How far a request may go with settings of its own.
+        reveal: What a client sees of a verdict beside its marks.
+        doubts: What the guard's certificate, if it has one, depends on and cannot be compared, a line each.
+    """
+
+    name: str
+    judge: Judge
+    loop: Loop
+    upstream: Upstream | None
+    models: tuple[str, ...] = ()
+    attempt_models: Mapping[int, str] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=Bounds)
+    reveal: frozenset[Revealed] = frozenset()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def generator(self) -> GeneratorIdentity:
+        """What is guarded, for certificates."""
+        return upstream_identity(self.upstream, self.attempt_models)
+
+    @property
+    def required_upstream(self) -> Upstream:
+        """The upstream.
+
+        Raises:
+            ApiError: If it has none.
+        """
+        if self.upstream is None:
+            raise ApiError(
+                404, f"the guard {self.name!r} has no upstream; it judges at /v1/judge only", code="no_upstream"
+            )
+        return self.upstream
+
+
+def upstream_identity(upstream: Upstream | None, models: Mapping[int, str]) -> GeneratorIdentity:
+    """Return what can be said of an upstream; which of its models answers is up to each request."""
+    if upstream is None:
+        return GeneratorIdentity("no upstream")
+    return GeneratorIdentity(f"whatever {upstream.origin} serves", fingerprint(upstream.url, dict(models)))
+
+
+class Guards:
+    """All guards of a server.
+
+    Args:
+        guards: The guards; the first serves what no other is for.
+        by_header: Whether a request may choose one by the header `x-refine-guard`.
+    """
+
+    def __init__(self, guards: Sequence[ServedGuard], *, by_header: bool = True) -> None:
+        self._by_name = {guard.name: guard for guard in guards}
+        self._default = guards[0]
+        self._by_header = by_header
+
+    def __iter__(self) -> Iterator[ServedGuard]:
+        return iter(self._by_name.values())
+
+    def choose(self, header: str | None, model: str, allowed: Collection[str] | None = None) -> ServedGuard:
+        """Return the guard for a request: the one its header names, else the first for its model, else the first.
+
+        Args:
+            header: Value of `x-refine-guard`, if any.
+            model: The model asked for.
+            allowed: Names that the caller's key is for; None for all.
+
+        Raises:
+            ApiError: If there is no such guard, or the key is not for it.
+        """
+        guard = self._named(header) if header else self._for_model(model)
+        if allowed is not None and guard.name not in allowed:
+            raise ApiError(403, "this key is not for that guard", code="guard_not_allowed")
+        return guard
+
+    def _named(self, name: str) -> ServedGuard:
+        if not self._by_header:
+            raise ApiError(400, "guards are not chosen by x-refine-guard here; leave it out", code="guard_header")
+        if name not in self._by_name:
+            raise ApiError(404, "there is no guard of the name in x-refine-guard", code="unknown_guard")
+        return self._by_name[name]
+
+    def _for_model(self, model: str) -> ServedGuard:
+        matching = (
+            guard
+            for guard in self._by_name.values()
+            if any(fnmatchcase(model, pattern) for pattern in guard.models)
+        )
+        return next(matching, self._default)

@@ -1,39 +1,133 @@
-"""What the guard writes down: every outcome in a record, which the page at `/` shows."""
+"""What watches the guard: metrics, the record of every outcome, and the page at `/` that shows it."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.routing import BaseRoute
 
-from graphs import Policy
+from graphs import Outcome, Policy
 from judges.catalogue.names import imported, is_reference
 from judges.errors import ConfigurationError
+from judges.verdict import Usage, Verdict
 from refine.page.routes import Event, TryQuestion, attempts_of, page_routes
 from refine.process import see_modules_here
 from refine.record import DatabaseRecord, Origin, Recorder, open_record
 from refine.record.rows import Redact
-from refine.server.answering import UpstreamGenerator
-from refine.server.building import secret_of
+from refine.server.access import ServedGuard
+from refine.server.assembly import secret_of
 from refine.server.config import ServerSettings
 from refine.server.dialects import chat
 from refine.server.dialects.protocol import Json
 from refine.server.errors import ApiError
-from refine.server.guards import Guard
-from refine.server.service import Served, Service
+from refine.server.service import ServedRequest, Service
+from refine.server.upstream import UpstreamGenerator
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """What Prometheus reads; an observer of the service.
+
+    Args:
+        record: Returns how many outcomes the record lost, and how many wait to be written.
+    """
+
+    def __init__(self, record: Callable[[], tuple[int, int]] = lambda: (0, 0)) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = self._counter("refine_requests", "Requests served", "guard", "outcome")
+        self.attempts = self._counter("refine_attempts", "Answers generated", "guard", "result")
+        self.ratings = self._counter("refine_ratings", "Ratings given", "judge", "rating")
+        self.tokens = self._counter("refine_tokens", "Tokens consumed", "guard", "role", "kind")
+        self.cost = self._counter("refine_cost_dollars", "US dollars spent, where prices are known", "guard")
+        self.request_s = self._histogram("refine_request_duration_seconds", "From request to answer", "guard")
+        self.generate_s = self._histogram("refine_generate_duration_seconds", "One call of the upstream", "guard")
+        self.judge_s = self._histogram("refine_judge_duration_seconds", "One verdict", "judge")
+        self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
+        self.registry.register(_RecordCollector(record))
+        self._child = cache(lambda metric, *labels: metric.labels(*labels))
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def __call__(self, served: ServedRequest) -> None:
+        """Count one request."""
+        guard = served.guard or "none"
+        self._child(self.requests, guard, _outcome_of(served)).inc()
+        self._child(self.request_s, guard).observe(served.seconds)
+        if served.outcome is not None:
+            self._count(guard, served.outcome)
+
+    def _count(self, guard: str, outcome: Outcome) -> None:
+        for attempt in outcome.attempts:
+            self._child(self.generate_s, guard).observe(attempt.latency_s)
+            self._count_usage(guard, "generator", attempt.usage)
+            released = attempt.number == outcome.released
+            result = "released" if released else "rejected"
+            self._child(self.attempts, guard, result).inc()
+            if attempt.verdict is not None:
+                self._count_verdict(guard, attempt.verdict)
+        if outcome.usage.cost:
+            self._child(self.cost, guard).inc(outcome.usage.cost)
+
+    def _count_verdict(self, guard: str, verdict: Verdict) -> None:
+        judge = verdict.judge or "none"
+        rating = str(verdict.rating) if verdict.rating is not None else verdict.unscored or "none"
+        self._child(self.judge_s, judge).observe(verdict.latency_s)
+        self._child(self.ratings, judge, rating).inc()
+        self._count_usage(guard, "judge", verdict.usage)
+
+    def _count_usage(self, guard: str, role: str, usage: Usage) -> None:
+        if usage.input_tokens or usage.output_tokens:
+            self._child(self.tokens, guard, role, "input").inc(usage.input_tokens)
+            self._child(self.tokens, guard, role, "output").inc(usage.output_tokens)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=_SECONDS, registry=self.registry)
+
+
+class _RecordCollector(Collector):
+    """Asks the record whenever the metrics are read."""
+
+    def __init__(self, record: Callable[[], tuple[int, int]]) -> None:
+        self._record = record
+
+    def collect(self) -> Iterator[Metric]:
+        lost, queued = self._record()
+        yield CounterMetricFamily("refine_record_lost", "Outcomes that the record lost", value=lost)
+        yield GaugeMetricFamily("refine_record_queue", "Outcomes that wait to be written", value=queued)
+
+
+def _outcome_of(served: ServedRequest) -> str:
+    """Return how a request ended, as one of a few words: a stop reason, `passed_through`, `left`, an error."""
+    if served.status is None:
+        return "left"
+    if served.outcome is not None:
+        return served.outcome.stop_reason
+    return "passed_through" if served.status < 400 else f"error_{served.status}"  # noqa: PLR2004 - HTTP's errors
+
 
 _DEFAULT_RECORD = "refine-record.db"
 """Where the command records unless it is told otherwise: a file where it was called."""
 
 
-def with_default_record(settings: ServerSettings) -> tuple[ServerSettings, str]:
+def choose_record(settings: ServerSettings) -> tuple[ServerSettings, str]:
     """Return settings with the record that the command keeps unless it is told otherwise, and a line about it.
 
     What forbids it is no error, since nobody asked for it: the line says then that there is no record, and why.
@@ -50,7 +144,7 @@ def with_default_record(settings: ServerSettings) -> tuple[ServerSettings, str]:
     return settings.model_copy(update={"record": str(file)}), line
 
 
-def record_of(settings: ServerSettings) -> Recorder | None:
+def open_guard_record(settings: ServerSettings) -> Recorder | None:
     """Return the record that settings name; None where there is to be none.
 
     Raises:
@@ -67,12 +161,12 @@ def record_of(settings: ServerSettings) -> Recorder | None:
         return None
     redact = [_redaction(reference) for reference in settings.record_redact]
     try:
-        return _checked(_opened(settings, settings.record, redact, special=special))
+        return _check_file(_open(settings, settings.record, redact, special=special))
     except ConfigurationError as error:
         raise ConfigurationError(f"record: {error}") from None
 
 
-def _opened(settings: ServerSettings, place: str, redact: Sequence[Redact], *, special: bool) -> Recorder:
+def _open(settings: ServerSettings, place: str, redact: Sequence[Redact], *, special: bool) -> Recorder:
     record = open_record(place)
     if not special:
         return record
@@ -101,7 +195,7 @@ def _redaction(reference: str) -> Redact:
     return redaction
 
 
-def _checked(record: Recorder) -> Recorder:
+def _check_file(record: Recorder) -> Recorder:
     """Return a record; one in a file that is there already must be one that this version can go on with."""
     file = record.file if isinstance(record, DatabaseRecord) else None
     if file is not None and file.exists() and file.stat().st_size:
@@ -117,13 +211,13 @@ class Recording:
         guards: The guards.
     """
 
-    def __init__(self, record: Recorder, guards: Mapping[str, Guard]) -> None:
+    def __init__(self, record: Recorder, guards: Mapping[str, ServedGuard]) -> None:
         self._record = record
         self._blocks = getattr(record, "blocks", True)
         self._guards = guards
         self._origins = {name: _origin(guard, guard.loop.policy) for name, guard in guards.items()}
 
-    def __call__(self, served: Served) -> None:
+    def __call__(self, served: ServedRequest) -> None:
         """Record one outcome, if there is one."""
         outcome, policy = served.outcome, served.policy
         if outcome is None:
@@ -150,11 +244,11 @@ class Recording:
             self._record.close()
 
 
-def _origin(guard: Guard, policy: Policy) -> Origin:
+def _origin(guard: ServedGuard, policy: Policy) -> Origin:
     return Origin.of(guard.name, guard.judge, policy, generator=guard.generator)
 
 
-def page_of(settings: ServerSettings, service: Service, record: Recorder | None) -> list[BaseRoute]:
+def make_page(settings: ServerSettings, service: Service, record: Recorder | None) -> list[BaseRoute]:
     """Return the routes of the page; none where it is off, or there is no database to show.
 
     Raises:
