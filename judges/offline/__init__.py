@@ -14,6 +14,7 @@ from judges.offline.run.meter import RunStopped
 from judges.offline.run.settings import BatchSettings, Progress, RunSettings
 
 if TYPE_CHECKING:
+    from judges.certificate import IssuedCertificate
     from judges.offline.compare import Change, RunComparison, compare_runs
     from judges.offline.run.ray import RayEvaluation, evaluate_ray
     from judges.offline.trust.align import Alignment, align
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Alignment": "trust.align",
     "Change": "compare",
+    "IssuedCertificate": "trust.certify",
     "LoopReplay": "trust.replay",
     "MonitorReport": "trust.monitor",
     "RayEvaluation": "run.ray",
@@ -43,6 +45,7 @@ __all__ = [
     "Change",
     "Comparison",
     "Evaluation",
+    "IssuedCertificate",
     "LoopReplay",
     "MonitorReport",
     "Progress",

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from refine.page.routes import attempts_of, page_routes
     from refine.server.running import RunningGuard
 
-__all__ = ["RunningGuard"]
+_HOMES = {
+    "RunningGuard": "refine.server.running",
+    "attempts_of": "refine.page.routes",
+    "page_routes": "refine.page.routes",
+}
+"""The module of each public name, imported on first use: what the server needs is an extra."""
+
+__all__ = ["RunningGuard", "attempts_of", "page_routes"]
 
 
 def __getattr__(name: str) -> object:
-    if name != "RunningGuard":
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from refine.server.running import RunningGuard  # noqa: PLC0415 - loads the server and all it needs
-
-    return RunningGuard
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
 
 
 def __dir__() -> list[str]:

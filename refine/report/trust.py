@@ -1,26 +1,29 @@
-"""The sections on trust: what people say beside what judges say, what is certified, and what attempts gain."""
+"""How far verdicts can be believed: agreement with people, what is certified, and what another attempt gains."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from judges import ConfigurationError
+from judges.offline import Evaluation
 from judges.offline.statistics.intervals import Figure
 from refine.report import wording
 from refine.report.document import (
     UNKNOWN,
     Block,
-    Cell,
     Paragraph,
-    Range,
+    ReportTable,
+    Scale,
     Section,
-    Table,
+    TableCell,
     Tone,
     filled_table,
     scale_end,
     share_cell,
 )
-from refine.report.view import Trust
 
 if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate, Kind
@@ -28,6 +31,148 @@ if TYPE_CHECKING:
     from judges.offline.trust.align import Alignment
     from judges.offline.trust.curves import AttemptGain, CurvePoint
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustSources:
+    """Where labels, attempts and a certificate are.
+
+    Args:
+        labels: File of labels, or rows with labels.
+        attempts: File of recorded attempts.
+        certificate: File that `refine certify` wrote.
+    """
+
+    labels: Path | None = None
+    attempts: Path | None = None
+    certificate: Path | None = None
+
+    def __bool__(self) -> bool:
+        return any((self.labels, self.attempts, self.certificate))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What is known of how far verdicts can be believed.
+
+    Args:
+        alignments: By judge, how it agrees with people.
+        replay: What recorded attempts tell.
+        certificate: What was promised about a loop, or that nothing could be.
+        is_issued: Whether the certificate is that of a file, and not only calculated for the report.
+        labels: By index of a row, whether people call its answer good.
+        notes: What could not be told, and why.
+    """
+
+    alignments: tuple[Alignment, ...] = ()
+    replay: LoopReplay | None = None
+    certificate: IssuedCertificate | None = None
+    is_issued: bool = False
+    labels: Mapping[int, bool] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def trust_of(evaluation: Evaluation, sources: TrustSources, *, seed: int = 0) -> Trust | None:
+    """Return how far the verdicts of a run can be believed; None where nothing was given to tell it from.
+
+    Args:
+        evaluation: The run, with its rows. Labels in the rows count as well as those of the sources.
+        sources: What there is besides.
+        seed: Seed of the resamples.
+
+    Raises:
+        ConfigurationError: If a file cannot be read, or labels belong to no row of the run.
+    """
+    has_labels = sources.labels is not None or _has_labels(evaluation)
+    if not (sources or has_labels):
+        return None
+    notes: list[str] = []
+    alignments = _alignments(evaluation, sources.labels, notes, seed) if has_labels else ()
+    certificate = _certificate_of(sources, alignments, notes)
+    return Trust(
+        alignments=alignments,
+        replay=_replay(sources, seed),
+        certificate=certificate,
+        is_issued=sources.certificate is not None,
+        labels=_labels_by_index(evaluation, sources.labels) if alignments else {},
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _has_labels(evaluation: Evaluation) -> bool:
+    return any(row.sample is not None and row.sample.metadata.get("labels") for row in evaluation.rows)
+
+
+def _alignments(evaluation: Evaluation, labels: Path | None, notes: list[str], seed: int) -> tuple[Alignment, ...]:
+    """Compare each judge with people; one that scored no labelled row has its reason in a note."""
+    from judges.offline import align  # noqa: PLC0415 - needs numpy and scipy
+
+    alignments = []
+    for judge, summary in evaluation.summary.items():
+        if summary.scored == 0:
+            notes.append(f"{judge} is not compared with people: it scored no row.")
+            continue
+        alignment = align(evaluation, labels, judge=judge, seed=seed)
+        alignments.append(alignment)
+        notes += [f"{judge}: {note}." for note in alignment.notes if not note.startswith("no threshold")]
+    return tuple(alignments)
+
+
+def _certificate_of(
+    sources: TrustSources, alignments: tuple[Alignment, ...], notes: list[str]
+) -> IssuedCertificate | None:
+    """Return the certificate of a file, or what one from the same labels would say."""
+    if sources.certificate is not None:
+        from judges.certificate import IssuedCertificate  # noqa: PLC0415 - only here
+
+        return IssuedCertificate.read(sources.certificate)
+    if sources.attempts is None:
+        return next((one.certificate for one in alignments if one.certificate is not None), None)
+    from judges.offline import certify  # noqa: PLC0415 - needs numpy and scipy
+
+    try:
+        return certify(sources.attempts, _labels_of_attempts(sources), unlabelled="left_out")
+    except ConfigurationError as error:
+        notes.append(f"No threshold is certified: {error}.")
+        return None
+
+
+def _replay(sources: TrustSources, seed: int) -> LoopReplay | None:
+    if sources.attempts is None:
+        return None
+    from judges.offline import replay  # noqa: PLC0415 - needs numpy and scipy
+
+    return replay(sources.attempts, _labels_of_attempts(sources), seed=seed)
+
+
+def _labels_of_attempts(sources: TrustSources) -> Path | None:
+    """Return the labels that were named, where any of them is about a recorded attempt."""
+    from judges.offline.trust.calibration import keys_of  # noqa: PLC0415 - needs numpy and scipy
+    from judges.offline.trust.rows import read_judged, read_labels  # noqa: PLC0415 - likewise
+
+    if sources.labels is None or sources.attempts is None:
+        return None
+    about = {key for row in read_judged(sources.attempts) for key in keys_of(row)}
+    return (
+        None
+        if about.isdisjoint(key for row in read_labels(sources.labels) for key in keys_of(row))
+        else sources.labels
+    )
+
+
+def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, bool]:
+    from judges.offline.trust.calibration import with_labels  # noqa: PLC0415 - needs numpy and scipy
+    from judges.offline.trust.certify import GOOD  # noqa: PLC0415 - likewise
+    from judges.offline.trust.rows import (  # noqa: PLC0415 - likewise
+        labels_for,
+        majority,
+        read_judged,
+        usable,
+    )
+
+    rows, _ = with_labels(read_judged(evaluation), labels_for(None, labels)[0])
+    verdicts = {row.index: majority(usable(row.opinions, None), GOOD) for row in rows}
+    return {index: verdict for index, verdict in verdicts.items() if verdict is not None}
 
 
 def _attempts_section(replay: LoopReplay) -> Section:
@@ -44,7 +189,7 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
         left_out = ", ".join(f"{n:,} {reason}" for reason, n in replay.left_out.items())
         yield Paragraph(f"Left out: {left_out}.", "unsure")
     if replay.curve:
-        yield Table(
+        yield ReportTable(
             ("Attempt", "Reached", "Passed there", "Passed by then"),
             tuple(map(_point, replay.curve)),
             frozenset({1, 2}),
@@ -74,32 +219,32 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
         yield Paragraph(note, "soft")
 
 
-def _point(point: CurvePoint) -> tuple[Cell, ...]:
+def _point(point: CurvePoint) -> tuple[TableCell, ...]:
     more = wording.span_percent(point.low, point.high)
     bound = point.if_patience_passed
     if bound is not None:
         more += f"; {wording.percent(bound)} if all that patience stopped had passed"
-    mark = Range(value=point.cumulative, low=point.low, high=point.high, reference=bound)
+    mark = Scale(value=point.cumulative, low=point.low, high=point.high, reference=bound)
     return (
-        Cell(str(point.attempt)),
-        Cell(wording.count(point.at_risk)),
-        Cell(wording.count(point.passed)),
-        Cell(wording.percent(point.cumulative), more, mark),
+        TableCell(str(point.attempt)),
+        TableCell(wording.count(point.at_risk)),
+        TableCell(wording.count(point.passed)),
+        TableCell(wording.percent(point.cumulative), more, mark),
     )
 
 
-def _gain(gain: AttemptGain) -> tuple[Cell, ...]:
+def _gain(gain: AttemptGain) -> tuple[TableCell, ...]:
     clean = UNKNOWN
     if gain.gain is not None:
         interval = wording.span(gain.gain_low, gain.gain_high, "+.2f")
-        clean = Cell(
+        clean = TableCell(
             f"{gain.gain:+.2f}", ", ".join(filter(None, [interval, wording.plural(gain.rejudged, "loop")]))
         )
     return (
-        Cell(str(gain.attempt)),
-        Cell(wording.count(gain.n)),
-        Cell(f"{gain.raw_change:+.2f}"),
-        Cell(wording.count(gain.regressions)),
+        TableCell(str(gain.attempt)),
+        TableCell(wording.count(gain.n)),
+        TableCell(f"{gain.raw_change:+.2f}"),
+        TableCell(wording.count(gain.regressions)),
         clean,
     )
 
@@ -108,30 +253,30 @@ def _bad_bounds(policy: ReplayedPolicy) -> tuple[float, ...]:
     return (*(policy.bad_rate or ()), *(policy.bad_interval or ()))
 
 
-def _policy(policy: ReplayedPolicy, end: float) -> tuple[Cell, ...]:
+def _policy(policy: ReplayedPolicy, end: float) -> tuple[TableCell, ...]:
     patience = "" if policy.patience is None else f", patience {policy.patience}"
     name = f"rating {policy.success_rating}, {wording.plural(policy.max_attempts, 'attempt')}{patience}"
     low, high = policy.mean_attempts
     attempts = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
     return (
-        Cell(name, "in force" if policy.in_force else ""),
+        TableCell(name, "in force" if policy.in_force else ""),
         _bounded(policy.release_rate, policy.release_interval),
         UNKNOWN if policy.bad_rate is None else _bounded(policy.bad_rate, policy.bad_interval, end),
-        Cell(attempts),
-        UNKNOWN if policy.mean_cost is None else Cell(wording.dollars(policy.mean_cost)),
-        Cell(policy.status, tone="plain" if policy.status == "exact" else "unsure"),
+        TableCell(attempts),
+        UNKNOWN if policy.mean_cost is None else TableCell(wording.dollars(policy.mean_cost)),
+        TableCell(policy.status, tone="plain" if policy.status == "exact" else "unsure"),
     )
 
 
-def _bounded(bounds: tuple[float, float], interval: tuple[float, float] | None, end: float = 1.0) -> Cell:
+def _bounded(bounds: tuple[float, float], interval: tuple[float, float] | None, end: float = 1.0) -> TableCell:
     """Return a cell for a share that is known, or known to lie between two bounds."""
     low, high = bounds
     if low != high:
-        mark = Range(value=None, low=low, high=high, most=end)
-        return Cell(f"{wording.percent(low)} to {wording.percent(high)}", "bounds", mark)
+        mark = Scale(value=None, low=low, high=high, most=end)
+        return TableCell(f"{wording.percent(low)} to {wording.percent(high)}", "bounds", mark)
     ends = interval or (None, None)
-    mark = Range(value=low, low=ends[0], high=ends[1], most=end)
-    return Cell(wording.percent(low), wording.span_percent(*ends), mark)
+    mark = Scale(value=low, low=ends[0], high=ends[1], most=end)
+    return TableCell(wording.percent(low), wording.span_percent(*ends), mark)
 
 
 _RATINGS = (1, 2, 3, 4)
@@ -176,7 +321,7 @@ def trust_sections(trust: Trust) -> Iterator[Section]:
 
 
 def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterator[Block]:
-    yield Table(
+    yield ReportTable(
         (
             "Judge",
             "Labelled rows",
@@ -194,7 +339,7 @@ def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterato
     rated = [one for one in alignments if one.ratings]
     if rated:
         yield _ratings(rated)
-    yield Table(
+    yield ReportTable(
         ("Judge", *(f"Rated {rating}" for rating in _RATINGS)),
         tuple((_name(one), *_reliability(one)) for one in alignments),
         caption="Share of the answers of each rating that people call good: it should rise from left to right",
@@ -205,11 +350,11 @@ def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterato
         yield Paragraph(note, "unsure")
 
 
-def _name(one: Alignment) -> Cell:
-    return Cell(one.judge)
+def _name(one: Alignment) -> TableCell:
+    return TableCell(one.judge)
 
 
-def _agreement_row(one: Alignment) -> tuple[Cell, ...]:
+def _agreement_row(one: Alignment) -> tuple[TableCell, ...]:
     figures = one.agreement.figures
     coverage = one.agreement.coverage
     scored = "" if coverage is None else "all scored" if coverage == 1 else f"{wording.percent(coverage)} scored"
@@ -217,7 +362,7 @@ def _agreement_row(one: Alignment) -> tuple[Cell, ...]:
     good, same, passed, refused, bad = (_figure(figures, name) for name in names)
     return (
         _name(one),
-        Cell(wording.count(one.labelled), scored),
+        TableCell(wording.count(one.labelled), scored),
         share_cell(good),
         share_cell(same),
         _number(_figure(figures, "pass_kappa")),
@@ -231,13 +376,13 @@ def _figure(figures: Mapping[str, Figure], name: str) -> Figure:
     return figures.get(name) or Figure.undefined("too_few", 0)
 
 
-def _number(figure: Figure, form: str = ".2f") -> Cell:
+def _number(figure: Figure, form: str = ".2f") -> TableCell:
     if figure.value is None:
-        return Cell(wording.why(figure), tone="soft")
-    return Cell(format(figure.value, form), wording.span(figure.low, figure.high, form))
+        return TableCell(wording.why(figure), tone="soft")
+    return TableCell(format(figure.value, form), wording.span(figure.low, figure.high, form))
 
 
-def _ratings(alignments: Sequence[Alignment]) -> Table:
+def _ratings(alignments: Sequence[Alignment]) -> ReportTable:
     names = {
         "kappa_quadratic": "Kappa of ratings, quadratic",
         "within_one": "Within one",
@@ -258,24 +403,24 @@ def _ratings(alignments: Sequence[Alignment]) -> Table:
         for one in alignments
     ]
     caption = "Ratings beside those of people; above 0 the judge is more lenient"
-    return Table(
+    return ReportTable(
         ("Judge", *(names[name] for name in shown), "People among themselves"), tuple(rows), caption=caption
     )
 
 
-def _people(one: Alignment) -> Cell:
+def _people(one: Alignment) -> TableCell:
     if one.people is None:
-        return Cell("one label a row", tone="soft")
+        return TableCell("one label a row", tone="soft")
     ceiling, alpha = wording.number(one.people.ceiling, ".2f"), wording.number(one.people.alpha, ".2f")
-    return Cell(f"kappa {ceiling}", f"alpha {alpha}, {wording.plural(one.people.rows, 'row')}")
+    return TableCell(f"kappa {ceiling}", f"alpha {alpha}, {wording.plural(one.people.rows, 'row')}")
 
 
-def _reliability(one: Alignment) -> Iterator[Cell]:
+def _reliability(one: Alignment) -> Iterator[TableCell]:
     for rating in _RATINGS:
         figure = one.agreement.reliability.get(rating)
-        cell = Cell(wording.DASH, tone="soft") if figure is None else share_cell(figure)
+        cell = TableCell(wording.DASH, tone="soft") if figure is None else share_cell(figure)
         n = "" if figure is None else f", n = {figure.n:,}"
-        yield Cell(cell.text, f"{cell.more}{n}" if cell.more else "", cell.mark, cell.tone)
+        yield TableCell(cell.text, f"{cell.more}{n}" if cell.more else "", cell.mark, cell.tone)
 
 
 def _remarks(one: Alignment) -> Iterator[Paragraph]:
@@ -294,7 +439,7 @@ def _remarks(one: Alignment) -> Iterator[Paragraph]:
         yield Paragraph(f"Left out of what is good and bad: {rows}.", "soft")
 
 
-def _corrected(alignments: Sequence[Alignment]) -> Table:
+def _corrected(alignments: Sequence[Alignment]) -> ReportTable:
     rows = []
     for one in alignments:
         rate = one.pass_rate
@@ -307,10 +452,10 @@ def _corrected(alignments: Sequence[Alignment]) -> Table:
             (
                 _name(one),
                 share_cell(rate.uncorrected),
-                Cell(corrected.text, f"{corrected.more}{note}", corrected.mark, corrected.tone),
+                TableCell(corrected.text, f"{corrected.more}{note}", corrected.mark, corrected.tone),
                 UNKNOWN if rate.human is None else share_cell(rate.human),
-                Cell(wording.span_percent(low, high)) if rate.bounds else UNKNOWN,
-                Cell(rate.corrected.method or wording.DASH, tone="soft"),
+                TableCell(wording.span_percent(low, high)) if rate.bounds else UNKNOWN,
+                TableCell(rate.corrected.method or wording.DASH, tone="soft"),
             )
         )
     head = ("Judge", "By the judge alone", "Corrected", "By labels alone", "With unscored rows", "Method")
@@ -333,22 +478,22 @@ def _biases(alignments: Sequence[Alignment]) -> Iterator[Block]:
         yield Paragraph(f"To be read with care: {assumption}.", "soft")
 
 
-def _bias_row(judge: str, test: BiasTest) -> tuple[Cell, ...]:
+def _bias_row(judge: str, test: BiasTest) -> tuple[TableCell, ...]:
     low, high = test.interval or (None, None)
     effect = UNKNOWN
     if test.effect is not None:
         reach = max(abs(end) for end in (test.effect, low or 0.0, high or 0.0, test.least))
-        mark = Range(value=test.effect, low=low, high=high, least=-reach, most=reach, reference=_NO_CHANGE)
-        effect = Cell(
+        mark = Scale(value=test.effect, low=low, high=high, least=-reach, most=reach, reference=_NO_CHANGE)
+        effect = TableCell(
             f"{test.effect:+.3f}", f"{wording.span(low, high, '+.3f')}; matters from {test.least:g}", mark
         )
     return (
-        Cell(test.bias, _MEANINGS.get(test.bias, "")),
-        Cell(judge),
-        Cell(test.finding, _WITHOUT_TEST.get(test.reason or "", ""), tone=_FINDINGS[test.finding]),
+        TableCell(test.bias, _MEANINGS.get(test.bias, "")),
+        TableCell(judge),
+        TableCell(test.finding, _WITHOUT_TEST.get(test.reason or "", ""), tone=_FINDINGS[test.finding]),
         effect,
-        UNKNOWN if test.adjusted_p is None else Cell(wording.p_value(test.adjusted_p)),
-        Cell(wording.count(test.n)),
+        UNKNOWN if test.adjusted_p is None else TableCell(wording.p_value(test.adjusted_p)),
+        TableCell(wording.count(test.n)),
     )
 
 
@@ -398,25 +543,27 @@ def _needed(certificate: IssuedCertificate) -> str:
     )
 
 
-def _certified_row(row: CertifiedRow, certificate: IssuedCertificate, place: int, end: float) -> tuple[Cell, ...]:
+def _certified_row(
+    row: CertifiedRow, certificate: IssuedCertificate, place: int, end: float
+) -> tuple[TableCell, ...]:
     chosen = certificate.threshold in ({float(place)} if certificate.kind == "escalation" else {row.policy})
     low, high = row.release_interval or (None, None)
     share = UNKNOWN
     if row.rate is not None:
-        mark = Range(value=row.rate, low=row.rate, high=row.upper, most=end, reference=certificate.alpha)
-        share = Cell(wording.percent(row.rate), f"at most {wording.percent(row.upper)}", mark)
+        mark = Scale(value=row.rate, low=row.rate, high=row.upper, most=end, reference=certificate.alpha)
+        share = TableCell(wording.percent(row.rate), f"at most {wording.percent(row.upper)}", mark)
     return (
-        Cell(f"{_SCALES[certificate.kind]}{row.policy_text}", "chosen" if chosen else ""),
-        Cell(wording.count(row.released)),
-        Cell(wording.count(row.bad)),
+        TableCell(f"{_SCALES[certificate.kind]}{row.policy_text}", "chosen" if chosen else ""),
+        TableCell(wording.count(row.released)),
+        TableCell(wording.count(row.bad)),
         share,
-        Cell(
+        TableCell(
             wording.reason(row.status),
             "" if row.p is None else f"p {'' if row.p < _TINY else '= '}{wording.p_value(row.p)}",
             tone=_STATUSES[row.status],
         ),
         UNKNOWN
         if row.release_rate is None
-        else Cell(wording.percent(row.release_rate), wording.span_percent(low, high)),
-        UNKNOWN if row.mean_attempts is None else Cell(f"{row.mean_attempts:.2f}"),
+        else TableCell(wording.percent(row.release_rate), wording.span_percent(low, high)),
+        UNKNOWN if row.mean_attempts is None else TableCell(f"{row.mean_attempts:.2f}"),
     )
