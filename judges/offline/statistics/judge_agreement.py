@@ -381,8 +381,8 @@ def _kappa_of(h: _Array, j: _Array, w: _Array, weighting: _Weighting) -> float |
     """Return kappa over the ratings 1 to 4, as `cohen_kappa`, fast enough for a bootstrap."""
     size = len(LEVELS)
     cells = ((h - LOWEST) * size + (j - LOWEST)).astype(np.intp)
-    table = np.bincount(cells, weights=w, minlength=size * size).reshape(size, size)
-    return _kappa(table, _COSTS[weighting])
+    counts = np.bincount(cells, weights=w, minlength=size * size).astype(np.float64)
+    return _kappa(counts.reshape(size, size), _COSTS[weighting])
 
 
 _COSTS = _costs(LEVELS)
