@@ -26,7 +26,7 @@ from judges import ConfigurationError, Sample
 from judges.messages import Message
 from judges.offline.trust.label import Label, LabelItem, Labelling, LabelStore, items_of
 from judges.offline.trust.label_file import LabelFile, labels_in
-from judges.offline.trust.rows import JudgedRow, labels_file, read_judged
+from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged
 from refine.cli.loops import is_database, open_database
 from refine.cli.options import LabelOptions
 
@@ -58,7 +58,7 @@ def run_label(options: LabelOptions) -> int:
 
 
 def _label(
-    options: LabelOptions, rows: list[JudgedRow], labels: Iterable[JudgedRow], store: LabelStore, place: str
+    options: LabelOptions, rows: list[JudgedAnswer], labels: Iterable[JudgedAnswer], store: LabelStore, place: str
 ) -> int:
     earlier = list(labels)
     chosen = rows if options.next_rows is None else _chosen(options, rows, earlier)
@@ -78,7 +78,7 @@ def _label(
     return 0
 
 
-def _chosen(options: LabelOptions, rows: list[JudgedRow], labels: list[JudgedRow]) -> list[JudgedRow]:
+def _chosen(options: LabelOptions, rows: list[JudgedAnswer], labels: list[JudgedAnswer]) -> list[JudgedAnswer]:
     from judges.offline.trust.label import choose_rows  # noqa: PLC0415 - loads numpy
 
     return choose_rows(rows, labels, budget=options.next_rows or 1, seed=options.seed)

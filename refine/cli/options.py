@@ -416,7 +416,10 @@ class NewJudgeOptions(CommandOptions):
     """The options of `refine new-judge`."""
 
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the judge, e.g. tone or shop.tone.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of the judge, e.g. brevity or shop.promises.", show_default=False
+        ),
     ]
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="New folder. Default: one called after the judge.")

@@ -26,11 +26,11 @@ from judges.offline import Evaluation, load_run, read_rows
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
 from judges.offline.results import RowOutput
-from judges.offline.run.gate import Check, Gate, junit, result_of
+from judges.offline.run.gate import Gate, GateCheck, junit, result_of
 from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source
 from judges.offline.run.outputs import SUMMARY, TIMING
 from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
-from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, Source, file_digest, file_source
+from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, RunRows, file_digest, file_source
 from refine.cli.judge_specs import LoadedJudge, by_name, load_judges
 from refine.cli.options import (
     EvaluateOptions,
@@ -90,7 +90,7 @@ class _RunGate:
                 raise ConfigurationError(f"--junit {self._junit} cannot be written: {error.strerror}") from None
         return _CODES[result_of(checks)]
 
-    def _checks(self, folder: Path, evaluation: Evaluation) -> list[Check]:
+    def _checks(self, folder: Path, evaluation: Evaluation) -> list[GateCheck]:
         if self._before is None:
             return self._gate.checks(evaluation)
         from judges.offline import compare_runs  # noqa: PLC0415 - loads numpy and scipy
@@ -426,7 +426,7 @@ def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool, 
     return now.model_copy(update={"name": before.dataset.name})
 
 
-def _source(manifest: Manifest) -> Source:
+def _source(manifest: Manifest) -> RunRows:
     assert manifest.dataset is not None  # noqa: S101 - a run of the command line has a file
     dataset = manifest.dataset
     return file_source(dataset.file, limit=manifest.limit, total=dataset.rows, shard=manifest.shard)

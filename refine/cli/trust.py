@@ -18,6 +18,7 @@ from judges.offline.trust.report_text import Sampling
 from judges.offline.trust.rows import RowSource
 from refine.cli.loops import loop_source
 from refine.cli.options import AlignOptions, CertifyOptions
+from refine.cli.tables import print_text
 
 
 def run_align(options: AlignOptions) -> int:
@@ -53,7 +54,7 @@ def run_align(options: AlignOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(aligned.to_dict(), ensure_ascii=False, indent=2)}\n")
     else:
-        sys.stdout.write(f"{aligned.report(full=options.full)}\n")
+        print_text(aligned.report(full=options.full))
     return 0
 
 
@@ -74,9 +75,9 @@ def _choose(rows: RowSource, options: AlignOptions, sampling: Sampling, file: Pa
     )
     write_queue(chosen, file)
     drawn = "active" if sampling == "active" else "by-rating"
-    sys.stdout.write(
-        f"{len(chosen)} rows in {file}. Have people label them, `refine label {file}`, then give the file as "
-        f"--labels, with --drawn {drawn}.\n"
+    print_text(
+        f"{len(chosen)} rows in {file}. Have people label them, `refine label {file}`, then name the file as "
+        f"--labels, with --drawn {drawn}."
     )
     return 0
 
@@ -160,7 +161,7 @@ def run_certify(options: CertifyOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(certificate.to_dict(), ensure_ascii=False, indent=2)}\n")
     else:
-        sys.stdout.write(f"{certificate}\n\nwritten to {options.out}, id {certificate.id}\n")
+        print_text(f"{certificate}\n\nwritten to {options.out}, id {certificate.id}")
     return 0 if certificate.certified else 1
 
 
@@ -179,9 +180,9 @@ def _choose_threshold(options: CertifyOptions) -> int:
             budget=options.budget,
         )
     write_queue(chosen, options.next_labels)
-    sys.stdout.write(
+    print_text(
         f"{len(chosen)} answers in {options.next_labels}: of a random sample of runs, what some threshold would "
-        f"release. Have people fill in labels, then give the file as --labels, with --unlabelled left-out.\n"
+        f"release. Have people fill in labels, then name the file as --labels, with --unlabelled left-out."
     )
     return 0
 
