@@ -210,10 +210,12 @@ def _check(options: PlanOptions) -> None:
 
 def _plans(options: PlanOptions) -> Iterator[_Sizing]:
     if options.discordance is not None:
-        yield _Sizing(judge="", questions=_needed(options), basis=f"verdicts differ on {options.discordance:.1%}")
+        yield _Sizing(
+            judge="", questions=_count_questions(options), basis=f"verdicts differ on {options.discordance:.1%}"
+        )
     elif options.sd is not None:
         yield _Sizing(
-            judge="", questions=_needed(options), basis=f"scores differ by a deviation of {options.sd:g}"
+            judge="", questions=_count_questions(options), basis=f"scores differ by a deviation of {options.sd:g}"
         )
     else:
         pilots = [load_run(run) for run in options.runs]
@@ -244,7 +246,7 @@ def _from_pilots(name: str, pilots: list[Evaluation], options: PlanOptions) -> _
     )
 
 
-def _needed(options: PlanOptions) -> int:
+def _count_questions(options: PlanOptions) -> int:
     try:
         return math.ceil(
             n_pairs(
