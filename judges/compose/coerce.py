@@ -19,6 +19,7 @@ from judges.messages import WITHOUT_MEDIA
 from judges.models.prompt_and_reply import frame, fresh_nonce, render_data
 from judges.models.providers.langchain import looks_like_chat_model
 from judges.requests import Apply, Deliberation
+from judges.runtime.observation import current
 from judges.runtime.validation import SharedByCopies, check_picklable
 from judges.sample import Sample, argument, canonical_field, copy_sample, excerpt_of
 from judges.verdict import HIGHEST, LOWEST, Verdict
@@ -297,7 +298,8 @@ class _RunnableJudge(SharedByCopies, Judge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Invoke the runnable, and convert its result to a verdict."""
-        seen = excerpt_of(sample) if _is_agent(self._runnable) else sample
+        limit = current.get().longest_shown
+        seen = sample if limit is None or not _is_agent(self._runnable) else excerpt_of(sample, limit)
         output = yield Apply(self._invoke, seen, self._ainvoke)
         return verdict_of(_grade_in(output, judge=self.name), judge=self.name, returns=self._returns)
 

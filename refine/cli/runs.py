@@ -221,7 +221,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
     if options.out is None:
         sys.stderr.write(f"refine: the run is written to {folder}\n")
     load = partial(_load_again, manifest.judges, options.judges.asks.base_url)
-    run = _Run(manifest, settings, load, options.limits.max_concurrency, options.as_json)
+    run = _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json)
     code = run.judge(judges, gate)
     if options.slices:
         print_slices(slices_of(load_run(folder), options.slices))
@@ -273,7 +273,9 @@ def run_resume(options: ResumeOptions) -> int:
         accept_changes=options.accept_changes,
     )
     manifest = before.model_copy(update={"dataset": dataset})
-    return _Run(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(judges, gate)
+    return _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(
+        judges, gate
+    )
 
 
 def run_rescore(options: RescoreOptions) -> int:
@@ -300,7 +302,9 @@ def run_rescore(options: RescoreOptions) -> int:
     settings = _settings(options.limits, options.run, batch=before.batch, resume=True, rescored=new_records)
     gate = _RunGate(GateOptions(), list(judges))
     manifest = before.model_copy(update={"dataset": dataset, "judges": tuple(records.values())})
-    return _Run(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(judges, gate)
+    return _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(
+        judges, gate
+    )
 
 
 def run_merge(options: MergeOptions) -> int:
@@ -438,7 +442,7 @@ def _facts(manifest: Manifest) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _PreparedRun:
     """A run that is about to judge.
 
     Args:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import builtins
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from judges import Judge, Verdict, load
+from judges.catalogue.registry import default_registry
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.kit import Door, Shown, ask, asked, every_door, replying
 
@@ -124,10 +125,22 @@ def decoded(value: Any) -> Any:
     if isinstance(value, dict):
         if "raises" in value:
             return getattr(builtins, value["raises"])(value["text"])
+        if "gives" in value or "returns" in value:
+            return classifier(**value)
         return {name: decoded(one) for name, one in value.items()}
     if isinstance(value, list):
         return [decoded(one) for one in value]
     return None if value == NULL else value
+
+
+def classifier(gives: Sequence[float] = (), returns: Any = None) -> Callable[[Sequence[tuple[str, str]]], Any]:
+    """Make a classifier that gives each statement its probability, in their order, or returns one thing."""
+
+    def classify(pairs: Sequence[tuple[str, str]]) -> Any:
+        statements = list(dict.fromkeys(statement for _, statement in pairs))
+        return [gives[statements.index(statement)] for _, statement in pairs] if gives else decoded(returns)
+
+    return classify
 
 
 def cases() -> list[Case]:
@@ -239,3 +252,11 @@ async def test_no_language_of_instructions_changes_a_mark(case: Case) -> None:
     """Score, value and calls are those of the case where the model is instructed in another language."""
     for language in TRANSLATIONS:
         assert await breaches(case, case.rows[0], "sync", language=language) == {}, language
+
+
+def test_judges_go_by_other_names() -> None:
+    """Each name in a file leads to its judge."""
+    maker = default_registry().maker
+    found = {name: (case.judge, maker(name).entry.name) for case in CASES for name in case.file.get("names", ())}  # type: ignore[attr-defined]  # classes of judges have an entry
+    assert found
+    assert [pair for pair in found.items() if len(set(pair[1])) > 1] == []

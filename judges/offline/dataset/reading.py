@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn, TypeVar, overload
 from judges.errors import BadSample, ConfigurationError, one_line, shortened
 from judges.rows.columns import NESTED
 from judges.rows.replies import is_messages, row_of
-from judges.sample import FIELD_NAMES, Sample, canonical_field
+from judges.sample import FIELD_NAMES, Sample, canonical_field, did_you_mean
 
 RowInput = Sample | Mapping[str, object] | BadSample
 """A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
@@ -352,9 +352,10 @@ def _name_unread(sample: Sample, row: object) -> None:
     if new:
         _named.update(new)
         _log.warning(
-            "no fields of a sample, but kept as metadata, for slices and for judges that read them: %s "
-            "(columns: %s); map={'answer': 'COLUMN'}, or --map answer=COLUMN, says which column is which",
+            "kept as metadata, for slices and for judges that read them: %s%s (columns: %s); "
+            "map={'answer': 'COLUMN'}, or --map answer=COLUMN, says which column is which",
             shortened(new)[1:-1],
+            did_you_mean(row),
             shortened(list(map(str, row)), longest=200)[1:-1],
         )
 

@@ -29,7 +29,7 @@ from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
 from judges.offline.run.settings import Progress, RunSettings
 from judges.offline.run.source import NumberedRows, digest_of, row_json
-from judges.runtime import budget, faults
+from judges.runtime import faults, observation
 from judges.runtime.budget import known_prices
 from judges.runtime.flow import DaemonThreads, NextTurn
 from judges.runtime.observation import Shared, observing, shared_work
@@ -465,7 +465,7 @@ async def judge_missing(
     meter = meter or new_meter(settings, judges, max_concurrency)
     store = _JournaledCells(journal, judges, settings, meter, rows=rows.size, collector=collector)
     journal.drop_calls_of_finished(judges)
-    with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
+    with faults.of_run(log_texts=log_texts), observation.also_within(PricesAlone(prices=meter.prices)):
         try:
             await CellWorkers(rows, judges, store, sink).run(max_concurrency)
         finally:
@@ -497,7 +497,7 @@ def warn_of_unreadable(journal: Journal) -> None:
 def _prices_of(settings: RunSettings, judges: Mapping[str, Judge]) -> RememberedPrices:
     """Return the prices of a run; without judges that ask models there is nothing to price."""
     if settings.prices is not None:
-        return RememberedPrices(settings.prices)
+        return RememberedPrices(known_prices() if settings.prices == "known" else settings.prices)
     if not any(judge.models for judge in judges.values()):
         return RememberedPrices({})
     try:

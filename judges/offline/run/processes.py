@@ -25,7 +25,7 @@ from judges.offline.run.meter import RunStopped
 from judges.offline.run.parts import DealtRows, deal, gather
 from judges.offline.run.settings import OnProgress, Progress, RunSettings, divided
 from judges.offline.run.source import RunRows
-from judges.runtime.validation import check_picklable, is_guarded, no_model_requests
+from judges.runtime.validation import ban, check_picklable, no_model_requests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ async def judge_in_processes(
                 settings=share.at(rows.path.parent),
                 max_concurrency=calls,
                 log_texts=log_texts,
-                forbids_requests=is_guarded(),
+                forbids_requests=ban.depth > 0,
             )
             for rows, (share, calls) in zip(dealt, shares, strict=True)
             if rows.size

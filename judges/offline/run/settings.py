@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -186,7 +186,7 @@ class RunSettings(_CheckedSettings):
     max_cost: Annotated[float, Field(ge=0)] | None = Field(
         default=None, title="a number of US dollars from 0", description="Stop before more is spent; resume later."
     )
-    prices: Annotated[Mapping[str, Price] | None, SkipValidation] = None
+    prices: Annotated[Mapping[str, Price] | Literal["known"] | None, SkipValidation] = None
     on_progress: OnProgress | None = Field(default=None, title="a function")
     processes: int = Field(
         default=1,

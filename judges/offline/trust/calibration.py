@@ -264,7 +264,7 @@ class RunChoice:
     several: bool
 
 
-def chosen_runs(
+def choose_runs(
     rows: Sequence[JudgedAnswer], choice: RunChoice
 ) -> tuple[list[CalibrationRun], Subject, list[str]]:
     """Return the runs that count, of one loop and one for each question, that loop, and what to say of the others.

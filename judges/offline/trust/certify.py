@@ -32,7 +32,7 @@ from judges.offline.trust.calibration import (
     PolicyTally,
     RunChoice,
     checked_thresholds,
-    chosen_runs,
+    choose_runs,
     read_labelled,
     release_gain,
     runs_of,
@@ -499,7 +499,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         left_out=settings.left_out,
         several=settings.method == "weighted",
     )
-    runs, recorded_by, notes = chosen_runs(rows, choice)
+    runs, recorded_by, notes = choose_runs(rows, choice)
     notes = [*read.notes, *notes, *_weight_notes(runs, settings.method, settings.largest_weight)]
     if read.strangers:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
