@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from judges.offline.compare import Comparison, acompare, compare
 from judges.offline.dataset.pairing import paired
 from judges.offline.dataset.reading import read_rows
-from judges.offline.rank import RankedSystem, Ranking, rank
+from judges.offline.rank import RankedSystem, SystemRanking, rank
 from judges.offline.results import Evaluation, Row, Summary
 from judges.offline.run.evaluate import aevaluate, evaluate
 from judges.offline.run.journaled import load_run
@@ -50,13 +50,13 @@ __all__ = [
     "MonitorReport",
     "Progress",
     "RankedSystem",
-    "Ranking",
     "RayEvaluation",
     "Row",
     "RunComparison",
     "RunSettings",
     "RunStopped",
     "Summary",
+    "SystemRanking",
     "acompare",
     "aevaluate",
     "align",

@@ -21,9 +21,6 @@ from refine.cli.options import CommandOptions, options_from, parameters_of
 _INTERRUPTED = 130
 """Exit code that a shell expects of a program stopped with Ctrl-C."""
 
-_STOPPED = 3
-"""Exit code of a run that stopped at a limit."""
-
 _NO_WAY_ON = ("refine resume", " is in use by ", "begin a new run")
 """What a message says that tells how to go on, or that going on is in vain."""
 
@@ -89,15 +86,14 @@ def _error_exit(message: str, *, code: int = 2) -> typer.Exit:
 def _one_line_errors(options: CommandOptions) -> Iterator[None]:
     """Report wrong input in one line on stderr, and exit with 2; where a run can be resumed, say how."""
     from judges import JudgesError
-    from judges.offline import RunStopped
 
     try:
         yield
     except OSError as error:
         raise _error_exit(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
     except JudgesError as error:
-        code = _STOPPED if isinstance(error, RunStopped) else 2
-        raise _error_exit(f"{error}{_way_on(options.resumable, str(error))}", code=code) from None
+        message = f"{error}{_way_on(options.resumable, str(error))}"
+        raise _error_exit(message, code=error.exit_code) from None
     except KeyboardInterrupt:
         raise _error_exit(f"interrupted{_way_on(options.resumable)}", code=_INTERRUPTED) from None
 
@@ -316,10 +312,10 @@ def new_judge(options: of.NewJudgeOptions) -> int:
     """Begin a judge of your own: a package with prompts and a test.
 
     \b
-    refine new-judge tone
+    refine new-judge brevity
     refine new-judge shop.promises --out promises
 
-    It installs with `pip install ./tone`, and `refine evaluate --judge tone` then knows it.
+    It installs with `pip install ./brevity`, and `refine evaluate --judge brevity` then knows it.
     """
     from refine.cli.new_judge import write_new_judge
 

@@ -47,7 +47,7 @@ def list_judges(options: ListOptions) -> int:
     if options.name is None or options.words is not None:
         _print_matches(options)
         return 0
-    entry = _entry_called(options.name)
+    entry = _find_entry(options.name)
     if options.as_json:
         _print_json(_as_json(entry))
     else:
@@ -55,7 +55,7 @@ def list_judges(options: ListOptions) -> int:
     return 0
 
 
-def _entry_called(name: str) -> Entry:
+def _find_entry(name: str) -> Entry:
     registry = default_registry()
     try:
         return registry.entry(name)

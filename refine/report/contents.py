@@ -98,7 +98,7 @@ def read_run(folder: Path) -> RunData:
     """
     evaluation = load_run(folder)
     manifest = Manifest.read(folder)
-    timing = _timing(folder)
+    timing = _read_times(folder)
     latencies = {
         name: {int(percentage): value for percentage, value in times["latency_percentiles_s"].items()}
         for name, times in timing.get("judges", {}).items()
@@ -107,14 +107,14 @@ def read_run(folder: Path) -> RunData:
         name=str(folder),
         evaluation=evaluation,
         dataset="" if manifest.dataset is None else manifest.dataset.name,
-        finished=timing.get("finished") or _written(folder / RESULTS),
+        finished=timing.get("finished") or _time_of_writing(folder / RESULTS),
         seconds=timing.get("seconds"),
         latencies=latencies,
         settings={judge.name: " ".join(filter(None, (judge.spec, judge.model))) for judge in manifest.judges},
     )
 
 
-def _timing(folder: Path) -> dict[str, Any]:
+def _read_times(folder: Path) -> dict[str, Any]:
     """Return what the run knows of its times; nothing where that file was not kept."""
     try:
         return dict(json.loads((folder / TIMING).read_bytes()))
@@ -122,7 +122,7 @@ def _timing(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def _written(path: Path) -> str:
+def _time_of_writing(path: Path) -> str:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
 
 
@@ -233,8 +233,8 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[TableCell, ..
     setting = run.settings.get(name, "")
     return (
         TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
-        score_cell(_mean(summary)),
-        share_cell(_passed(summary)),
+        score_cell(_mean_figure(summary)),
+        share_cell(_pass_figure(summary)),
         TableCell(
             wording.percent(summary.scored / summary.n if summary.n else None),
             unscored or "all rows",
@@ -250,11 +250,11 @@ def _ratings_cell(ratings: Mapping[int, int]) -> TableCell:
     return TableCell(text, mark=ShareBar(parts))
 
 
-def _mean(summary: Summary) -> Figure:
+def _mean_figure(summary: Summary) -> Figure:
     return _figure(summary.mean, summary.mean_interval, summary.scored, "normal interval")
 
 
-def _passed(summary: Summary) -> Figure:
+def _pass_figure(summary: Summary) -> Figure:
     return _figure(summary.passed, summary.passed_interval, summary.scored, "Wilson")
 
 
@@ -289,7 +289,7 @@ def _slices(run: RunData, columns: Sequence[str]) -> Iterator[Block]:
 
 
 def _slice_cell(summary: Summary) -> TableCell:
-    cell = score_cell(_mean(summary))
+    cell = score_cell(_mean_figure(summary))
     passed = "" if summary.passed is None else f"{wording.percent(summary.passed)} passed"
     return TableCell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
 

@@ -204,7 +204,7 @@ def _index_json(document: Document) -> str:
 def _portions_json(rows: Sequence[RowPair]) -> Iterator[str]:
     """Yield the texts and verdicts of rows, as JSON for inside a page, some hundred rows at a time."""
     for start in range(0, len(rows), _PORTION):
-        yield _page_json([_details(pair) for pair in rows[start : start + _PORTION]])
+        yield _page_json([_row_fields(pair) for pair in rows[start : start + _PORTION]])
 
 
 def _page_json(value: object) -> str:
@@ -239,13 +239,13 @@ def _group(row: Row, column: str) -> str:
     return "" if value is None else str(value)
 
 
-def _details(pair: RowPair) -> dict[str, object]:
+def _row_fields(pair: RowPair) -> dict[str, object]:
     sample = pair.row.sample
-    shared: dict[str, object] = {} if sample is None else _shared(sample)
-    return {**shared, "sides": [None if row is None else _side(row) for row in pair.sides]}
+    shared: dict[str, object] = {} if sample is None else _sample_fields(sample)
+    return {**shared, "sides": [None if row is None else _side_fields(row) for row in pair.sides]}
 
 
-def _shared(sample: Sample) -> dict[str, object]:
+def _sample_fields(sample: Sample) -> dict[str, object]:
     earlier = sample.conversation[:-1] if len(sample.conversation) > 1 else ()
     metadata = {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -267,7 +267,7 @@ def _role_and_text(message: Message) -> list[str]:
     return [message.role, _cut("\n".join(filter(None, [message.content, *calls])))]
 
 
-def _side(row: Row) -> dict[str, object]:
+def _side_fields(row: Row) -> dict[str, object]:
     answer = row.sample.answer if row.sample is not None else None
     return {
         "answer": None if answer is None else _cut(answer),

@@ -191,7 +191,7 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
     if replay.curve:
         yield ReportTable(
             ("Attempt", "Reached", "Passed there", "Passed by then"),
-            tuple(map(_point, replay.curve)),
+            tuple(map(_curve_row, replay.curve)),
             frozenset({1, 2}),
             "Share of questions that have passed by each attempt, with its 95 % interval",
         )
@@ -200,7 +200,7 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
     if replay.gains:
         yield filled_table(
             ("After attempt", "Loops", "Raw change", "Fell", "Gain, judged again"),
-            tuple(map(_gain, replay.gains)),
+            tuple(map(_gain_row, replay.gains)),
             frozenset({1, 2, 3}),
             f"Change of the rating: {replay.gain_title}",
         )
@@ -209,7 +209,7 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
         labels = f", bad ones drawn up to {end:.0%}" if any(policy.bad_rate for policy in replay.policies) else ""
         yield filled_table(
             ("Policy", "Questions answered", "Bad among released", "Attempts each", "Dollars each", "How sure"),
-            tuple(_policy(policy, end) for policy in replay.policies),
+            tuple(_policy_row(policy, end) for policy in replay.policies),
             frozenset({3, 4}),
             f"What other policies would have done{labels}; a range where the record ends before the policy would "
             f"have",
@@ -219,7 +219,7 @@ def _blocks(replay: LoopReplay) -> Iterator[Block]:
         yield Paragraph(note, "soft")
 
 
-def _point(point: CurvePoint) -> tuple[TableCell, ...]:
+def _curve_row(point: CurvePoint) -> tuple[TableCell, ...]:
     more = wording.span_percent(point.low, point.high)
     bound = point.if_patience_passed
     if bound is not None:
@@ -233,7 +233,7 @@ def _point(point: CurvePoint) -> tuple[TableCell, ...]:
     )
 
 
-def _gain(gain: AttemptGain) -> tuple[TableCell, ...]:
+def _gain_row(gain: AttemptGain) -> tuple[TableCell, ...]:
     clean = UNKNOWN
     if gain.gain is not None:
         interval = wording.span(gain.gain_low, gain.gain_high, "+.2f")
@@ -253,22 +253,22 @@ def _bad_bounds(policy: ReplayedPolicy) -> tuple[float, ...]:
     return (*(policy.bad_rate or ()), *(policy.bad_interval or ()))
 
 
-def _policy(policy: ReplayedPolicy, end: float) -> tuple[TableCell, ...]:
+def _policy_row(policy: ReplayedPolicy, end: float) -> tuple[TableCell, ...]:
     patience = "" if policy.patience is None else f", patience {policy.patience}"
     name = f"rating {policy.success_rating}, {wording.plural(policy.max_attempts, 'attempt')}{patience}"
     low, high = policy.mean_attempts
     attempts = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
     return (
         TableCell(name, "in force" if policy.in_force else ""),
-        _bounded(policy.release_rate, policy.release_interval),
-        UNKNOWN if policy.bad_rate is None else _bounded(policy.bad_rate, policy.bad_interval, end),
+        _bounds_cell(policy.release_rate, policy.release_interval),
+        UNKNOWN if policy.bad_rate is None else _bounds_cell(policy.bad_rate, policy.bad_interval, end),
         TableCell(attempts),
         UNKNOWN if policy.mean_cost is None else TableCell(wording.dollars(policy.mean_cost)),
         TableCell(policy.status, tone="plain" if policy.status == "exact" else "unsure"),
     )
 
 
-def _bounded(bounds: tuple[float, float], interval: tuple[float, float] | None, end: float = 1.0) -> TableCell:
+def _bounds_cell(bounds: tuple[float, float], interval: tuple[float, float] | None, end: float = 1.0) -> TableCell:
     """Return a cell for a share that is known, or known to lie between two bounds."""
     low, high = bounds
     if low != high:
@@ -307,7 +307,7 @@ def trust_sections(trust: Trust) -> Iterator[Section]:
         )
         rates = [one for one in trust.alignments if one.pass_rate is not None]
         if rates:
-            yield Section("corrected", "Pass rates, corrected by labels", (_corrected(rates),))
+            yield Section("corrected", "Pass rates, corrected by labels", (_corrected_rates(rates),))
         biased = [one for one in trust.alignments if one.bias is not None and one.bias.tests]
         if biased:
             yield Section("bias", "Biases", tuple(_biases(biased)))
@@ -341,7 +341,7 @@ def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterato
         yield _ratings(rated)
     yield ReportTable(
         ("Judge", *(f"Rated {rating}" for rating in _RATINGS)),
-        tuple((_name(one), *_reliability(one)) for one in alignments),
+        tuple((_judge_cell(one), *_reliability(one)) for one in alignments),
         caption="Share of the answers of each rating that people call good: it should rise from left to right",
     )
     remarks = dict.fromkeys(remark for one in alignments for remark in _remarks(one))
@@ -350,7 +350,7 @@ def _agreement(alignments: Sequence[Alignment], notes: Sequence[str]) -> Iterato
         yield Paragraph(note, "unsure")
 
 
-def _name(one: Alignment) -> TableCell:
+def _judge_cell(one: Alignment) -> TableCell:
     return TableCell(one.judge)
 
 
@@ -361,11 +361,11 @@ def _agreement_row(one: Alignment) -> tuple[TableCell, ...]:
     names = ("base_rate", "agreement", "tpr", "tnr", "bad_among_passes")
     good, same, passed, refused, bad = (_figure(figures, name) for name in names)
     return (
-        _name(one),
+        _judge_cell(one),
         TableCell(wording.count(one.labelled), scored),
         share_cell(good),
         share_cell(same),
-        _number(_figure(figures, "pass_kappa")),
+        _number_cell(_figure(figures, "pass_kappa")),
         share_cell(passed),
         share_cell(refused),
         share_cell(bad),
@@ -376,7 +376,7 @@ def _figure(figures: Mapping[str, Figure], name: str) -> Figure:
     return figures.get(name) or Figure.undefined("too_few", 0)
 
 
-def _number(figure: Figure, form: str = ".2f") -> TableCell:
+def _number_cell(figure: Figure, form: str = ".2f") -> TableCell:
     if figure.value is None:
         return TableCell(wording.why(figure), tone="soft")
     return TableCell(format(figure.value, form), wording.span(figure.low, figure.high, form))
@@ -393,9 +393,9 @@ def _ratings(alignments: Sequence[Alignment]) -> ReportTable:
     shown = [name for name in names if any(name in one.agreement.figures for one in alignments)]
     rows = [
         (
-            _name(one),
+            _judge_cell(one),
             *(
-                _number(_figure(one.agreement.figures, name), "+.2f" if name == "mean_difference" else ".2f")
+                _number_cell(_figure(one.agreement.figures, name), "+.2f" if name == "mean_difference" else ".2f")
                 for name in shown
             ),
             _people(one),
@@ -439,7 +439,7 @@ def _remarks(one: Alignment) -> Iterator[Paragraph]:
         yield Paragraph(f"Left out of what is good and bad: {rows}.", "soft")
 
 
-def _corrected(alignments: Sequence[Alignment]) -> ReportTable:
+def _corrected_rates(alignments: Sequence[Alignment]) -> ReportTable:
     rows = []
     for one in alignments:
         rate = one.pass_rate
@@ -450,7 +450,7 @@ def _corrected(alignments: Sequence[Alignment]) -> ReportTable:
         corrected = share_cell(rate.corrected)
         rows.append(
             (
-                _name(one),
+                _judge_cell(one),
                 share_cell(rate.uncorrected),
                 TableCell(corrected.text, f"{corrected.more}{note}", corrected.mark, corrected.tone),
                 UNKNOWN if rate.human is None else share_cell(rate.human),
@@ -509,7 +509,7 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
     else:
         asked = f"at most {certificate.alpha:.1%} bad with confidence {1 - certificate.delta:.1%}"
         yield Paragraph(f"Nothing is certified: no threshold keeps what was asked for, {asked}.", "bad")
-        yield Paragraph(_needed(certificate), "unsure")
+        yield Paragraph(_describe_labels_needed(certificate), "unsure")
     uppers = [row.upper for row in certificate.rows if row.upper is not None]
     end = scale_end([certificate.alpha, *uppers])
     yield filled_table(
@@ -529,7 +529,7 @@ def _certificate(certificate: IssuedCertificate, *, is_issued: bool) -> Iterator
     )
 
 
-def _needed(certificate: IssuedCertificate) -> str:
+def _describe_labels_needed(certificate: IssuedCertificate) -> str:
     reach = certificate.reachable_alpha
     reached = "" if reach is None else f"The best one would have passed at {reach:.1%}, which is no certificate. "
     if certificate.labels_needed is None:

@@ -26,7 +26,7 @@ from refine.server.access import Guards, Keys, ServedGuard, upstream_identity
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings
 from refine.server.dialects import DIALECTS
 from refine.server.service import Service
-from refine.server.upstream import Upstream, UpstreamBreaker
+from refine.server.upstream import Upstream
 
 _DEFAULT = "default"
 _MODEL_REMEDY = "add --judge-model NAME with --judge-base-url URL, or --judge-model PROVIDER:NAME"
@@ -208,7 +208,8 @@ def _upstream(settings: GuardSettings, key: SecretStr | None) -> Upstream | None
         key=key,
         key_header=settings.upstream_key_header,
         timeout_s=settings.upstream_timeout_s,
-        breaker=UpstreamBreaker(settings.breaker_failures, cooldown_s=settings.breaker_cooldown_s),
+        breaker_failures=settings.breaker_failures,
+        breaker_cooldown_s=settings.breaker_cooldown_s,
     )
 
 

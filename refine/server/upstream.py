@@ -6,15 +6,15 @@ in a request chooses a host.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import math
-import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import NoReturn, Self
+from typing import NoReturn
 
 import aiohttp
 from langchain_core.messages import AIMessage, BaseMessage
@@ -100,64 +100,6 @@ def to_client(headers: Iterable[tuple[str, str]]) -> RawHeaders:
     return returned
 
 
-class _CallResult:
-    """How one call ended; set `failed` where the upstream did not answer, or answered that it cannot.
-
-    Args:
-        breaker: What counts it; None where nothing does.
-        probe: Whether it is the one call that tries an open circuit.
-    """
-
-    __slots__ = ("_breaker", "_probe", "failed")
-
-    def __init__(self, breaker: Breaker | None = None, *, probe: bool = False) -> None:
-        self.failed = False
-        self._breaker = breaker
-        self._probe = probe
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, raised: BaseException | None, trace: object) -> None:
-        if self._breaker is not None:
-            ended = ConnectionError() if raised is None and self.failed else raised
-            self._breaker.settle(ended, probe=self._probe)
-
-
-class UpstreamBreaker:
-    """Opens after some failures in a row; after a cooldown one call is let through to try.
-
-    Args:
-        failures: How many failures in a row open the circuit; 0 never does.
-        cooldown_s: Seconds until one call is let through again.
-        clock: Monotonic clock in seconds, for tests.
-    """
-
-    def __init__(
-        self, failures: int = 10, *, cooldown_s: float = 10.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._cooldown_s = cooldown_s
-        self._breaker = Breaker(failures, cooldown_s=cooldown_s, clock=clock) if failures else None
-
-    def call(self) -> _CallResult:
-        """Let a call through in a `with` block, and count how it ended; one that is cancelled does not count.
-
-        Raises:
-            ApiError: If the circuit is open.
-        """
-        if self._breaker is None:
-            return _CallResult()
-        try:
-            return _CallResult(self._breaker, probe=self._breaker.admit())
-        except AskFailed:
-            raise ApiError(
-                503,
-                f"the upstream does not answer; try again in {math.ceil(self._cooldown_s)} s",
-                code="upstream_circuit_open",
-                retry_after_s=self._cooldown_s,
-            ) from None
-
-
 _CONNECTING_S = 10.0
 _IDLE_S = 4.0
 """Seconds that a connection is kept unused: below the 5 s after which common servers close theirs."""
@@ -167,6 +109,8 @@ _CONNECTIONS = 4_096
 _LARGE = 1 << 20
 _UNAVAILABLE = frozenset({500, 502, 503, 504})
 _STATUSES = range(200, 600)
+_NEVER_ENDED: BaseException | None = asyncio.CancelledError()
+"""How a call ended of which nothing else is known: for the breaker it was never made."""
 
 
 @dataclass(slots=True)
@@ -195,7 +139,8 @@ class Upstream:
         key_header: The header for the operator's key; None takes the usual one of the API.
         timeout_s: Seconds until a reply must be complete.
         max_reply_bytes: Most bytes of a reply that are read.
-        breaker: Refuses calls while the upstream does not answer.
+        breaker_failures: After so many failures in a row calls fail at once; 0 never.
+        breaker_cooldown_s: Seconds until one call is let through again.
 
     Raises:
         judges.ConfigurationError: If the address is none.
@@ -209,7 +154,8 @@ class Upstream:
         key_header: str | None = None,
         timeout_s: float = 600.0,
         max_reply_bytes: int = 50_000_000,
-        breaker: UpstreamBreaker | None = None,
+        breaker_failures: int = 10,
+        breaker_cooldown_s: float = 10.0,
     ) -> None:
         url = checked_address(base_url)
         self.origin = f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}"
@@ -219,7 +165,8 @@ class Upstream:
         self._key_header = key_header
         self._timeout_s = timeout_s
         self._max_reply_bytes = max_reply_bytes
-        self._breaker = breaker or UpstreamBreaker()
+        self._breaker = Breaker(breaker_failures, cooldown_s=breaker_cooldown_s) if breaker_failures else None
+        self._cooldown_s = breaker_cooldown_s
         self._sessions = Sessions(self._new_session)
         self._posts: dict[str, DirectPost] = {}
 
@@ -274,27 +221,25 @@ class Upstream:
         """
         post = self._posts.get(path) or self._posts.setdefault(path, self._post_to(path))
         session = self._sessions.opened() or await self._sessions.current()
-        with self._breaker.call() as outcome:
-            try:
-                reply = await post(session, body, with_trace(headers), seconds=self._timeout_s)
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                outcome.failed = True
-                failure = self._failure(error)
-            except EndpointReplyError:
-                failure = UpstreamFailed(
-                    502,
-                    f"the upstream's reply is larger than {self._max_reply_bytes:,} bytes",
-                    code="upstream_reply",
-                )
-            else:
-                outcome.failed = reply.status in _UNAVAILABLE
-                _check_status(reply.status)
-                kind = reply.headers.get("content-type", "application/json")
-                return UpstreamReply(reply.status, kind, to_client(reply.headers.items()), reply.body)
-        raise failure
+        probe, ended = self._admit(), _NEVER_ENDED
+        try:
+            reply = await post(session, body, with_trace(headers), seconds=self._timeout_s)
+            ended = ConnectionError() if reply.status in _UNAVAILABLE else None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            ended = ConnectionError()
+            raise self._failure(error) from None
+        except EndpointReplyError:
+            ended = None
+            text = f"the upstream's reply is larger than {self._max_reply_bytes:,} bytes"
+            raise UpstreamFailed(502, text, code="upstream_reply") from None
+        finally:
+            self._settle(ended, probe=probe)
+        _check_status(reply.status)
+        kind = reply.headers.get("content-type", "application/json")
+        return UpstreamReply(reply.status, kind, to_client(reply.headers.items()), reply.body)
 
     @asynccontextmanager
-    async def opened(
+    async def open(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open any request, to pass its response on as it comes.
@@ -306,15 +251,17 @@ class Upstream:
         session = await self._sessions.current()
         url = self._target(path, query)
         data = body if body is None or len(body) < _LARGE else io.BytesIO(body)
-        with self._breaker.call() as outcome:
-            try:
-                response = await session.request(
-                    method, url, data=data, headers=with_trace(headers), allow_redirects=False
-                )
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                outcome.failed = True
-                self._fail(error)
-            outcome.failed = response.status in _UNAVAILABLE
+        probe, ended = self._admit(), _NEVER_ENDED
+        try:
+            response = await session.request(
+                method, url, data=data, headers=with_trace(headers), allow_redirects=False
+            )
+            ended = ConnectionError() if response.status in _UNAVAILABLE else None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            ended = ConnectionError()
+            raise self._failure(error) from None
+        finally:
+            self._settle(ended, probe=probe)
         async with response:
             _check_status(response.status)
             yield response
@@ -339,8 +286,28 @@ class Upstream:
             skip_auto_headers=("user-agent",),
         )
 
-    def _fail(self, error: BaseException) -> NoReturn:
-        raise self._failure(error) from None
+    def _admit(self) -> bool:
+        """Let a call through, and return whether it is the one that tries an open circuit; `_settle` must follow.
+
+        Raises:
+            ApiError: If the circuit is open.
+        """
+        if self._breaker is None or not self._breaker.failures:
+            return False
+        try:
+            return self._breaker.admit()
+        except AskFailed:
+            raise ApiError(
+                503,
+                f"the upstream does not answer; try again in {math.ceil(self._cooldown_s)} s",
+                code="upstream_circuit_open",
+                retry_after_s=self._cooldown_s,
+            ) from None
+
+    def _settle(self, ended: BaseException | None, *, probe: bool) -> None:
+        """Count how a call ended: with an error, or None for a reply; one that was cancelled does not count."""
+        if self._breaker is not None and (ended is not None or probe or self._breaker.failures):
+            self._breaker.settle(ended, probe=probe)
 
     def _failure(self, error: BaseException) -> ApiError:
         if isinstance(error, TimeoutError):

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from judges import BadSample, Cascade, Judge, Panel, Repeat, load
 from judges.catalogue.general.pairwise import Pairwise, Preference
 from judges.prompting.prompts import prompt
-from judges.runtime.budget import Allowance, within
+from judges.runtime.budget import Allowance
+from judges.runtime.observation import within
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.kit import Shown, asked, replying

@@ -11,7 +11,8 @@ from typing import Literal
 import pytest
 
 from judges import Helpfulness, Verdict
-from judges.runtime.budget import Allowance, within
+from judges.runtime.budget import Allowance
+from judges.runtime.observation import within
 from judges.testing import ScriptedModel, no_waiting
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}

@@ -45,13 +45,19 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
             for name in ("calls", "cells", "evaluate", "gate", "journal", "journaled", "meter", "outputs")
         ],
         [
-            *(f"tests/runs/test_{name}.py" for name in ("calls", "gate", "limits", "resuming")),
+            *(f"tests/runs/test_{name}.py" for name in ("batches", "calls", "gate", "limits", "resuming")),
             "tests/judges/test_offline.py",
+            "tests/judges/test_run_comparison.py",
         ],
     ),
     "record": (
         [f"refine/record/{name}.py" for name in ("database", "queries", "rows", "schema", "writer")],
-        ["tests/refine/test_record.py", "tests/refine/test_record_troubles.py", "tests/refine/test_recording.py"],
+        [
+            "tests/refine/test_record.py",
+            "tests/refine/test_record_troubles.py",
+            "tests/refine/test_recording.py",
+            "tests/refine/test_record_rows.py",
+        ],
     ),
 }
 """By room: the modules that get faults, and the tests that must notice them."""

@@ -16,6 +16,7 @@ from judges.judge import Judge
 from judges.model import EmbeddingResponse, ModelRequest, ModelResponse
 from judges.offline import Evaluation, RunSettings, RunStopped, evaluate, load_run
 from judges.requests import Deliberation, Embed, ask
+from judges.testing import no_waiting
 from judges.verdict import Usage
 
 FILES = ("results.jsonl", "cells.jsonl", "summary.json")
@@ -193,3 +194,39 @@ def test_a_judge_that_a_function_asks_is_journaled_too(tmp_path: Path) -> None:
         assert again.calls == 4 - calls
         for name in FILES:
             assert (tmp_path / f"stopped-{calls}" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+class BusyError(Exception):
+    """What an overloaded endpoint answers."""
+
+    status_code = 429
+
+
+class OverloadedModel(CountingModel):
+    """A model whose endpoint is overloaded at every other call."""
+
+    def send(self, request: ModelRequest) -> ModelResponse:
+        """Reply, or refuse."""
+        response = super().send(request)
+        if self.calls % 2:
+            raise BusyError
+        return response
+
+
+def test_an_overload_costs_a_judge_that_a_function_asks_nothing(tmp_path: Path) -> None:
+    """A call that blocks is repeated like any other, with the same request, and only the answered one counts."""
+    inner = load("helpfulness", model=OverloadedModel())
+
+    def own(response: str) -> int:
+        return inner(user_input="q", response=response).rating or 0
+
+    with no_waiting():
+        evaluation = evaluate(ROWS, {"own": as_judge(own)}, run=RunSettings(folder=tmp_path / "run", max_calls=2))
+    assert (evaluation["own"].scored, evaluation["own"].usage.calls) == (2, 2)
+
+
+async def test_a_run_inside_a_running_loop(tmp_path: Path) -> None:
+    """In a notebook, where a loop runs already, a run that blocks is judged in a thread of its own."""
+    model = CountingModel()
+    evaluation = evaluate(ROWS, load("helpfulness", model=model), run=tmp_path / "run")
+    assert (evaluation["helpfulness"].scored, model.calls) == (2, 2)

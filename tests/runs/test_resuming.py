@@ -96,7 +96,9 @@ def test_a_second_starter_is_refused(tmp_path: Path) -> None:
     (run / "lock").write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "2026-01-01"}))
     line = line_of(refine("merge", run, "--out", tmp_path / "merged"))
     assert "is a whole run" in line
-    with pytest.raises(ConfigurationError, match=r"in use by process 1 on host elsewhere .* delete .*lock"):
+    with pytest.raises(
+        ConfigurationError, match=r"in use by process 1 on host elsewhere since 2026-01-01; .* delete .*lock"
+    ):
         evaluate([{"question": "q", "answer": "a"}], Meddling(), run=run, resume=True)
 
 
@@ -111,7 +113,7 @@ def test_two_processes_never_share_a_run(tmp_path: Path) -> None:
     assert refine("resume", run).exit_code == 0
 
 
-def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path) -> None:
+def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A line cut off at the end is removed, others are said; what they held is judged again, nothing is run."""
     model = ScriptedModel(lambda _: json.loads(RATED))
     rows = [{"question": "q", "answer": str(i)} for i in range(5)]
@@ -124,6 +126,7 @@ def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path) -> None:
     bad = [b'{"cell": 99999999999, "judge": "x"}\n', b"\x00\xff\n", b"[]\n", b'"text"\n', b'{"cell": "1"}\n']
     journal.write_bytes(b"".join([*lines[:2], *bad, *lines[3:-1], lines[-1][:-20]]))
     again = evaluate(rows, Helpfulness(model), run=run, resume=True)
+    assert "5 lines cannot be read, the first is line 3; their cells are judged again" in caplog.text
     assert len(model.prompts) == 7
     assert again.scores == whole.scores
     assert {name: (run / name).read_bytes() for name in FILES} == before
@@ -159,7 +162,8 @@ def test_a_failed_judge_is_asked_again_and_no_answer_to_another_is_lost(tmp_path
     """Judging again what failed repeats the calls of that judge alone; another judge's on the row are kept."""
     rows = [{"question": "q", "answer": "It is blue. It is big.", "contexts": ["It is blue."]}]
     first, second = _replies_of_faithfulness()
-    unclear, clear = ScriptedModel(["no rating", "none again"]), ScriptedModel([json.loads(RATED)])
+    unclear = ScriptedModel(["no rating", "none again"], delay_s=0.01)  # so that its calls are written, too
+    clear = ScriptedModel([json.loads(RATED)], delay_s=0.01)
     asked = ScriptedModel([first, second])
     run = tmp_path / "run"
     evaluate(rows, [Helpfulness(unclear), load("faithfulness", model=asked)], run=run)
@@ -172,7 +176,8 @@ def test_a_failed_judge_is_asked_again_and_no_answer_to_another_is_lost(tmp_path
     settings = RunSettings(folder=run, resume=True, retry_failed=True)
     again = evaluate(rows, [Helpfulness(clear), load("faithfulness", model=silent)], run=settings)
     assert (len(clear.prompts), len(silent.prompts)) == (1, 0)
-    assert (again["helpfulness"].unscored, again["faithfulness"].mean) == ({}, 0.5)
+    assert (again["helpfulness"].unscored, again["helpfulness"].usage.calls) == ({}, 1)
+    assert again["faithfulness"].mean == 0.5
 
 
 def test_what_a_run_finds_is_counted_in_its_progress(tmp_path: Path) -> None:
@@ -283,8 +288,13 @@ def test_a_disk_that_fails_later_is_said(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("judges.offline.run.journal._SYNC_EVERY_S", 0)
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(ConfigurationError, match="cannot be written \\(Input/output error\\); nothing that was"):
-        evaluate([{"answer": "a"}] * 50, Length(at_most=3), run=tmp_path / "run")
+    for folder, rows in ((tmp_path / "run", 50), (tmp_path / "only at the end", 1)):
+        with pytest.raises(
+            ConfigurationError, match=r"cannot be written \(Input/output error\); nothing that was"
+        ) as e:
+            evaluate([{"answer": "a"}] * rows, Length(at_most=3), run=folder)
+        assert str(e.value).endswith(f"make room, then go on with `refine resume {folder}`")
+        monkeypatch.setattr("judges.offline.run.journal._SYNC_EVERY_S", 100)
 
 
 def _judge_on_a_small_disk(rows: Path, run: Path, report: Path) -> None:

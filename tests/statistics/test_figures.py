@@ -6,19 +6,16 @@ that is meant, `python -m tests.statistics.test_figures` writes `figures.json` a
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from judges.offline import statistics as st
 from judges.offline.statistics.certificates import Release, fallback, questions_needed
 from judges.offline.statistics.comparing import _binomial
+from tests.figures import differences, plain, read, write
 
 FILE = Path(__file__).with_name("figures.json")
 SPREAD = Random(5)
@@ -215,36 +212,7 @@ CALLS: dict[str, Callable[[], object]] = {
 }
 
 
-def plain(value: object) -> Any:
-    """Return a result as JSON has it, with all its fields."""
-    match value:
-        case BaseModel():
-            return plain(value.model_dump())
-        case str() | bool() | int() | None:
-            return value
-        case Mapping():
-            return {str(name): plain(one) for name, one in value.items()}
-        case list() | tuple():
-            return [plain(one) for one in value]
-        case _ if dataclasses.is_dataclass(value):
-            return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        case _:
-            return float(value)  # type: ignore[arg-type]  # what is left is a number, of NumPy too
-
-
-def differences(before: Any, now: Any, place: str) -> list[str]:
-    """Return where two results differ by more than rounding."""
-    if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
-        return [one for name in before for one in differences(before[name], now[name], f"{place}.{name}")]
-    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        pairs = enumerate(zip(before, now, strict=True))
-        return [one for n, (a, b) in pairs for one in differences(a, b, f"{place}[{n}]")]
-    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (before, now))
-    same = before == pytest.approx(now, rel=1e-6, abs=1e-9) if numbers else before == now
-    return [] if same else [f"{place}: {before!r}, now {now!r}"]
-
-
-BEFORE: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+BEFORE = read(FILE)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -259,5 +227,4 @@ def test_every_figure_on_file_is_calculated() -> None:
 
 
 if __name__ == "__main__":
-    lines = [f"{json.dumps(name)}: {json.dumps(plain(call()))}" for name, call in sorted(CALLS.items())]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write(FILE, {name: call() for name, call in CALLS.items()})

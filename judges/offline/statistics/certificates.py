@@ -342,7 +342,7 @@ def _row(policy: float, count: Counts, status: _Status, alpha: float, delta: flo
     )
 
 
-class Run(NamedTuple):
+class _RecordedRun(NamedTuple):
     """A recorded loop.
 
     Args:

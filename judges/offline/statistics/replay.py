@@ -348,7 +348,7 @@ def best_and_last(runs: Sequence[Ratings]) -> tuple[Figure, Figure]:
     return Figure(value=float(np.mean(differences)), n=n), Figure(value=share, n=n)
 
 
-Counts = NDArray[np.float64]
+_Counts = NDArray[np.float64]
 
 
 def curve_intervals(
@@ -388,7 +388,7 @@ def curve_intervals(
     return [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
 
 
-def _curve(times: NDArray[np.int64], at_risk: Counts, passes: Counts) -> Counts:
+def _curve(times: NDArray[np.int64], at_risk: _Counts, passes: _Counts) -> _Counts:
     risk = times @ at_risk
     hazard = np.divide(times @ passes, risk, out=np.zeros_like(risk), where=risk > 0)
     return np.asarray(1 - np.cumprod(1 - hazard))

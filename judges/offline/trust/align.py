@@ -21,7 +21,7 @@ from judges.offline.trust.label import NextLabel, to_estimate, write_queue
 from judges.offline.trust.report_text import (
     Item,
     PassRate,
-    People,
+    PeopleAgreement,
     Sampling,
     agreement_lines,
     bias_lines,
@@ -31,7 +31,7 @@ from judges.offline.trust.report_text import (
     people_of,
 )
 from judges.offline.trust.rows import (
-    JudgedRow,
+    JudgedAnswer,
     RowSource,
     judge_among,
     lower_median,
@@ -41,7 +41,7 @@ from judges.offline.trust.rows import (
 )
 
 
-def _actively_drawn(rows: Sequence[JudgedRow]) -> tuple[list[JudgedRow], list[str]]:
+def _actively_drawn(rows: Sequence[JudgedAnswer]) -> tuple[list[JudgedAnswer], list[str]]:
     """Return rows with the weights of an active sample, and what to say where not all that was drawn is labelled.
 
     Where people labelled only some of the rows drawn, in random order as `refine label` shows them, each was
@@ -66,7 +66,7 @@ def _actively_drawn(rows: Sequence[JudgedRow]) -> tuple[list[JudgedRow], list[st
     return [_weighed(row, share) for row in rows], notes
 
 
-def _weighed(row: JudgedRow, share: float) -> JudgedRow:
+def _weighed(row: JudgedAnswer, share: float) -> JudgedAnswer:
     if not row.opinions or row.probability is None:
         return row
     probability = row.probability * share
@@ -78,7 +78,7 @@ _FAMILY = 2
 _LEAST_RATERS = 2
 
 
-def _bias_of(rows: Sequence[JudgedRow], judge: str, *, ratings: bool, seed: int) -> BiasReport | None:
+def _bias_of(rows: Sequence[JudgedAnswer], judge: str, *, ratings: bool, seed: int) -> BiasReport | None:
     """Return the report on bias for which the rows hold data; None where they hold none.
 
     A probe is a row with `probe`, its kind, for instance `"verbosity"` or `"authority"`, and `probe_of`, the `id`
@@ -119,7 +119,7 @@ def _bias_of(rows: Sequence[JudgedRow], judge: str, *, ratings: bool, seed: int)
 
 
 def _probes(
-    scored: Sequence[tuple[JudgedRow, int]],
+    scored: Sequence[tuple[JudgedAnswer, int]],
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[int, int, int]]]]:
     """Return by kind the rating without and with the probe, and where there is one of a second one."""
     plain = {str(row.metadata["id"]): rating for row, rating in scored if row.metadata.get("id") is not None}
@@ -139,7 +139,7 @@ def _probes(
     return dict(pairs), dict(triples)
 
 
-def _families(scored: Sequence[tuple[JudgedRow, int]]) -> list[tuple[float, float, float, float]]:
+def _families(scored: Sequence[tuple[JudgedAnswer, int]]) -> list[tuple[float, float, float, float]]:
     by_question: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
     for row, rating in scored:
         family, control = row.metadata.get("family"), row.metadata.get("control_rating")
@@ -149,7 +149,7 @@ def _families(scored: Sequence[tuple[JudgedRow, int]]) -> list[tuple[float, floa
 
 
 def _lengths(
-    labelled: Sequence[tuple[JudgedRow, int]],
+    labelled: Sequence[tuple[JudgedAnswer, int]],
 ) -> tuple[list[float], list[float], list[float] | None, list[float]] | None:
     """Return ratings of judge and people with the logarithm of the lengths; with one person alone, no second."""
     chosen = [(row, rating) for row, rating in labelled if row.length]
@@ -211,7 +211,7 @@ class Alignment:
     ties: int
     ratings: bool
     agreement: Agreement
-    people: People | None
+    people: PeopleAgreement | None
     calibration: RankMetrics | None
     pass_rate: PassRate | None
     certificate: IssuedCertificate | None
@@ -348,15 +348,15 @@ def align(
 class _ComparedRows:
     """The rows, of which those that probe the judge say nothing of its agreement with people."""
 
-    everything: Sequence[JudgedRow]
-    judged: Sequence[JudgedRow]
-    labelled: Sequence[JudgedRow]
+    everything: Sequence[JudgedAnswer]
+    judged: Sequence[JudgedAnswer]
+    labelled: Sequence[JudgedAnswer]
     judge: str
     good: float
     seed: int
 
     @classmethod
-    def of(cls, rows: Sequence[JudgedRow], judge: str, good: float, seed: int) -> _ComparedRows:
+    def of(cls, rows: Sequence[JudgedAnswer], judge: str, good: float, seed: int) -> _ComparedRows:
         judged = [row for row in rows if row.metadata.keys().isdisjoint({"probe", "repeat_of"})]
         labelled = [row for row in judged if row.opinions]
         if not labelled:
@@ -390,12 +390,12 @@ class _ComparedRows:
         }
 
 
-def _answer_of(row: JudgedRow) -> Hashable:
+def _answer_of(row: JudgedAnswer) -> Hashable:
     return row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
 
 
 def _next_labels(
-    rows: Sequence[JudgedRow], judge: str, sampling: Sampling, *, budget: int, good: float, seed: int
+    rows: Sequence[JudgedAnswer], judge: str, sampling: Sampling, *, budget: int, good: float, seed: int
 ) -> list[NextLabel]:
     """Return the rows to label next; none after an active sample, which is drawn once."""
     if sampling == "active":
@@ -404,7 +404,7 @@ def _next_labels(
 
 
 def _agreement(
-    rows: Sequence[JudgedRow],
+    rows: Sequence[JudgedAnswer],
     judged: Sequence[int | None],
     judge: str,
     *,
@@ -444,13 +444,13 @@ def _agreement(
     return replace(of_verdicts, n=len(scored), labelled=len(rows), figures={**of_verdicts.figures, **own})
 
 
-def _clusters(rows: Sequence[JudgedRow]) -> list[str] | None:
+def _clusters(rows: Sequence[JudgedAnswer]) -> list[str] | None:
     """Return the question of each row; None where every row has its own, for which exact intervals are known."""
     questions = [row.question_id for row in rows]
     return questions if len(set(questions)) < len(questions) else None
 
 
-def _calibration(rows: Sequence[JudgedRow], judge: str, *, good: float, seed: int) -> RankMetrics | None:
+def _calibration(rows: Sequence[JudgedAnswer], judge: str, *, good: float, seed: int) -> RankMetrics | None:
     pairs = [
         (verdict, mark.score, row.weight)
         for row in rows
@@ -464,7 +464,7 @@ def _calibration(rows: Sequence[JudgedRow], judge: str, *, good: float, seed: in
     return rank_metrics(goods, scores, weights=weights, resamples=_ECE_RESAMPLES, seed=seed)
 
 
-def _items(rows: Sequence[JudgedRow], judge: str, good: float) -> list[Item]:
+def _items(rows: Sequence[JudgedAnswer], judge: str, good: float) -> list[Item]:
     """Return what the pass rate is over: all rows but those on which as many people say good as bad."""
     items = []
     for row in rows:

@@ -16,7 +16,7 @@ from judges.offline.statistics.certificates import Release
 from judges.offline.statistics.replay import Replay, replay_each
 from judges.offline.trust.rows import (
     Harm,
-    JudgedRow,
+    JudgedAnswer,
     JudgeMark,
     Opinion,
     RowSource,
@@ -47,7 +47,7 @@ class CalibrationRun:
         losses: Harm of each attempt's answer, 0 to 1; None without a label.
     """
 
-    rows: tuple[JudgedRow, ...]
+    rows: tuple[JudgedAnswer, ...]
     bad: tuple[bool | None, ...]
     losses: tuple[float | None, ...]
 
@@ -86,7 +86,7 @@ _UNSCORED = JudgeMark()
 
 
 def runs_of(
-    rows: Sequence[JudgedRow], *, good: float, split: str | None, harm: Harm | None = None
+    rows: Sequence[JudgedAnswer], *, good: float, split: str | None, harm: Harm | None = None
 ) -> list[CalibrationRun]:
     """Return the loops that rows are attempts of.
 
@@ -106,7 +106,7 @@ def runs_of(
     return [_run(group, rows, bad, losses) for group in _grouped(rows)]
 
 
-def _grouped(rows: Sequence[JudgedRow]) -> Iterator[list[int]]:
+def _grouped(rows: Sequence[JudgedAnswer]) -> Iterator[list[int]]:
     """Yield the places of the rows of each loop."""
     groups: dict[str, list[int]] = {}
     current = ""
@@ -121,7 +121,7 @@ def _grouped(rows: Sequence[JudgedRow]) -> Iterator[list[int]]:
 
 
 def _run(
-    group: list[int], rows: Sequence[JudgedRow], bad: Sequence[bool | None], losses: Sequence[float | None]
+    group: list[int], rows: Sequence[JudgedAnswer], bad: Sequence[bool | None], losses: Sequence[float | None]
 ) -> CalibrationRun:
     places = sorted(group, key=lambda place: rows[place].attempt or 1)
     if [rows[place].attempt or 1 for place in places] != list(range(1, len(places) + 1)):
@@ -137,14 +137,14 @@ def _run(
     )
 
 
-def with_labels(rows: Sequence[JudgedRow], labels: RowSource | None) -> tuple[list[JudgedRow], int]:
+def with_labels(rows: Sequence[JudgedAnswer], labels: RowSource | None) -> tuple[list[JudgedAnswer], int]:
     """Return rows with the labels of another file, and how many of these belong to no row.
 
     A label belongs to the row with its `outcome_id` and `attempt`, or with its question and answer.
     """
     if labels is None:
         return list(rows), 0
-    by_key: dict[object, list[JudgedRow]] = {}
+    by_key: dict[object, list[JudgedAnswer]] = {}
     others = read_labels(labels)
     for label in others:
         for key in keys_of(label):
@@ -172,7 +172,7 @@ class LabelledRows:
         files: The files of labels and rows, as far as they are files.
     """
 
-    rows: list[JudgedRow]
+    rows: list[JudgedAnswer]
     strangers: int = 0
     notes: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
@@ -191,7 +191,7 @@ def read_labelled(source: RowSource, labels: RowSource | None = None) -> Labelle
     return LabelledRows(rows=rows, strangers=strangers, notes=tuple(notes), files=tuple(files))
 
 
-def _labelled(row: JudgedRow, labels: Sequence[JudgedRow]) -> JudgedRow:
+def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer:
     """Return a row with labels of another file, and with what that says of how it was drawn."""
     if not labels:
         return row
@@ -206,7 +206,7 @@ def _labelled(row: JudgedRow, labels: Sequence[JudgedRow]) -> JudgedRow:
     )
 
 
-def keys_of(row: JudgedRow) -> Iterator[object]:
+def keys_of(row: JudgedAnswer) -> Iterator[object]:
     """Yield what identifies an answer, the surest first."""
     if row.outcome_id is not None:
         yield row.outcome_id, row.attempt or 1
@@ -264,7 +264,9 @@ class RunChoice:
     several: bool
 
 
-def chosen_runs(rows: Sequence[JudgedRow], choice: RunChoice) -> tuple[list[CalibrationRun], Subject, list[str]]:
+def choose_runs(
+    rows: Sequence[JudgedAnswer], choice: RunChoice
+) -> tuple[list[CalibrationRun], Subject, list[str]]:
     """Return the runs that count, of one loop and one for each question, that loop, and what to say of the others.
 
     Raises:

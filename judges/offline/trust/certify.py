@@ -32,14 +32,14 @@ from judges.offline.trust.calibration import (
     PolicyTally,
     RunChoice,
     checked_thresholds,
-    chosen_runs,
+    choose_runs,
     read_labelled,
     release_gain,
     runs_of,
     tally_escalation,
     tally_thresholds,
 )
-from judges.offline.trust.rows import Harm, JudgedRow, RowSource, judge_among, label_digests, read_judged
+from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
 from judges.verdict import HIGHEST, LOWEST
 
 
@@ -132,7 +132,7 @@ def _digest_of(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _dates_of(rows: Sequence[JudgedRow]) -> dict[str, str | None]:
+def _dates_of(rows: Sequence[JudgedAnswer]) -> dict[str, str | None]:
     """Return when the runs were recorded, where known, and the time now."""
     times = sorted(str(row.metadata["at"]) for row in rows if row.metadata.get("at"))
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -236,7 +236,7 @@ def _harm_of(harm: Mapping[int, float] | Sequence[float] | None, method: AnyMeth
     return harms[0], harms[1], harms[2], harms[3]
 
 
-def _check_weights(rows: Sequence[JudgedRow], method: AnyMethod, largest_weight: float | None) -> None:
+def _check_weights(rows: Sequence[JudgedAnswer], method: AnyMethod, largest_weight: float | None) -> None:
     """Check that rows with weights get a test that takes them.
 
     Raises:
@@ -499,7 +499,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         left_out=settings.left_out,
         several=settings.method == "weighted",
     )
-    runs, recorded_by, notes = chosen_runs(rows, choice)
+    runs, recorded_by, notes = choose_runs(rows, choice)
     notes = [*read.notes, *notes, *_weight_notes(runs, settings.method, settings.largest_weight)]
     if read.strangers:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
@@ -528,7 +528,7 @@ def _tested_alpha(calibration: _Calibration, settings: CertifySettings) -> float
 
 
 def recorded_attempts(
-    rows: Sequence[JudgedRow], subject: Subject, chosen: int | None, *, independent: bool
+    rows: Sequence[JudgedAnswer], subject: Subject, chosen: int | None, *, independent: bool
 ) -> int:
     """Return the most attempts of a loop: as chosen, or as recorded, or 1 where rows are no attempts of a loop.
 

@@ -30,7 +30,7 @@ from judges.offline.trust.calibration import (
 )
 from judges.offline.trust.certify import GOOD, recorded_attempts
 from judges.offline.trust.rows import (
-    JudgedRow,
+    JudgedAnswer,
     JudgeMark,
     RowSource,
     judge_among,
@@ -94,7 +94,7 @@ class LabelStore(Protocol):
         ...
 
 
-def items_of(rows: Sequence[JudgedRow], labels: Iterable[JudgedRow] = ()) -> list[LabelItem]:
+def items_of(rows: Sequence[JudgedAnswer], labels: Iterable[JudgedAnswer] = ()) -> list[LabelItem]:
     """Return the answers among judged rows, each once, with who labelled them.
 
     Args:
@@ -123,7 +123,7 @@ def items_of(rows: Sequence[JudgedRow], labels: Iterable[JudgedRow] = ()) -> lis
     return list(items.values())
 
 
-def _key_of(row: JudgedRow) -> object:
+def _key_of(row: JudgedAnswer) -> object:
     return row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
 
 
@@ -257,14 +257,14 @@ class NextLabel:
         probability: With which it was drawn, of an active sample; None elsewhere.
     """
 
-    row: JudgedRow
+    row: JudgedAnswer
     raters: int = 1
     weight: float = 1.0
     probability: float | None = None
 
 
 def to_estimate(
-    rows: Sequence[JudgedRow], judge: str, *, budget: int, good: float, seed: int = 0
+    rows: Sequence[JudgedAnswer], judge: str, *, budget: int, good: float, seed: int = 0
 ) -> list[NextLabel]:
     """Choose rows whose labels make a pass rate most exact: by the judge's rating, as many as each is worth.
 
@@ -278,7 +278,7 @@ def to_estimate(
         good: Least human rating that is good.
         seed: Seed of the choice.
     """
-    strata: dict[int | None, list[JudgedRow]] = defaultdict(list)
+    strata: dict[int | None, list[JudgedAnswer]] = defaultdict(list)
     for row in rows:
         mark = row.marks.get(judge)
         strata[None if mark is None else mark.as_rating].append(row)
@@ -303,7 +303,7 @@ def to_estimate(
 
 
 def _to_estimate_actively(
-    rows: Sequence[JudgedRow], judge: str, *, budget: int, good: float, seed: int = 0
+    rows: Sequence[JudgedAnswer], judge: str, *, budget: int, good: float, seed: int = 0
 ) -> list[NextLabel]:
     """Choose rows where the judge is least sure, each drawn with a probability that is kept (active sampling).
 
@@ -340,7 +340,7 @@ def _to_estimate_actively(
     return [replace(label, probability=chosen[label.row.index]) for label in queue]
 
 
-def _errors(rows: Sequence[JudgedRow], judge: str, good: float) -> dict[int, float]:
+def _errors(rows: Sequence[JudgedAnswer], judge: str, good: float) -> dict[int, float]:
     """Return by rating how often people say the opposite, where enough labels say so."""
     wrong: dict[int, list[bool]] = defaultdict(list)
     for row in rows:
@@ -378,7 +378,7 @@ def _to_certify(
     drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
     order = list(range(len(runs)))
     drawn.shuffle(order)
-    chosen: list[JudgedRow] = []
+    chosen: list[JudgedAnswer] = []
     for place in order:
         missing = [runs[place].rows[n - 1] for n in sorted(needed[place]) if runs[place].bad[n - 1] is None]
         if len(chosen) + len(missing) > budget:
@@ -388,7 +388,7 @@ def _to_certify(
 
 
 def to_compare(
-    rows: Sequence[JudgedRow], judge: str, *, good: float, budget: int, seed: int = 0
+    rows: Sequence[JudgedAnswer], judge: str, *, good: float, budget: int, seed: int = 0
 ) -> list[NextLabel]:
     """Choose questions by which two systems are told apart: those with differing verdicts, and one in five others.
 
@@ -407,7 +407,7 @@ def to_compare(
         raise ConfigurationError(
             f"a comparison is of two systems, and the rows name {', '.join(systems) or 'none'}"
         )
-    by_question: dict[str, list[JudgedRow]] = defaultdict(list)
+    by_question: dict[str, list[JudgedAnswer]] = defaultdict(list)
     for row in rows:
         by_question[row.question_id].append(row)
     drawn = random.Random(seed)  # noqa: S311 - a sample, no secret
@@ -425,7 +425,7 @@ def to_compare(
     return chosen[:budget]
 
 
-def _queue(chosen: Sequence[JudgedRow], drawn: random.Random) -> list[NextLabel]:
+def _queue(chosen: Sequence[JudgedAnswer], drawn: random.Random) -> list[NextLabel]:
     """Return rows in random order, one in ten of them for two people."""
     rows = list(chosen)
     drawn.shuffle(rows)
@@ -542,8 +542,8 @@ def labels_to_certify(
 
 
 def choose_rows(
-    rows: Sequence[JudgedRow], labels: Sequence[JudgedRow] = (), *, budget: int, seed: int = 0
-) -> list[JudgedRow]:
+    rows: Sequence[JudgedAnswer], labels: Sequence[JudgedAnswer] = (), *, budget: int, seed: int = 0
+) -> list[JudgedAnswer]:
     """Return the rows whose labels are worth most.
 
     Of recorded loops: a simple random sample of them, and every answer in it that a success rating of 4, 3 or 2

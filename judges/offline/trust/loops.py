@@ -206,7 +206,7 @@ def read_loops(rows: LoopRows, labels: RowSource | None = None) -> Loops:
             "no row is a recorded attempt (none has an attempt in its metadata); record loops with "
             "SelfRefine(..., record='attempts.jsonl')"
         )
-    beside = _Labels(labels)
+    beside = _LabelsBeside(labels)
     loops = [_loop(identifier, group, beside, left_out) for identifier, group in groups.items()]
     beside.check()
     return Loops(loops=tuple(loop for loop in loops if loop is not None), left_out=dict(left_out))
@@ -239,7 +239,7 @@ def _read(path: str | Path) -> Iterable[Sample | BadSample]:
     return [BadSample(row.error) if row.sample is None else row.sample for row in load_run(folder).rows]
 
 
-class _Labels:
+class _LabelsBeside:
     """Labels of another file, by what they belong to."""
 
     def __init__(self, source: RowSource | None) -> None:
@@ -267,7 +267,7 @@ class _Labels:
 def _loop(
     identifier: str,
     group: Mapping[int, tuple[Mapping[str, object], Sample | None]],
-    labels: _Labels,
+    labels: _LabelsBeside,
     left_out: Counter[LeftOut],
 ) -> RecordedLoop | None:
     if sorted(group) != list(range(1, len(group) + 1)):

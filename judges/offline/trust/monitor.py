@@ -16,7 +16,7 @@ from judges.offline.statistics import clopper_pearson, confidence_sequence, e_cu
 from judges.offline.trust.calibration import read_labelled
 from judges.offline.trust.loops import LoopAttempt, LoopRows, RecordedLoop, read_loops, seconds_of
 from judges.offline.trust.rows import (
-    JudgedRow,
+    JudgedAnswer,
     RowSource,
     is_bad,
     is_tuned,
@@ -115,7 +115,7 @@ def _judge_canary(
     return _compared(pairs, rows=len(known), left_out=left_out)
 
 
-def _read(row: JudgedRow, success_rating: int) -> _CanaryRow | None:
+def _read(row: JudgedAnswer, success_rating: int) -> _CanaryRow | None:
     if row.sample is None or len(row.marks) != 1:
         return None
     (mark,) = row.marks.values()

@@ -275,7 +275,7 @@ def is_bad(opinions: Collection[Opinion], good: float) -> bool | None:
     return majority(opinions, good) is not True if opinions else None
 
 
-def loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> float | None:
+def _loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> float | None:
     """Return the harm of an answer: by its rating in the middle, or 1 for a bad one; None without a label."""
     median = lower_median(opinions)
     if median is None:
@@ -284,11 +284,11 @@ def loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> fl
 
 
 def read_opinions(
-    rows: Sequence[JudgedRow], *, good: float, split: str | None, harm: Harm | None
+    rows: Sequence[JudgedAnswer], *, good: float, split: str | None, harm: Harm | None
 ) -> tuple[list[bool | None], list[float | None]]:
     """Return whether each row is bad, and the harm that it does, by the labels of a split; None without one."""
     opinions = [usable(row.opinions, split) for row in rows]
-    return [is_bad(one, good) for one in opinions], [loss_of(one, good, harm) for one in opinions]
+    return [is_bad(one, good) for one in opinions], [_loss_of(one, good, harm) for one in opinions]
 
 
 def is_tuned(split: str | None) -> bool:
@@ -338,7 +338,7 @@ _TUNED_ON = (
 )
 
 
-def label_digests(rows: Iterable[JudgedRow], split: str | None) -> set[str]:
+def label_digests(rows: Iterable[JudgedAnswer], split: str | None) -> set[str]:
     """Return what identifies each label of a split: the answer it is about, the person and the rating."""
     texts = {
         "\x1f".join((row.key, opinion.by, f"{opinion.rating:g}"))
@@ -353,7 +353,7 @@ RowSource = str | os.PathLike[str] | Evaluation | Iterable[object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedRow:
+class JudgedAnswer:
     """One answer, with what a judge and people say of it.
 
     Args:
@@ -399,7 +399,7 @@ class JudgedRow:
         )
 
 
-def read_judged(source: RowSource) -> list[JudgedRow]:
+def read_judged(source: RowSource) -> list[JudgedAnswer]:
     """Return judged rows.
 
     Args:
@@ -411,13 +411,13 @@ def read_judged(source: RowSource) -> list[JudgedRow]:
     return [row for row in _read(source) if row.metadata.get("chosen") is not False]
 
 
-def _read(source: RowSource) -> list[JudgedRow]:
+def _read(source: RowSource) -> list[JudgedAnswer]:
     """Return rows; those of a kind are read one kind after the other, not each through all of the reading."""
     rows = list(_rows_in(source))
-    plain = {index: row for index, row in enumerate(rows) if not isinstance(row, Row | JudgedRow)}
+    plain = {index: row for index, row in enumerate(rows) if not isinstance(row, Row | JudgedAnswer)}
     read = dict(zip(plain, _of_samples(plain, _samples(plain)), strict=True))
     for index, row in enumerate(rows):
-        if isinstance(row, JudgedRow):
+        if isinstance(row, JudgedAnswer):
             read[index] = replace(row, index=index)
         elif isinstance(row, Row):
             read[index] = _of_evaluation(row)
@@ -449,7 +449,7 @@ _LABELLED_TEXTS = frozenset({"user_input", "response"})
 """Fields of the answer that a label is about, in a file that `refine label` wrote."""
 
 
-def read_labels(source: RowSource) -> list[JudgedRow]:
+def read_labels(source: RowSource) -> list[JudgedAnswer]:
     """Return labels as rows: those of `labels` in a row or, in a row with `by`, its own `rating` or `up`.
 
     Raises:
@@ -490,27 +490,27 @@ def _samples(rows: Mapping[int, object]) -> list[Sample]:
     return samples
 
 
-def _of_evaluation(row: Row) -> JudgedRow:
+def _of_evaluation(row: Row) -> JudgedAnswer:
     sample = row.sample
     if sample is None:
-        return JudgedRow(index=row.index, key=f"#{row.index}", question_id=f"#{row.index}", marks={})
+        return JudgedAnswer(index=row.index, key=f"#{row.index}", question_id=f"#{row.index}", marks={})
     marks = {name: _mark_of(verdict) for name, verdict in row.verdicts.items()}
     return replace(_of_sample(row.index, sample, sample.answer), marks=marks)
 
 
-def _of_samples(indices: Iterable[int], samples: Sequence[Sample]) -> Iterator[JudgedRow]:
+def _of_samples(indices: Iterable[int], samples: Sequence[Sample]) -> Iterator[JudgedAnswer]:
     answers = [sample.answer for sample in samples]
     return map(_of_sample, indices, samples, answers)
 
 
-def _of_sample(index: int, sample: Sample, answer: str | None) -> JudgedRow:
+def _of_sample(index: int, sample: Sample, answer: str | None) -> JudgedAnswer:
     data = sample.metadata
     question = _question(sample)
     attempt = data.get("attempt")
     place = f"row {index}: "
     split = data.get("split")
     labels = next((data[name] for name in LABEL_NAMES if data.get(name) is not None), None)
-    return JudgedRow(
+    return JudgedAnswer(
         index=index,
         key=_key_of(question, f"#{attempt or index}" if answer is None else answer),
         question_id=str(data.get("question_id") or question),
@@ -557,7 +557,7 @@ def _key_of(question: str, answer: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
 
 
-def judge_among(rows: Sequence[JudgedRow], judge: str | None) -> str:
+def judge_among(rows: Sequence[JudgedAnswer], judge: str | None) -> str:
     """Return the judge to look at.
 
     Raises:
