@@ -6,6 +6,7 @@ import judges
 from graphs.attempt import Attempt
 from graphs.augment import all_drafts, feedback_only, last_draft, last_drafts
 from graphs.certificate import CertificateWarning
+from graphs.drivers import run
 from graphs.errors import (
     ConcurrentTurn,
     DraftError,
@@ -18,7 +19,8 @@ from graphs.errors import (
     ReviewPending,
     Unanswered,
 )
-from graphs.graph import SelfJudgingWarning, self_refine
+from graphs.generators import RequestGenerator
+from graphs.graph import LoopGraph, SelfJudgingWarning, build_loop, self_refine
 from graphs.outcome import Outcome
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy, PolicySettings
@@ -35,6 +37,7 @@ __all__ = [
     "GeneratorFailed",
     "InputError",
     "JudgeFailed",
+    "LoopGraph",
     "NotAccepted",
     "Outcome",
     "Override",
@@ -44,13 +47,16 @@ __all__ = [
     "RefineError",
     "Refinement",
     "Rejected",
+    "RequestGenerator",
     "ReviewPending",
     "SelfJudgingWarning",
     "Unanswered",
     "all_drafts",
+    "build_loop",
     "feedback_only",
     "last_draft",
     "last_drafts",
+    "run",
     "self_refine",
 ]
 

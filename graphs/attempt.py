@@ -267,13 +267,27 @@ def _has_stalled(attempts: Sequence[Attempt], patience: int | None) -> bool:
     return max(scores[-patience:]) <= max(scores[:-patience])
 
 
-def limit_reached(policy: Policy, usage: Usage, *, seconds: float) -> _Limit | None:
+def unpriced_models(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Yield the models, as their provider named them, whose calls have no known cost."""
+    for attempt in attempts:
+        if attempt.usage.cost is None and isinstance(
+            name := attempt.answer.response_metadata.get("model_name"), str
+        ):
+            yield name
+        if attempt.verdict is not None and attempt.verdict.usage.cost is None and attempt.verdict.model:
+            yield attempt.verdict.model
+
+
+def limit_reached(
+    policy: Policy, usage: Usage, *, seconds: float, attempts: Sequence[Attempt] = ()
+) -> _Limit | None:
     """Return the limit of a policy that leaves no room for another call, or None.
 
     Args:
         policy: The policy.
         usage: What was consumed so far.
         seconds: How long the loop has run.
+        attempts: The attempts so far, to name a model without a price.
     """
     if policy.deadline_s is not None and seconds >= policy.deadline_s:
         return "deadline", f"{policy.deadline_s:g} s passed"
@@ -281,7 +295,13 @@ def limit_reached(policy: Policy, usage: Usage, *, seconds: float) -> _Limit | N
         return "budget", f"{usage.calls} of {policy.max_calls} model calls made"
     if policy.max_tokens is not None and usage.tokens >= policy.max_tokens:
         return "budget", f"{usage.tokens} of {policy.max_tokens} tokens used"
-    unkept = unkept_budget(usage, calls=policy.max_calls, tokens=policy.max_tokens, cost=policy.max_cost)
+    unkept = unkept_budget(
+        usage,
+        calls=policy.max_calls,
+        tokens=policy.max_tokens,
+        cost=policy.max_cost,
+        unpriced=next(unpriced_models(attempts), None),
+    )
     if unkept is not None:
         return "budget", unkept
     if policy.max_cost is not None and (usage.cost or 0.0) >= policy.max_cost:

@@ -33,11 +33,12 @@ from graphs.refinement import Refinement, RunningClock
 from graphs.step import Effect, Messages, Transition
 from judges.errors import ConfigurationError
 from judges.judge import Judge
-from judges.models.metering import metered
+from judges.models.providers.llm_runs import metered
 from judges.models.retry import kind_of
 from judges.runtime import flow
-from judges.runtime.budget import Allowance, Refused, also_within
+from judges.runtime.budget import Allowance, Refused
 from judges.runtime.flow import DaemonThreads, leave_unjoined, let_calls_be_left
+from judges.runtime.observation import also_within
 from judges.verdict import Usage, Verdict
 
 T = TypeVar("T")

@@ -218,7 +218,7 @@ def candidates_events(refinement: Refinement, failed: Mapping[int, str]) -> tupl
 
 def _verdict_event(refinement: Refinement) -> Event:
     attempt = refinement.attempts[-1]
-    verdict = attempt.verdict or Verdict.without_score("judge_failed")
+    verdict = attempt.verdict if attempt.verdict is not None else Verdict.without_score("judge_failed")
     figures = {
         **_number(attempt),
         "judge": verdict.judge,
@@ -345,7 +345,9 @@ def _failures(refinement: Refinement) -> Iterator[tuple[str, str, str | None]]:
         )
     else:
         released = _is_released(refinement)
-        for part in _failed_parts(released.verdict) if released and released.verdict else ():
+        for part in (
+            _failed_parts(released.verdict) if released is not None and released.verdict is not None else ()
+        ):
             yield PARTLY_JUDGED, part.judge, part.unscored
 
 

@@ -53,10 +53,10 @@ from graphs.review import Decided, Written, rejection, review_of, reviewed
 from graphs.step import DeadlinePassed, Effect, Messages, Node, Step, Transition
 from judges.errors import ConfigurationError
 from judges.judge import Judge
-from judges.models.metering import metered
+from judges.models.providers.llm_runs import metered
 from judges.models.retry import kind_of
-from judges.runtime.budget import Allowance, Refused, also_within, with_cost
-from judges.runtime.observation import observing
+from judges.runtime.budget import Allowance, Refused, with_cost
+from judges.runtime.observation import current, observing
 from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
@@ -414,7 +414,9 @@ class Loop:
     def _judgement(self, refinement: Refinement, sample: Sample, config: RunnableConfig, now: float) -> Effect:
         allowance = refinement.allowance(now)
         inherited = langgraph_private.judging_config(config)
+        outer = current.get().allowance
         observed = observing(
+            allowance=outer if allowance is None else allowance.inside(outer),
             observer=observer_under(inherited),
             raised_instead=langgraph_private.unanswerable_interrupt,
             log_texts=self.policy.log_texts,
@@ -423,11 +425,11 @@ class Loop:
         )
 
         def run() -> Verdict:
-            with also_within(allowance), observed:
+            with observed:
                 return self._judge(sample)
 
         async def arun() -> Verdict:
-            with also_within(allowance), observed:
+            with observed:
                 return await self._judge.acall(sample)
 
         seconds = refinement.seconds_left(now)

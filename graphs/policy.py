@@ -275,7 +275,7 @@ class PolicySettings(TypedDict, total=False):
     max_retries: int | None
     deadline_s: float | None
     max_conversation_chars: int
-    prices: Mapping[str, Price | PriceSettings | Mapping[str, float]]
+    prices: Mapping[str, Price | PriceSettings | Mapping[str, float]] | Literal["known"]
     patience: int | None
     augment: AugmenterName | Augmenter
     overrides: Mapping[int, _AnyOverride | Sequence[_AnyOverride]]
@@ -327,7 +327,7 @@ class Policy(FrozenSettings):
             the retrieved contexts, of the reference and of the reference contexts; a check without a model reads
             these whole. Of a longer conversation the middle is left out, of long texts their middle; a note in
             its place says so, and a WARNING in the log where it is in the draft or its evidence.
-        prices: Price of each model by name, or `judges.known_prices()`.
+        prices: Price of each model by name, or `"known"`, those of public providers' models (`known_prices()`).
         patience: Stop after this many consecutive attempts that were no better than the best before them.
         augment: What the generator sees on a retry: `"last_draft"` (the last draft and its feedback),
             `"feedback_only"` (as Spring AI's advisor), `"all_drafts"` (every draft with rating and feedback),

@@ -20,6 +20,7 @@ from graphs.attempt import (
     ending_of,
     limit_reached,
     reason_to_stop,
+    unpriced_models,
     usages_of,
 )
 from graphs.policy import Policy
@@ -343,7 +344,7 @@ class Refinement:
         """Return the limit that leaves no room for another call, with a description, or None."""
         if not self.policy.has_limits:
             return None
-        return limit_reached(self.policy, self.usage, seconds=now - self.started_at)
+        return limit_reached(self.policy, self.usage, seconds=now - self.started_at, attempts=self.attempts)
 
     def allowance(
         self, now: float, *, purpose: str = "the judge was asked", bounds_retries: bool = True
@@ -361,6 +362,7 @@ class Refinement:
             retries=policy.max_retries if bounds_retries else None,
             prices=policy.prices,
             spent=usage,
+            unpriced=next(unpriced_models(self.attempts), None),
             purpose=purpose,
         )
 

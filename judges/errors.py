@@ -11,7 +11,7 @@ JudgesError
 from __future__ import annotations
 
 import reprlib
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from judges.verdict import Unscored, Usage
 
@@ -26,7 +26,13 @@ def rebuild(kind: type[Error], arguments: tuple[object, ...]) -> Error:
 
 
 class JudgesError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package.
+
+    Attributes:
+        exit_code: What a command ends with that it stops.
+    """
+
+    exit_code: ClassVar[int] = 2
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what a copy or a pickle is made of: type, message and attributes."""

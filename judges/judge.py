@@ -19,8 +19,8 @@ from judges.first_guesses import OF_A_JUDGE, HintsAtGuesses
 from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel
 from judges.models import retry, structured
 from judges.models.identity import handle_of
-from judges.models.metering import ledger, metered
 from judges.models.prompt_and_reply import render_data
+from judges.models.providers.llm_runs import ledger, metered
 from judges.requests import Apply, Ask, Completion, Consult, Deliberates, Deliberation, Embed, Request
 from judges.runtime import budget, faults, flow
 from judges.runtime.flow import DaemonThreads, in_thread
@@ -128,9 +128,9 @@ def _as_seen(judge: Deliberates, sample: Sample) -> Sample:
 
     One that itself asks a model gets the excerpt that its model is shown; the members of a panel are told apart.
     """
-    excerpt = excerpt_of(sample)
-    if excerpt is not sample and _asks_itself(judge):
-        sample = excerpt
+    limit = current.get().longest_shown
+    if limit is not None and _asks_itself(judge):
+        sample = excerpt_of(sample, limit)
     return sample if type(judge).__module__.startswith("judges.") else copy_sample(sample)
 
 

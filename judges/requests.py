@@ -62,17 +62,6 @@ class Ask:
     shared: bool = False
     media: tuple[Media, ...] = ()
 
-    def about(
-        self,
-        data: Mapping[str, JsonValue],
-        check: Callable[[Any], str | None] | None = None,
-        media: tuple[Media, ...] = (),
-    ) -> Ask:
-        """Return the same question about other data; `dataclasses.replace` would set all fields one by one."""
-        other = object.__new__(type(self))
-        vars(other).update(vars(self), data=data, check=check, media=media)
-        return other
-
 
 @dataclass(frozen=True)
 class Embed:

@@ -19,9 +19,8 @@ from pydantic import (
 
 from judges.errors import BadSample, one_line, shortened
 from judges.messages import Conversation, Message, ToolCall
-from judges.rows.columns import NESTED, columns_of, is_trace
+from judges.rows.columns import NESTED, READ_WITH_OTHERS, columns_of, is_trace
 from judges.rows.replies import row_of
-from judges.runtime.observation import current, observing
 from judges.verdict import Frozen
 
 
@@ -74,7 +73,7 @@ class Sample(Frozen):
 
     Field names are those of ragas; those of LangChain (`question`, `answer`), Databricks and mlflow (`request`,
     `expected_response`, `inputs`, `expectations`, ...), OpenAI (`messages`), deepeval (`actual_output`, ...),
-    LangSmith, inspect, promptfoo and ShareGPT are accepted as well. Where several columns map to one field, the
+    LangSmith, inspect, promptfoo, autoevals, Phoenix, Azure, Spring AI and ShareGPT are accepted, too. Where
     first that is not None is used and the others become metadata.
 
     Args:
@@ -98,9 +97,11 @@ class Sample(Frozen):
     model_config = ConfigDict(frozen=True, validate_by_name=True, validate_by_alias=True)
 
     user_input: str | Conversation | None = _field(
-        "user_input", "question", "query", "request", "input", "inputs", "messages"
+        "user_input", "question", "query", "request", "input", "inputs", "messages", "userText"
     )
-    response: str | None = _field("response", "answer", "output", "outputs", "prediction", "actual_output")
+    response: str | None = _field(
+        "response", "answer", "output", "outputs", "prediction", "actual_output", "responseContent"
+    )
     trajectory: Conversation = ()
     retrieved_contexts: _Texts | None = _field(
         "retrieved_contexts",
@@ -110,6 +111,7 @@ class Sample(Frozen):
         "retrieval_context",
         "documents",
         "source_documents",
+        "dataList",
     )
     retrieved_context_ids: _Ids | None = None
     reference: str | None = _field(
@@ -120,6 +122,7 @@ class Sample(Frozen):
         "expected_output",
         "target",
         "ground_truths",
+        "expected",
     )
     reference_contexts: _Texts | None = _field("reference_contexts", "expected_retrieved_context")
     reference_context_ids: _Ids | None = None
@@ -208,13 +211,8 @@ class Sample(Frozen):
             if not fields:
                 return source
             source = source.model_dump(exclude_defaults=True)
-        kind = type(source).__name__
-        if source is not None and (source := row_of(source)) is None:
-            raise BadSample(
-                f"cannot read a {kind} as a sample; give a Sample, a mapping, or "
-                f"keywords such as user_input=... and response=..."
-                f"{'; several rows are evaluate(rows, judge) of judges.offline' * (kind == 'list')}"
-            )
+        if source is not None and not isinstance(source, Mapping):
+            source = _row_in(source)
         row = dict(source or {})
         if fields:
             replaced = {_FIELD_OF.get(name, name) for name in fields}
@@ -224,8 +222,9 @@ class Sample(Frozen):
             raise BadSample("nothing to judge; give a Sample, a mapping, or user_input=... and response=...")
         if _FIELD_OF.keys().isdisjoint(row) and NESTED.isdisjoint(row) and not is_trace(row):
             raise BadSample(
-                f"no column is known, only {shortened(list(row))[1:-1]}; a sample has user_input (or question), "
-                f"response (or answer), retrieved_contexts, reference and others: see judges.Sample"
+                f"no column is known, only {shortened(list(row))[1:-1]}{did_you_mean(row)}; a sample has "
+                f"user_input (or question), response (or answer), retrieved_contexts, reference and others: see "
+                f"judges.Sample"
             )
         try:
             return cls.model_validate(row)
@@ -233,10 +232,24 @@ class Sample(Frozen):
             raise BadSample(_one_line(error)) from error
 
 
+def _row_in(source: object) -> Mapping[str, Any]:
+    row = row_of(source)
+    if row is None:
+        kind = type(source).__name__
+        remedy = "; several rows are evaluate(rows, judge) of judges.offline" if kind == "list" else ""
+        raise BadSample(
+            f"cannot read a {kind} as a sample; give a Sample, a mapping, or keywords such as user_input=... and "
+            f"response=...{remedy}"
+        )
+    return row
+
+
 def _is_canonical(row: dict[Any, Any]) -> bool:
-    """Whether a row holds fields under their own names, none of them nested, so that it is taken as it is."""
+    """Whether a row is taken as it is: fields under their own names, none of them nested, or plain texts."""
     if not row.keys() <= _NAMES.keys():
-        return False
+        fields = set(map(_FIELD_OF.get, row))
+        is_plain = len(fields) == len(row) and None not in fields and set(map(type, row.values())) == {str}
+        return is_plain and READ_WITH_OTHERS.isdisjoint(row)
     plain = isinstance(row.get("response"), str | None) and isinstance(row.get("reference"), str | None)
     is_request = isinstance(row.get("user_input"), Mapping)
     return plain and not is_request and row.get("metadata", ...) is not None
@@ -315,6 +328,19 @@ def _copy_calls(part: Any) -> Any:
     return deepcopy(part) if has_arguments else part
 
 
+def did_you_mean(columns: Iterable[object]) -> str:
+    """Return, after a semicolon, which fields are meant by columns that are nearly spelt like them."""
+    present = {_FIELD_OF[name] for name in columns if isinstance(name, str) and name in _FIELD_OF}
+    missing = [name for name, field in _FIELD_OF.items() if field not in present]
+    near = {
+        name: get_close_matches(str(name), missing, n=1, cutoff=_CLOSE)
+        for name in columns
+        if name not in _FIELD_OF
+    }
+    meant = [f"{match[0]!r} by {shortened(name)}" for name, match in near.items() if match]
+    return f"; did you mean {', '.join(meant)}?" if meant else ""
+
+
 def canonical_field(name: str) -> str | None:
     """Return the field of a sample that `name` stands for in any known dialect, or None."""
     return _FIELD_OF.get(name)
@@ -342,24 +368,22 @@ FIELD_NAMES = tuple(_FIELD_OF)
 """Every name that a field of a sample has in a dialect."""
 
 
+_CLOSE = 0.8
+"""Least likeness of a column's name to that of a field, by `difflib`, for it to be a slip of the pen."""
+
 _SHORTEST = 200
 """A text of several is not cut below this: rather, the last ones are left out."""
 
 
-def shown_within(limit: int) -> observing:
-    """Bound what judges show their models in a `with` block.
+def excerpt_of(sample: Sample, limit: int) -> Sample:
+    """Return a sample as a model is shown it, with long texts cut.
 
     Args:
+        sample: The sample.
         limit: Most characters of the answer, of the retrieved contexts together, of the reference, and of the
             reference contexts together.
     """
-    return observing(longest_shown=limit)
-
-
-def excerpt_of(sample: Sample) -> Sample:
-    """Return a sample as a model is shown it: with long texts cut as set by `shown_within`."""
-    limit = current.get().longest_shown
-    if limit is None or not is_long(sample, limit):
+    if not is_long(sample, limit):
         return sample
     changes: dict[str, Any] = {}
     for name in ("response", "reference"):

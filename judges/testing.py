@@ -373,4 +373,4 @@ class ScriptedJudge(Judge):
         line = self._script.line(sample)
         if isinstance(line, BaseException) or (isinstance(line, type) and issubclass(line, BaseException)):
             raise line
-        return verdict_of(line, judge=self.name)
+        return verdict_of(line, judge=self.name, returns="rating")

@@ -308,6 +308,10 @@ class Verdict(HintsAtGuesses, Frozen):
         """Return an unscored verdict with the reason."""
         return cls(unscored=reason, detail=detail, **fields)
 
+    def __bool__(self) -> bool:
+        """Whether the judge's own pass mark was reached; an unscored verdict reached none."""
+        return bool(self.passed)
+
     def reaches(self, success_rating: int) -> bool:
         """Check whether this verdict passes a gate that requires `success_rating`.
 

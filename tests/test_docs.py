@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import re
 import sys
@@ -13,8 +14,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from judges.catalogue.registry import default_registry
+from refine.cli.app import app
 from tests.snippets import ROOT, all_blocks, expected_output, missing_in_commands, run
 
 GENERATED = "docs/judges.md"
@@ -73,6 +76,31 @@ def save(project: Path, name: str, content: str) -> None:
             (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
+def begun_package(block: str, project: Path) -> Path:
+    """Return the folder that `refine new-judge` begins in a block of commands, now installed; else the other."""
+    begun = re.search(r"^refine (new-judge \S+) && cd (\S+)$", block, re.MULTILINE)
+    if begun is None:
+        return project
+    assert CliRunner().invoke(app, begun[1].split()).exit_code == 0
+    folder = project / begun[2]
+    sys.path.insert(0, str(folder))  # goes with the patched path
+    save(folder, "pyproject.toml", (folder / "pyproject.toml").read_text(encoding="utf-8"))
+    default_registry.cache_clear()
+    return folder
+
+
+def load_module(file: Path) -> ModuleType:
+    """Import a file of a page: one of a package by its name, a lone one from where it lies."""
+    if (file.parent / "__init__.py").exists() or file.parent == Path.cwd():
+        return importlib.import_module(".".join(file.relative_to(Path(sys.path[0])).with_suffix("").parts))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def call_tests(module: ModuleType) -> int:
     """Call the test functions of a module, and count them."""
     tests = [function for name, function in inspect.getmembers(module, callable) if name.startswith("test_")]
@@ -86,12 +114,13 @@ def run_page(page: str, project: Path) -> int:
     namespace: dict[str, Any] = {"__name__": "page"}
     checked = 0
     for kind, block in all_blocks(text_of(page)):
+        project = begun_package(block, project) if kind == "sh" else project
         files = files_in(block)
         for name, content in files.items():
             save(project, name, content)
         importlib.invalidate_caches()
-        modules = [name.removesuffix(".py").replace("/", ".") for name in files if name.endswith(".py")]
-        checked += sum(call_tests(importlib.import_module(module)) for module in modules)
+        modules = [load_module(project / name) for name in files if name.endswith(".py")]
+        checked += sum(map(call_tests, modules))
         if kind == "python" and not files:
             expected = expected_output(block)
             assert run(block, namespace, page) == expected
@@ -122,7 +151,8 @@ def test_every_link_leads_to_a_file(page: str) -> None:
 @every_page
 def test_every_path_that_a_page_names_exists(page: str) -> None:
     """Paths from the root of the repository lead to files or folders; a `*` stands for any name."""
-    paths = OUR_PATH.findall(text_of(page))
+    shown = {name for _, block in all_blocks(text_of(page)) for name in files_in(block)}
+    paths = set(OUR_PATH.findall(text_of(page))) - shown
     assert [path for path in paths if not any(ROOT.glob(path))] == []
 
 

@@ -277,9 +277,9 @@ class ModelJudge(Metric):
         """
         template = self._templates[question.prompt, self.language_for(sample)]
         if not self._multimodal:
-            return template.about(data, check)
+            return replace(template, data=data, check=check)
         attached, media = attach(data, partial(takes_media, template.model))
-        return template.about(attached, check, media)
+        return replace(template, data=attached, check=check, media=media)
 
     def ask(
         self,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from judges.compose.panel import CompositeJudge, checked_success, judges_by_name
+from judges.compose.panel import CompositeJudge, checked_success, judges_by_name, without_missing
 from judges.entry import Explanation
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.settings import means
-from judges.verdict import LOWEST, Verdict
+from judges.verdict import LOWEST, NOTHING_TO_JUDGE, Verdict
 
 
 class Cascade(CompositeJudge):
@@ -66,7 +66,8 @@ class Escalation(CompositeJudge):
     verdict is that of the judge that decides: its rating is compared as any other, so that the loop's success
     rating, and a certificate of recorded loops, are about the escalation as a whole. What nobody releases goes to
     people by the loop's `on_exhausted="interrupt"`. `detail` names the deciding judge, and `items` holds the
-    verdicts so far; one that is unscored is not sure.
+    verdicts so far; one that is unscored is not sure. With `sure_bad` a judge that failed could have refused
+    alone: where a later one does not refuse, the escalation is unscored.
 
     Raises:
         ConfigurationError: If there are no judges, or a setting is out of its range.
@@ -111,7 +112,11 @@ class Escalation(CompositeJudge):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult judge after judge until one is sure."""
-        return (yield from self.first_to_decide(sample, self._is_sure, called="judge"))
+        verdict = yield from self.first_to_decide(sample, self._is_sure, called="judge")
+        missing = [one for one in verdict.items[:-1] if one.unscored not in {None, *NOTHING_TO_JUDGE}]
+        if self._sure_bad is None or not missing or verdict.rating is None or verdict.rating <= self._sure_bad:
+            return verdict
+        return without_missing(verdict.items, missing).model_copy(update={"judge": self.name})
 
     def _is_sure(self, verdict: Verdict) -> bool:
         is_bad = self._sure_bad is not None and verdict.rating is not None and verdict.rating <= self._sure_bad

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -19,6 +19,7 @@ from judges.messages import WITHOUT_MEDIA
 from judges.models.prompt_and_reply import frame, fresh_nonce, render_data
 from judges.models.providers.langchain import looks_like_chat_model
 from judges.requests import Apply, Deliberation
+from judges.runtime.observation import current
 from judges.runtime.validation import SharedByCopies, check_picklable
 from judges.sample import Sample, argument, canonical_field, copy_sample, excerpt_of
 from judges.verdict import HIGHEST, LOWEST, Verdict
@@ -28,43 +29,31 @@ _REASONS = ("rationale", "reason", "reasoning", "comment", "explanation")
 _FORMS = (
     "return a Verdict; True or False; a rating, which is an integer from 1 to 4; a score, which is a float from "
     "0.0 to 1.0; a mapping, dataclass or pydantic object with one of rating, score and passed; or a pair of one "
-    "of these and the feedback. 1 and 0 mean True and False in a function annotated `-> bool`, or documented or "
-    "named as a check"
+    "of these and the feedback. 1 and 0 mean True and False in a function annotated `-> bool`"
 )
 
 _YES_OR_NO = re.compile(r"\b(?:bool_?|TypeGuard|TypeIs)\b|Literal\[(?:0, ?1|1, ?0|True, ?False|False, ?True)\]")
 _NUMBER = re.compile(r"\bint\b")
-_CHECK_NAME = re.compile(r"_*(?:is|are|has|have|can|does|contains|includes|matches|checks?)(?:_|$)", re.IGNORECASE)
-_CHECK_TEXT = re.compile(
-    r"(?:checks?|tests?|verify|verifies|(?:returns? |tells? )?(?:whether|true|(?:1|one) (?:if|when|where|for)))\b",
-    re.IGNORECASE,
+_AMBIGUOUS = (
+    ", and nobody knows whether 1 and 0 are True and False or ratings: annotate it `-> bool`, or give "
+    'as_judge(..., returns="check"), where it answers yes or no; annotate it `-> int`, or give '
+    'returns="rating", where it rates'
 )
-_GRADING = re.compile(r"(?:\b|_)(?:rat(?:e|es|ed|ing|ings)|scor(?:e|es|ed|ing)|1 to 4|1-4)(?:\b|_)", re.IGNORECASE)
+
+Returns = Literal["check", "rating"]
+"""What the whole numbers of a function mean: 1 and 0 are yes and no, or they are ratings."""
 
 
 class _ContradictionError(ValueError):
     """The marks of a result exclude each other; says which."""
 
 
-def _is_check(function: object) -> bool:
-    """Check whether a function answers yes or no, so that its 1 and 0 mean True and False.
-
-    It does if its result is annotated as `bool` (also within a pair), or, where the annotation leaves it open, if
-    its docstring begins as that of a check does ("Check ...", "Whether ...", "Return True if ...", "Return 1
-    if ...") or its name does (`is_`, `has_`, `contains_`, `check_` and the like), and neither speaks of ratings
-    or scores.
-    """
+def _returned_by(function: object) -> Returns | None:
+    """Return what the whole numbers of a function mean by its annotation, also in a pair; None if it is open."""
     annotation = _result_annotation(function)
-    if annotation not in {"", "object", "Any", "typing.Any"}:
-        return bool(_YES_OR_NO.search(annotation)) and not _NUMBER.search(annotation)
-    while isinstance(function, functools.partial):
-        function = function.func
-    name = getattr(function, "__name__", "")
-    described = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004 - read, not tested
-    text = inspect.getdoc(described) or ""
-    if _GRADING.search(f"{name} {text}"):
-        return False
-    return bool(_CHECK_NAME.match(name) or _CHECK_TEXT.match(text))
+    if _NUMBER.search(annotation):
+        return "rating"
+    return "check" if _YES_OR_NO.search(annotation) else None
 
 
 def _result_annotation(function: object) -> str:
@@ -80,47 +69,50 @@ def _result_annotation(function: object) -> str:
     return annotation.__name__ if type(annotation) is type else str(annotation)
 
 
-def verdict_of(result: object, *, judge: str, check: bool = False) -> Verdict:
+def verdict_of(result: object, *, judge: str, returns: Returns | None = None) -> Verdict:
     """Convert a function's result to a verdict; see `as_judge` for the accepted results.
 
     Args:
         result: What the function returned.
         judge: The judge's name.
-        check: Whether the function answers yes or no, so that 1 and 0 mean True and False.
+        returns: What whole numbers mean; with None neither 1 nor 0 can be read.
 
     Raises:
         AskFailed: With the reason `"invalid_output"` if it cannot be converted.
     """
     fault = ""
     try:
-        verdict = _convert(result, check=check)
+        verdict = _convert(result, returns)
     except _ContradictionError as contradiction:
         verdict, fault = None, f", in which {contradiction}"
     except (ValueError, TypeError):
         verdict = None
     if verdict is None:
-        if check and type(_plain(result)) is int:
+        number = _plain(result[0] if isinstance(result, tuple) and result else result)
+        if type(number) is int and returns == "check":
             fault = ", although it is a check: annotate it `-> int` to return ratings"
+        elif type(number) is int and returns is None and number in {0, 1}:
+            fault = _AMBIGUOUS
         raise AskFailed(
             "invalid_output", f"{judge!r} returned {_describe(result)}, which is no verdict{fault}: {_FORMS}"
         )
     return verdict
 
 
-def _convert(result: object, *, check: bool) -> Verdict | None:
+def _convert(result: object, returns: Returns | None) -> Verdict | None:
     match _plain(result):
         case Verdict() as verdict:
             return verdict
         case bool(passed):
             return Verdict.checked(passed)
+        case int(number) if number in {0, 1} and returns != "rating":
+            return None if returns is None else Verdict.checked(bool(number))
         case int(number):
-            if check:
-                return Verdict.checked(bool(number)) if number in {0, 1} else None
-            return Verdict.rated(number)
+            return None if returns == "check" else Verdict.rated(number)
         case float(score):
             return Verdict.scored(score)
         case (mark, str() as feedback):
-            marked = _convert(mark, check=check)
+            marked = _convert(mark, returns)
             return None if marked is None else marked.model_copy(update={"feedback": feedback})
         case BaseModel() as fields:
             return _convert_mapping(fields.model_dump())
@@ -244,7 +236,7 @@ def _is_graph(runnable: object) -> bool:
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def judge_of(candidate: object, *, name: str | None = None) -> Judge:
+def judge_of(candidate: object, *, name: str | None = None, returns: Returns | None = None) -> Judge:
     """Return a judge made from one function, evaluator or runnable; see `as_judge`.
 
     Raises:
@@ -258,9 +250,9 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
             f"another judge that asks it"
         )
     if hasattr(candidate, "invoke") and hasattr(candidate, "ainvoke"):
-        return _RunnableJudge(candidate, name=name or _name_of(candidate))
+        return _RunnableJudge(candidate, name=name or _name_of(candidate), returns=returns)
     if callable(candidate) and not isinstance(candidate, type):
-        return FunctionJudge(candidate, name=name or _name_of(candidate))
+        return FunctionJudge(candidate, name=name or _name_of(candidate), returns=returns)
     hint = f"; of a class, give {candidate.__name__}(...)" if isinstance(candidate, type) else ""
     raise ConfigurationError(
         f"cannot make a judge of {shortened(candidate)}; give a judge, a function from a sample to a verdict, a "
@@ -271,15 +263,15 @@ def judge_of(candidate: object, *, name: str | None = None) -> Judge:
 class FunctionJudge(SharedByCopies, Judge):
     """A judge that calls one plain function; see `as_judge`."""
 
-    def __init__(self, function: Callable[..., object], *, name: str) -> None:
+    def __init__(self, function: Callable[..., object], *, name: str, returns: Returns | None = None) -> None:
         self.name = name
         self._original = function
         self._function = _adapt_to_sample(function)
-        self._is_check = _is_check(function)
+        self._returns = returns or _returned_by(function)
 
     def __reduce__(self) -> tuple[Any, ...]:
         check_picklable(self._original, f"the judge {self.name!r}", "define its function by def in a module")
-        return functools.partial(FunctionJudge, name=self.name), (self._original,)
+        return functools.partial(FunctionJudge, name=self.name, returns=self._returns), (self._original,)
 
     def explain(self) -> Explanation:
         """Describe what the function needs: the fields that its parameters without a default are named after."""
@@ -288,7 +280,7 @@ class FunctionJudge(SharedByCopies, Judge):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Call the function, and convert its result to a verdict."""
         result = yield Apply(self._function, copy_sample(sample))
-        return verdict_of(result, judge=self.name, check=self._is_check)
+        return verdict_of(result, judge=self.name, returns=self._returns)
 
 
 class _RunnableJudge(SharedByCopies, Judge):
@@ -296,18 +288,20 @@ class _RunnableJudge(SharedByCopies, Judge):
 
     def __reduce__(self) -> tuple[Any, ...]:
         check_picklable(self._runnable, f"the judge {self.name!r}", "make it in each process")
-        return functools.partial(_RunnableJudge, name=self.name), (self._runnable,)
+        return functools.partial(_RunnableJudge, name=self.name, returns=self._returns), (self._runnable,)
 
-    def __init__(self, runnable: Any, *, name: str) -> None:
+    def __init__(self, runnable: Any, *, name: str, returns: Returns | None = None) -> None:
         self.name = name
         self._runnable = _without_memory(runnable)
-        self._is_check = _is_check(getattr(runnable, "func", None) or getattr(runnable, "afunc", None))
+        function = getattr(runnable, "func", None) or getattr(runnable, "afunc", None)
+        self._returns = returns or _returned_by(function)
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Invoke the runnable, and convert its result to a verdict."""
-        seen = excerpt_of(sample) if _is_agent(self._runnable) else sample
+        limit = current.get().longest_shown
+        seen = sample if limit is None or not _is_agent(self._runnable) else excerpt_of(sample, limit)
         output = yield Apply(self._invoke, seen, self._ainvoke)
-        return verdict_of(_grade_in(output, judge=self.name), judge=self.name, check=self._is_check)
+        return verdict_of(_grade_in(output, judge=self.name), judge=self.name, returns=self._returns)
 
     def _invoke(self, sample: Sample) -> object:
         return self._runnable.invoke(_input_for(self._runnable, sample))

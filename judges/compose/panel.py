@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import SkipValidation
 
 from judges.compose import FileJudges, Resolve, resolve_names
-from judges.compose.coerce import judge_of
+from judges.compose.coerce import Returns, judge_of
 from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
@@ -29,6 +29,21 @@ _LIMITS: tuple[Unscored, ...] = ("deadline", "budget")
 def _called_to_vote(verdicts: Sequence[Verdict]) -> int:
     """Return how many verdicts count towards a quorum: all but those of judges with nothing to judge."""
     return sum(verdict.unscored not in NOTHING_TO_JUDGE for verdict in verdicts)
+
+
+def _failed(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts of judges that had something to judge, and failed to."""
+    return [one for one in verdicts if one.unscored is not None and one.unscored not in NOTHING_TO_JUDGE]
+
+
+def without_missing(verdicts: Sequence[Verdict], missing: Sequence[Verdict]) -> Verdict:
+    """Return the unscored verdict of an answer that judges without a verdict could have refused."""
+    reason: Unscored = next(
+        (limit for limit in _LIMITS if limit in [one.unscored for one in missing]), "too_few_votes"
+    )
+    names = ", ".join(f"{one.judge} ({one.unscored})" for one in missing)
+    detail = f"{names} gave no verdict and could have refused; quorum=... lets the others decide"
+    return Verdict.without_score(reason, detail, items=tuple(verdicts))
 
 
 def too_few_votes(verdicts: Sequence[Verdict], valid: int, quorum: int) -> Verdict:
@@ -125,7 +140,13 @@ _FAILING = 2
 """The highest rating of a member that missed its own pass mark."""
 
 
-def as_judge(candidate: object, *, name: str | None = None, resolve: Resolve = resolve_names) -> Judge:
+def as_judge(
+    candidate: object,
+    *,
+    name: str | None = None,
+    returns: Returns | None = None,
+    resolve: Resolve = resolve_names,
+) -> Judge:
     """Return a judge made from a function, an openevals-style evaluator, a LangChain runnable, a name, or several.
 
     A text is a judge's name, with settings as in `"length:at_most=80"` or `"tone:tone=kind,model=openai:gpt-5"`;
@@ -140,10 +161,9 @@ def as_judge(candidate: object, *, name: str | None = None, resolve: Resolve = r
     its rationale is the feedback. Marks that contradict each other, as a rating of 4 that has not passed, are
     refused.
 
-    1 and 0 mean True and False where the function is annotated `-> bool`, or, where no annotation decides, where
-    its docstring begins as that of a check ("Check ...", "Whether ...", "Return True if ...") or its name does
-    (`is_`, `has_`, `contains_`, `check_`) and neither speaks of ratings or scores. Such a function returns no
-    ratings.
+    1 and 0 mean True and False where the function is annotated `-> bool`, or `returns` is `"check"`; it then
+    returns no ratings. Where it is annotated `-> int`, or `returns` is `"rating"`, 1 is the lowest rating. Where
+    neither is said, 1 and 0 are refused: the verdict is unscored, `"invalid_output"`, and says what to write.
 
     A runnable receives the sample's fields as a dict. An agent, or another compiled graph over messages, receives
     them in one message of the user, and its `structured_response` is read as a function's result; it may have
@@ -153,6 +173,7 @@ def as_judge(candidate: object, *, name: str | None = None, resolve: Resolve = r
     Args:
         candidate: What to turn into a judge; a judge is returned as it is.
         name: The judge's name; None takes the function's name.
+        returns: What whole numbers of a function mean, `"check"` or `"rating"`; None takes its annotation.
         resolve: What loads judges by name; it returns them in the place of their names.
 
     Raises:
@@ -165,7 +186,7 @@ def as_judge(candidate: object, *, name: str | None = None, resolve: Resolve = r
         return next(iter(judge.values()))
     if isinstance(judge, list | tuple | FileJudges):
         return Panel(judge, name=name or "panel")
-    return judge_of(judge, name=name)
+    return judge_of(judge, name=name, returns=returns)
 
 
 class Panel(CompositeJudge):
@@ -180,11 +201,13 @@ class Panel(CompositeJudge):
       members do.
     - `"veto"`: the mean, unless a member named in `veto` misses its pass mark; then that member decides.
 
-    A tie goes to the stricter side, and `detail` reports it. An unscored member is skipped and counted in
-    `detail`; one that had nothing to judge (`"no_contexts"`, `"no_claims"`, ...) does not count towards the
-    quorum either. Under `"min"` and `"veto"` a member that fails, or fails with a veto, decides even without a
-    quorum, as no other vote could change the outcome. A member that misses its own pass mark counts as at most 2,
-    and below `success_rating`, whatever its score.
+    A tie goes to the stricter side, and `detail` reports it. `detail` names each member without a verdict. No
+    answer passes because a member failed to judge: where it could have lowered the rating, as any member can under
+    `"min"`, the panel is unscored, so that the loop's `on_judge_error` decides; a `quorum` lets the others decide.
+    A member that had nothing to judge (`"no_contexts"`, ...) is left out. Under `"min"` and `"veto"` a member that
+    fails the answer, or does so with a veto, decides even without a quorum, as no other vote could
+    change the outcome. A member that misses its own pass mark counts as at most 2, and below `success_rating`,
+    whatever its score.
 
     Raises:
         ConfigurationError: If there are no members, or a setting does not fit them.
@@ -247,7 +270,11 @@ class Panel(CompositeJudge):
         if not valid or (len(valid) < quorum and not self._decides(failing)):
             return too_few_votes(verdicts, len(valid), quorum)
         ballots = {verdict.judge: self._ballot(verdict) for verdict in valid}
-        rating, note = self._combine(ballots, valid)
+        rating, note = self._combine(ballots, {verdict.judge for verdict in failing})
+        missing = _failed(verdicts) if self._quorum is None and rating >= self._success else []
+        lowest = dict.fromkeys((verdict.judge for verdict in missing), LOWEST)
+        if self._combine({**ballots, **lowest}, lowest.keys())[0] < rating:
+            return without_missing(verdicts, missing)
         passing = [verdict for verdict in valid if verdict.reaches(self._success)]
         return Verdict.rated(
             rating,
@@ -267,12 +294,8 @@ class Panel(CompositeJudge):
         rating = verdict.rating or LOWEST
         return rating if verdict.reaches(rating) else max(LOWEST, min(rating, _FAILING, self._success - 1))
 
-    def _combine(self, ballots: Mapping[str, int], valid: Sequence[Verdict]) -> tuple[int, str]:
-        vetoes = [
-            verdict.judge
-            for verdict in valid
-            if verdict.judge in self._veto and not verdict.reaches(self._success)
-        ]
+    def _combine(self, ballots: Mapping[str, int], failing: Collection[str]) -> tuple[int, str]:
+        vetoes = [name for name in ballots if name in self._veto and name in failing]
         if vetoes:
             return min(ballots[name] for name in vetoes), f"vetoed by {', '.join(vetoes)}"
         if self._rule == "min":
@@ -308,8 +331,8 @@ def judges_by_name(members: Sequence[object] | Mapping[str, object], model: obje
     if not judges:
         raise ConfigurationError("at least one judge is needed; none was given")
     entries = (entry for judge in judges.values() if isinstance(entry := getattr(judge, "entry", None), Entry))
-    qualified = {alias: entry.name for entry in entries for alias in entry.aliases}
-    return ByJudge(judges, qualified=partial(_qualified, qualified))
+    aliases = {alias: entry.name for entry in entries for alias in entry.aliases}
+    return ByJudge(judges, qualified=partial(_qualified, aliases))
 
 
 def _qualified(names: Mapping[str, str], name: str) -> str:
@@ -385,11 +408,20 @@ def _checked_veto(veto: Sequence[str], names: Sequence[str], rule: _Rule) -> tup
     return tuple(veto or names) if rule == "veto" else ()
 
 
+def _most_frequent(verdicts: Sequence[Verdict]) -> tuple[Verdict, int, int]:
+    """Return the most frequent verdict, of several the strictest; how often it came, and how many are tied."""
+    counts = Counter((verdict.passed, verdict.rating) for verdict in verdicts)
+    most = max(counts.values())
+    tied = [verdict for verdict in verdicts if counts[verdict.passed, verdict.rating] == most]
+    return min(tied, key=lambda verdict: (verdict.passed, verdict.rating)), most, len(tied)
+
+
 class Repeat(Judge):
     """Ask one judge several times and take the most frequent verdict (self-consistency, arXiv 2203.11171).
 
     A tie goes to the stricter side, and `detail` reports it. `detail` also reports the agreement: the share of the
-    rated runs with this verdict. Use a judge with a temperature above 0; at 0 the runs are identical.
+    rated runs with this verdict. Where runs that failed could have refused what the others pass, the verdict is
+    unscored, unless a `quorum` is given. Use a judge with a temperature above 0; at 0 the runs are identical.
 
     Raises:
         ConfigurationError: If `n` or `quorum` is out of its range.
@@ -418,6 +450,7 @@ class Repeat(Judge):
         self.name = name or self.judge.name
         self._n = n
         self._quorum = _checked_quorum(quorum, n)
+        self._lets_others_decide = quorum is not None
 
     @property
     def models(self) -> tuple[JudgeModel, ...]:
@@ -442,11 +475,12 @@ class Repeat(Judge):
         valid = [verdict for verdict in verdicts if verdict.rating is not None]
         if len(valid) < self._quorum:
             return too_few_votes(verdicts, len(valid), self._quorum)
-        counts = Counter((verdict.passed, verdict.rating) for verdict in valid)
-        most = max(counts.values())
-        tied = [verdict for verdict in valid if counts[verdict.passed, verdict.rating] == most]
-        strictest = min(tied, key=lambda verdict: (verdict.passed, verdict.rating))
+        strictest, most, tied = _most_frequent(valid)
+        missing = [] if self._lets_others_decide else _failed(verdicts)
+        lowest = [Verdict.rated(LOWEST) for _ in missing]
+        if strictest.passed and not _most_frequent([*valid, *lowest])[0].passed:
+            return without_missing(verdicts, missing)
         notes = [f"agreement {most / len(valid):.2f}", *_skipped_notes(verdicts)]
-        if most < len(tied):
+        if most < tied:
             notes.insert(1, "tied: the stricter side counts")
         return strictest.model_copy(update={"judge": self.name, "items": verdicts, "detail": "; ".join(notes)})

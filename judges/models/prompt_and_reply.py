@@ -10,8 +10,9 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
+from itertools import islice
 from textwrap import shorten
-from typing import Any, Literal, NoReturn, Protocol, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
@@ -97,6 +98,8 @@ _LONGEST_FAULT = 200
 _LONGEST_ENDING = 40
 _MOST_BESIDE = 1_000
 """Most fields looked at in the text beside a tool call."""
+_LONGEST_WORD = 40
+"""Most characters of a value that tell whether it is a quote."""
 _NO_VALUE = object()
 _STRICT_JSON = json.JSONEncoder(allow_nan=False)
 
@@ -172,16 +175,73 @@ def _check_beside(text: str, value: dict[str, Any], schema: type[BaseModel]) -> 
     Whole objects, fenced, wrapped and cut ones count alike: what is looked for is a quoted name of a field, a
     colon and a value, which must be one that the call gives this name too, at any depth.
     """
+    values: dict[str, list[object]] = {}
+    for count, field in enumerate(_fields_in(text, schema)):
+        expected = values.setdefault(field.name, list(_values_of(field.name, value)))
+        if count == _MOST_BESIDE or field.value not in expected:
+            raise Unreadable(f"the text beside the tool call contradicts it: {field.name}")
+
+
+class _WrittenField(NamedTuple):
+    """A field that a text writes as JSON does.
+
+    Args:
+        name: Its name in the schema.
+        value: Its value; what is no JSON equals no value.
+        word: The beginning of the value as it is written.
+        place: Where it begins in the text.
+    """
+
+    name: str
+    value: object
+    word: str
+    place: int
+
+
+def _fields_in(text: str, schema: type[BaseModel]) -> Iterator[_WrittenField]:
+    """Yield each quoted name of a schema's field in a text that a colon and a value follow."""
     if ":" not in text:
         return
     names = {name.lower(): name for name in schema.model_fields}
-    pattern = rf"""(["'])({"|".join(map(re.escape, names))})\1\s*:\s*"""
-    values: dict[str, list[object]] = {}
-    for count, field in enumerate(re.finditer(pattern, text, re.IGNORECASE)):
-        name = names[field[2].lower()]
-        expected = values.setdefault(name, list(_values_of(name, value)))
-        if count == _MOST_BESIDE or _value_at(text, field.end()) not in expected:
-            raise Unreadable(f"the text beside the tool call contradicts it: {name}")
+    pattern = rf"""(["'])({"|".join(map(re.escape, names))})\1\s*:\s*([^\s,}}\]]{{0,{_LONGEST_WORD}}})"""
+    for found in re.finditer(pattern, text, re.IGNORECASE):
+        yield _WrittenField(names[found[2].lower()], _value_at(text, found.start(3)), found[3], found.start())
+
+
+def without_quotes(response: ModelResponse, ask: Ask) -> ModelResponse:
+    """Return a reply without the fields beside its tool call that also stand in what is judged.
+
+    A judge that quotes a draft with `"rating": 5` in it contradicts nothing; otherwise a draft could take its
+    verdict away. The call alone decides, so a quote changes no value either.
+    """
+    if not response.calls or ":" not in response.text:
+        return response
+    judged = [
+        field for text in _texts_in(dict(ask.data)) for field in islice(_fields_in(text, ask.schema), _MOST_BESIDE)
+    ]
+    parts, end = [], 0
+    for field in islice(_fields_in(response.text, ask.schema) if judged else (), _MOST_BESIDE):
+        if any(_is_quote(field, other) for other in judged):
+            parts.append(response.text[end : field.place])
+            end = response.text.index(":", field.place) + 1
+    return replace(response, text="".join((*parts, response.text[end:]))) if parts else response
+
+
+def _is_quote(field: _WrittenField, judged: _WrittenField) -> bool:
+    is_same = field.value == judged.value and (field.value is not _NO_VALUE or field.word == judged.word)
+    return field.name == judged.name and is_same
+
+
+def _texts_in(value: JsonValue) -> Iterator[str]:
+    """Yield the texts of a value, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts_in(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts_in(part)
 
 
 def _values_of(name: str, value: object) -> Iterator[object]:

@@ -23,7 +23,7 @@ from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
 from judges.errors import CannotJudge, ConfigurationError
-from judges.runtime import budget
+from judges.runtime.observation import current
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ async def apersist(
 
 
 def _claim_retry() -> None:
-    allowance = budget.current()
+    allowance = current.get().allowance
     if allowance is not None:
         allowance.retry()
 
@@ -132,7 +132,7 @@ def _policy(retries: int, sleep: Callable[[float], Any]) -> dict[str, Any]:
     stop: stop_base = stop_after_attempt(retries + 1)
     return {
         "retry": retry_if_exception(is_transient),
-        "stop": budget.stop_at_limits(stop),
+        "stop": stop_at_limits(stop),
         "wait": wait_retry_after(_OWN_PACE),
         "sleep": sleep,
         "reraise": True,
@@ -271,3 +271,17 @@ def _number(text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         return None
+
+
+class stop_at_limits(stop_base):  # noqa: N801 - tenacity's strategies are named like functions
+    """Stop retrying when `other` says so, no repeat is left, or the next wait would pass the deadline."""
+
+    def __init__(self, other: stop_base) -> None:
+        self._other = other
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        """Check whether to stop."""
+        allowance = current.get().allowance
+        left = None if allowance is None else allowance.seconds_left
+        late = left is not None and retry_state.upcoming_sleep >= left
+        return self._other(retry_state) or late or not (allowance is None or allowance.retries_left())

@@ -16,7 +16,14 @@ from pydantic import BaseModel
 from judges.errors import AskFailed, ConfigurationError, shortened
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
-from judges.models.prompt_and_reply import Unreadable, dialect_of, ending_of, fresh_nonce, repair_request
+from judges.models.prompt_and_reply import (
+    Unreadable,
+    dialect_of,
+    ending_of,
+    fresh_nonce,
+    repair_request,
+    without_quotes,
+)
 from judges.requests import Ask, Completion
 from judges.runtime import flow
 from judges.runtime.budget import Allowance, with_cost
@@ -107,7 +114,7 @@ def _exchange(ask: Ask, allowance: Allowance | None) -> Generator[_Send, ModelRe
             raise AskFailed(failure.reason, failure.detail, usage=usage + failure.usage, raw=raw) from failure
         usage = response.usage if usage is _NOTHING else usage + response.usage
         try:
-            value = _checked(dialect.read(response, ask.schema), ask)
+            value = _checked(dialect.read(without_quotes(response, ask), ask.schema), ask)
         except Unreadable as unreadable:
             fault, raw = _without(nonce, str(unreadable)), _without(nonce, _raw_text(response))
             if not unreadable.mendable or repairs == 0:
@@ -219,7 +226,7 @@ _ABOUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RequestPlan:
     """Method and settings with which a model is asked.
 
     Args:
@@ -239,7 +246,7 @@ class Plan:
         """The method in use."""
         return self.methods[0]
 
-    def after_error(self, status: int | None, message: str) -> Plan | None:
+    def after_error(self, status: int | None, message: str) -> RequestPlan | None:
         """Return a plan without what the provider refused; None if the error has another cause.
 
         Args:
@@ -256,7 +263,7 @@ class Plan:
         pattern = _ABOUT.get(self.method)
         return self._next_method() if pattern is not None and pattern.search(message) else None
 
-    def after_response(self, response: ModelResponse) -> Plan:
+    def after_response(self, response: ModelResponse) -> RequestPlan:
         """Return the plan after a reply: proven if the method worked, or the next one if it did not.
 
         It did not work if the model ignored it, or if the arguments of a tool call were lost on the way.
@@ -268,15 +275,15 @@ class Plan:
             return replace(self, proven=True)
         return self._next_method() or self if lost or response.text.strip() else self
 
-    def as_text(self) -> Plan:
+    def as_text(self) -> RequestPlan:
         """Return this plan with the method `text`."""
         return replace(self, methods=("text",), proven=False)
 
-    def settings_on(self, other: Plan) -> Plan:
+    def settings_on(self, other: RequestPlan) -> RequestPlan:
         """Return `other` with the temperature and limit of this plan."""
         return replace(other, temperature=self.temperature, limit=self.limit)
 
-    def _next_method(self) -> Plan | None:
+    def _next_method(self) -> RequestPlan | None:
         return replace(self, methods=self.methods[1:], proven=False) if len(self.methods) > 1 else None
 
 

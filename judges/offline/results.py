@@ -356,7 +356,7 @@ class JudgedCells:
     cells: dict[str, tuple[bytes, Verdict]] = field(default_factory=dict)
 
 
-class RowFiles(Protocol):
+class _RowFiles(Protocol):
     """Writes rows to the files of a run, and knows the cells that an earlier start has judged."""
 
     most_waiting: int
@@ -376,7 +376,7 @@ class OrderedRows:
         files: Writes the rows of a run first; None where none is kept.
     """
 
-    def __init__(self, judges: Iterable[str], output: RowOutput, files: RowFiles | None = None) -> None:
+    def __init__(self, judges: Iterable[str], output: RowOutput, files: _RowFiles | None = None) -> None:
         self._totals = {name: _JudgeTotals() for name in judges}
         self._output, self._files = output, files
         self._waiting: deque[JudgedCells] = deque()

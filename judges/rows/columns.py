@@ -61,8 +61,12 @@ def _performed(calls: Iterable[Mapping[str, Any]], *, first: int = 1) -> list[di
 
 
 def _read_sharegpt(columns: dict[str, Any]) -> None:
-    """Take ShareGPT's conversations as messages."""
+    """Take conversations of ShareGPT, and of Azure's evaluators, as messages."""
     turns = columns.get("conversations", columns.get("conversation"))
+    if isinstance(turns, Mapping) and is_messages(turns.get("messages")):  # Azure's evaluators
+        columns.setdefault("messages", turns["messages"])
+        del columns["conversation" if "conversation" in columns else "conversations"]
+        return
     if (
         not _is_list(turns)
         or not turns
@@ -221,9 +225,17 @@ def _expectations(assessments: object) -> Iterator[tuple[str, Any]]:
 _QUESTION_KEYS = ("user_input", "question", "query", "input", "messages", "prompt", "text", "content", "topic")
 """Keys under which the inputs of an application hold its question, the first that is there."""
 
-_QUESTIONS = ("user_input", "question", "query", "request", "input", "inputs")
-_ANSWERS = ("response", "answer", "output", "outputs", "prediction", "actual_output")
-_REFERENCES = ("reference", "expected_response", "ground_truth", "reference_outputs", "expected_output", "target")
+_QUESTIONS = ("user_input", "question", "query", "request", "input", "inputs", "userText")
+_ANSWERS = ("response", "answer", "output", "outputs", "prediction", "actual_output", "responseContent")
+_REFERENCES = (
+    "reference",
+    "expected_response",
+    "ground_truth",
+    "reference_outputs",
+    "expected_output",
+    "target",
+    "expected",
+)
 _EVIDENCE = ("retrieved_contexts", "retrieved_context_ids", "trajectory")
 """What an application hands out beside its answer."""
 _CAMEL_CASE = {
@@ -239,7 +251,7 @@ _CAMEL_CASE = {
 NESTED = frozenset({"conversation", "conversations", "trace", "turns", "vars", "expectations", *_CAMEL_CASE})
 """Columns that hold others, so that a row may be of them alone."""
 
-_READ_WITH_OTHERS = frozenset({"trace", "actual_output", "retrieval_context", "source_documents", *_CAMEL_CASE})
+READ_WITH_OTHERS = frozenset({"trace", "actual_output", "retrieval_context", "source_documents", *_CAMEL_CASE})
 """Columns of which even a text is not always taken as it is."""
 
 _NEVER_MISSING = frozenset({str, int, bool, type(None), list, tuple, dict})
@@ -276,7 +288,7 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
         if not isinstance(columns.get(name), str | None):
             _unfold_answer(columns, name, fields)
     _read_references(columns)
-    for name in ("target", "ground_truths"):
+    for name in ("target", "ground_truths", "expected"):
         _read_first_of_several(columns, name)
     _read_documents(columns, "retrieved_context", "retrieved_context_ids")
     _read_documents(columns, "expected_retrieved_context", "reference_context_ids")
@@ -295,7 +307,7 @@ def _is_missing(value: object) -> bool:
 
 def _is_flat(columns: Mapping[str, Any]) -> bool:
     """Whether nothing in a row can be unfolded, as in most files: its values are texts, numbers and the like."""
-    return _READ_WITH_OTHERS.isdisjoint(columns) and _SCALARS.issuperset(map(type, columns.values()))
+    return READ_WITH_OTHERS.isdisjoint(columns) and _SCALARS.issuperset(map(type, columns.values()))
 
 
 def _read_references(columns: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """One budget over many model calls, shared by everything that runs inside it.
 
 The loop sets an allowance around a generator or a judge. Every call is claimed from it: by the driver for a
-judge's own model, by `judges.models.metering` for models that a chain or a function calls. It is stored in a
-context variable, so concurrent requests never share one, and the members of a panel always do. An allowance inside
+judge's own model, by `judges.models.providers.llm_runs` for models that a chain or a function calls. It is part of
+the observation, so concurrent requests never share one, and the members of a panel always do. An allowance inside
 another one claims from both.
 """
 
@@ -17,12 +17,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
-from tenacity import RetryCallState
-from tenacity.stop import stop_base
 
 from judges.errors import AskFailed, ConfigurationError, shortened
-from judges.runtime.observation import current as observed
-from judges.runtime.observation import observing
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
@@ -192,11 +188,18 @@ class KnownPrices(Mapping[str, Price]):
 
 
 def _validate_table(prices: object, validate: ValidatorFunctionWrapHandler) -> object:
+    if isinstance(prices, str):
+        if prices != "known":
+            raise ConfigurationError(
+                f"prices are a mapping {{'model name': Price(...)}}, or 'known' for those of public providers' "
+                f"models, not {shortened(prices)}"
+            )
+        return known_prices()
     return prices if isinstance(prices, KnownPrices) else validate(prices)
 
 
 Prices = Annotated[Mapping[str, Price], WrapValidator(_validate_table)]
-"""A field of a pydantic model that accepts a table of prices, or keeps `known_prices()` unchanged."""
+"""A field of a pydantic model that accepts a table of prices, `known_prices()`, or `"known"`, which means that."""
 
 
 class TieredPrice(Price):
@@ -269,6 +272,7 @@ class Allowance:
         retries: Repeats of calls whose transport failed that are left, or None for any number.
         prices: Price by model name; a call to any other model has no known cost.
         spent: What was consumed before; a budget that can no longer be kept allows no call.
+        unpriced: Name of a model that was asked before and has no price, for the message.
         purpose: What the calls are for, to complete "the budget was spent before ...".
         may_be_left: Whether calls may be left before they end, as they are at a deadline.
     """
@@ -283,6 +287,7 @@ class Allowance:
         retries: int | None = None,
         prices: Mapping[str, Price] | None = None,
         spent: Usage | None = None,
+        unpriced: str | None = None,
         purpose: str = "the judge was asked",
         may_be_left: bool = False,
     ) -> None:
@@ -294,7 +299,7 @@ class Allowance:
         self._before = spent or _NOTHING
         self._spent = _NOTHING
         self._in_flight = 0
-        self._unpriced: str | None = None
+        self._unpriced = unpriced
         self._refusal: Refused | None = None
         self._outer: Allowance | None = None
         self._state: Literal["open", "released", "closed"] = "open"
@@ -514,31 +519,6 @@ _IN_FLIGHT = Usage(calls=1, cost=None, tokens_known=False)
 _UNREPORTED = "the tokens of a call were not reported"
 
 
-def within(allowance: Allowance | None) -> observing:
-    """Run a `with` block under an allowance, inside the outer one; None lifts an outer one."""
-    return observing(allowance=None if allowance is None else allowance.inside(current()))
-
-
-def also_within(allowance: Allowance | None) -> observing:
-    """Run a `with` block under an allowance, inside the outer one; None leaves the outer one in force."""
-    return observing() if allowance is None else within(allowance)
-
-
-def counted() -> observing:
-    """Mark the model calls in a `with` block as counted by whoever makes them: nobody else counts them again."""
-    return observing(is_counted=True)
-
-
-def is_counted() -> bool:
-    """Whether model calls made here are counted by whoever makes them."""
-    return observed.get().is_counted
-
-
-def current() -> Allowance | None:
-    """Return the current allowance, if there is one."""
-    return observed.get().allowance
-
-
 def charge(
     allowance: Allowance | None, usage: Usage, model: str | None, *, asked: str | None = None, as_call: bool = True
 ) -> Usage:
@@ -553,29 +533,3 @@ def _charged(
 ) -> Usage:
     usage = with_cost(usage, model, prices, asked=asked)
     return usage if as_call else usage.model_copy(update={"calls": 0})
-
-
-def seconds_left() -> float | None:
-    """Return the time left in the current allowance; None where there is no deadline."""
-    allowance = current()
-    return None if allowance is None else allowance.seconds_left
-
-
-def may_be_left() -> bool:
-    """Whether a call made here may be left before it ends: at a deadline, or since it is not needed any more."""
-    allowance = current()
-    return allowance is not None and allowance.may_be_left
-
-
-class stop_at_limits(stop_base):  # noqa: N801 - tenacity's strategies are named like functions
-    """Stop retrying when `other` says so, no repeat is left, or the next wait would pass the deadline."""
-
-    def __init__(self, other: stop_base) -> None:
-        self._other = other
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        """Check whether to stop."""
-        allowance = current()
-        left = None if allowance is None else allowance.seconds_left
-        late = left is not None and retry_state.upcoming_sleep >= left
-        return self._other(retry_state) or late or not (allowance is None or allowance.retries_left())

@@ -1,4 +1,4 @@
-"""How code runs that is written once: a flow, blocking or not; threads for what blocks; limits of time.
+"""How code runs that is written once: a flow, blocking or not; threads for what blocks.
 
 A flow is an algorithm as a generator, which decides and does no I/O: it yields effects, receives what they came
 to (a failure is raised at the `yield`), and returns its result. `run` and `arun` perform the effects. A user's
@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from judges.runtime import budget
+from judges.runtime import observation
 
 T = TypeVar("T")
 Effect = TypeVar("Effect")
@@ -70,7 +70,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     thread of asyncio's pool would delay the end of the event loop. For any other call the pool is used, so that
     many concurrent calls do not start many threads.
     """
-    if not budget.may_be_left():
+    if not observation.may_be_left():
         return await asyncio.to_thread(_call, function, *arguments)
     return await in_daemon_thread(function, *arguments)
 
@@ -120,7 +120,7 @@ class _LeavingExecutor(ThreadPoolExecutor):
         self._executor = executor
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        if budget.may_be_left():
+        if observation.may_be_left():
             return _in_daemon_thread(partial(fn, *args, **kwargs))
         return (
             super().submit(fn, *args, **kwargs)
@@ -248,43 +248,3 @@ class NextTurn:
     def _run(self, loop: AbstractEventLoop) -> None:
         for function in self._due.pop(loop):
             function()
-
-
-class time_limit:  # noqa: N801 - named like a function, as what is used in a `with` statement is
-    """Cancel what the current task awaits in a `with` block when the time is up.
-
-    Args:
-        seconds: Seconds from now; None is no limit.
-
-    Raises:
-        TimeoutError: From the block, when the time is up.
-    """
-
-    __slots__ = ("_cancellations", "_is_over", "_seconds", "_task", "_timer")
-
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
-        self._is_over = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[Any] | None = None
-
-    def __enter__(self) -> Self:
-        if self._seconds is not None:
-            self._task = asyncio.current_task()
-            assert self._task is not None  # noqa: S101 - a coroutine runs in one
-            self._cancellations = self._task.cancelling()
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._is_over and self._task is not None:
-            is_own = self._task.uncancel() <= self._cancellations
-            if is_own and kind is not None and issubclass(kind, asyncio.CancelledError):
-                raise TimeoutError from raised
-
-    def _end(self) -> None:
-        self._is_over = True
-        if self._task is not None:
-            self._task.cancel()

@@ -14,14 +14,13 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel, ModelRequest, ModelResponse
-    from judges.requests import Deliberates
-    from judges.runtime.budget import Allowance
-    from judges.sample import Sample
-    from judges.verdict import Verdict
+from judges.model import EmbeddingModel, EmbeddingResponse, JudgeModel, ModelRequest, ModelResponse
+from judges.requests import Deliberates
+from judges.runtime.budget import Allowance
+from judges.sample import Sample
+from judges.verdict import Verdict
 
 T = TypeVar("T")
 
@@ -127,6 +126,38 @@ class observing:  # noqa: N801 - named like a function, as what is used in a `wi
 
     def __exit__(self, *_: object) -> None:
         current.reset(self._token)
+
+
+def within(allowance: Allowance | None) -> observing:
+    """Run a `with` block under an allowance, inside the outer one; None lifts an outer one."""
+    return observing(allowance=None if allowance is None else allowance.inside(current.get().allowance))
+
+
+def also_within(allowance: Allowance | None) -> observing:
+    """Run a `with` block under an allowance, inside the outer one; None leaves the outer one in force."""
+    return observing() if allowance is None else within(allowance)
+
+
+def counted() -> observing:
+    """Mark the model calls in a `with` block as counted by whoever makes them: nobody else counts them again."""
+    return observing(is_counted=True)
+
+
+def is_counted() -> bool:
+    """Whether model calls made here are counted by whoever makes them."""
+    return current.get().is_counted
+
+
+def seconds_left() -> float | None:
+    """Return the time left in the current allowance; None where there is no deadline."""
+    allowance = current.get().allowance
+    return None if allowance is None else allowance.seconds_left
+
+
+def may_be_left() -> bool:
+    """Whether a call made here may be left before it ends: at a deadline, or since it is not needed any more."""
+    allowance = current.get().allowance
+    return allowance is not None and allowance.may_be_left
 
 
 _ABANDONED = object()

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from textwrap import shorten
-from typing import Any, ClassVar, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretBytes, SecretStr
@@ -149,14 +149,24 @@ _FAKES = "langchain_core.language_models.fake_chat_models"
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
-class _Guard:
+class RequestBan:
     """How many `no_model_requests` blocks are open, in the whole process.
 
     A context variable would not work: threads and event loops that were started earlier do not inherit it.
     """
 
-    depth: ClassVar[int] = 0
-    lock: ClassVar[threading.Lock] = threading.Lock()
+    def __init__(self) -> None:
+        self.depth = 0
+        self._lock = threading.Lock()
+
+    def change(self, by: int) -> None:
+        """Open so many blocks more."""
+        with self._lock:
+            self.depth += by
+
+
+ban = RequestBan()
+"""The one ban of this process; where its depth is 0, any request is allowed."""
 
 
 @contextmanager
@@ -167,18 +177,11 @@ def no_model_requests() -> Iterator[None]:
     fakes, and models served from this machine's loopback address are still allowed. Meant for test suites, so
     that no test calls a provider by accident.
     """
-    with _Guard.lock:
-        _Guard.depth += 1
+    ban.change(+1)
     try:
         yield
     finally:
-        with _Guard.lock:
-            _Guard.depth -= 1
-
-
-def is_guarded() -> bool:
-    """Whether requests to real models are forbidden now."""
-    return _Guard.depth > 0
+        ban.change(-1)
 
 
 def check_allowed(name: str, model: object) -> None:
@@ -187,7 +190,7 @@ def check_allowed(name: str, model: object) -> None:
     Raises:
         ModelRequestError: If the guard is active and the model is neither scripted nor on this machine.
     """
-    if _Guard.depth and not (getattr(model, "scripted", False) or _is_fake(model) or _is_local(model)):
+    if ban.depth and not (getattr(model, "scripted", False) or _is_fake(model) or _is_local(model)):
         raise ModelRequestError(
             f"a request to {name} was about to be made inside no_model_requests(); "
             f"use judges.testing.ScriptedModel in tests"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +20,6 @@ from refine.cli.options import CommandOptions, options_from, parameters_of
 
 _INTERRUPTED = 130
 """Exit code that a shell expects of a program stopped with Ctrl-C."""
-
-_STOPPED = 3
-"""Exit code of a run that stopped at a limit."""
 
 _NO_WAY_ON = ("refine resume", " is in use by ", "begin a new run")
 """What a message says that tells how to go on, or that going on is in vain."""
@@ -88,15 +86,14 @@ def _error_exit(message: str, *, code: int = 2) -> typer.Exit:
 def _one_line_errors(options: CommandOptions) -> Iterator[None]:
     """Report wrong input in one line on stderr, and exit with 2; where a run can be resumed, say how."""
     from judges import JudgesError
-    from judges.offline import RunStopped
 
     try:
         yield
     except OSError as error:
         raise _error_exit(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
     except JudgesError as error:
-        code = _STOPPED if isinstance(error, RunStopped) else 2
-        raise _error_exit(f"{error}{_way_on(options.resumable, str(error))}", code=code) from None
+        message = f"{error}{_way_on(options.resumable, str(error))}"
+        raise _error_exit(message, code=error.exit_code) from None
     except KeyboardInterrupt:
         raise _error_exit(f"interrupted{_way_on(options.resumable)}", code=_INTERRUPTED) from None
 
@@ -315,10 +312,10 @@ def new_judge(options: of.NewJudgeOptions) -> int:
     """Begin a judge of your own: a package with prompts and a test.
 
     \b
-    refine new-judge tone
+    refine new-judge brevity
     refine new-judge shop.promises --out promises
 
-    It installs with `pip install ./tone`, and `refine evaluate --judge tone` then knows it.
+    It installs with `pip install ./brevity`, and `refine evaluate --judge brevity` then knows it.
     """
     from refine.cli.new_judge import write_new_judge
 
@@ -356,9 +353,22 @@ def report(options: of.ReportOptions) -> int:
     It shows each judge's figures with their intervals, groups, the worst rows with reasons, and all rows; with
     labels, attempts or a certificate, also how far the verdicts can be believed.
     """
-    from refine.cli.report import run_report
+    from refine.report.file import write_report
 
-    return run_report(options)
+    gc.disable()  # hundreds of thousands of rows stay to the end: nobody need look for garbage among them
+    file = write_report(
+        [run for run in (options.run, options.later_run) if run is not None],
+        options.out,
+        form=options.format,
+        slices=options.slices,
+        labels=options.labels,
+        attempts=options.attempts,
+        certificate=options.certificate,
+        seed=options.seed,
+    )
+    if str(file) != "-":
+        typer.echo(file)
+    return 0
 
 
 @_command(_RUNS)
@@ -547,9 +557,9 @@ def key(options: of.KeyOptions) -> int:
     It is shown once, and the file gets its hash.
     """
     _require(_SERVER, "server")
-    from refine.server.requests import described_key
+    from refine.server.access import describe_new_key
 
-    key_line, table = described_key(options.name)
+    key_line, table = describe_new_key(options.name)
     typer.echo(f"{key_line}\n", err=True)
     typer.echo(table)
     return 0

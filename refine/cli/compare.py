@@ -10,9 +10,6 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from statistics import stdev
 
-from rich.console import Console
-from rich.text import Text
-
 from judges import ConfigurationError, known_prices
 from judges.errors import shortened
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
@@ -23,7 +20,7 @@ from judges.offline.statistics import LengthAdjusted, length_adjusted, n_pairs
 from refine.cli.judge_specs import by_name, load_judge, load_judges
 from refine.cli.options import CompareOptions, EstimateOptions, PlanOptions
 from refine.cli.runs import check_rows, read_prices, rows_file
-from refine.cli.tables import Column, print_table, text_console
+from refine.cli.tables import Column, print_table, print_text, text_console
 
 _MOST_REGRESSIONS = 10
 _LONGEST_QUESTION = 60
@@ -45,7 +42,7 @@ def run_compare(options: CompareOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(asdict(comparison), ensure_ascii=False, indent=2)}\n")
     else:
-        sys.stdout.write(f"{comparison}\n{_regressions(comparison, before, after)}")
+        print_text(f"{comparison}\n{_regressions(comparison, before, after)}".rstrip("\n"))
     return 0
 
 
@@ -61,7 +58,7 @@ def _compare_answers(options: CompareOptions, spec: str) -> int:
         document = {**figures, "length_adjusted": asdict(adjusted)}
         sys.stdout.write(f"{json.dumps(document, ensure_ascii=False, indent=2)}\n")
     else:
-        sys.stdout.write(f"{result}\n  at equal length     {adjusted}\n")
+        print_text(f"{result}\n  at equal length     {adjusted}")
     return 0 if result.n else 1
 
 
@@ -121,25 +118,24 @@ def run_estimate(options: EstimateOptions) -> int:
         totals = {"calls": result.calls, "tokens": result.tokens, "cost": result.cost}
         sys.stdout.write(f"{json.dumps({**asdict(result), **totals}, ensure_ascii=False, indent=2)}\n")
         return 0
-    _show(text_console(), result)
+    _print_estimate(result)
     return 0
 
 
-def _show(console: Console, result: Estimate) -> None:
+def _print_estimate(result: Estimate) -> None:
     numbers = ("calls", "input tokens", "output tokens", "US dollars")
     columns = (Column("judge"), Column("calls a row"), *(Column(name, is_number=True) for name in numbers))
     rows = [
         (one.judge, one.formula, *map(_range, (one.calls, one.input_tokens, one.output_tokens)), _cost(one.cost))
         for one in result.judges
     ]
-    print_table(console, columns, rows)
+    print_table(text_console(), columns, rows)
     total = f" {result.rows:,} rows: {_range(result.calls)} calls, {_range(result.tokens)} tokens"
-    console.print(Text(f"{total}, {_cost(result.cost)} US dollars", style="bold"), soft_wrap=True)
+    print_text(f"{total}, {_cost(result.cost)} US dollars", style="bold")
     for model in result.unpriced:
-        line = f" ! the price of {model} is unknown; give it by --prices FILE"
-        console.print(Text(line, style="yellow"), soft_wrap=True)
+        print_text(f" ! the price of {model} is unknown; give it by --prices FILE", style="yellow")
     note = " Not included: repeats of failed calls and of replies that cannot be read, cached prompts, discounts."
-    console.print(Text(note, style="dim"), soft_wrap=True)
+    print_text(note, style="dim")
 
 
 def _range(counts: Range) -> str:
@@ -184,13 +180,13 @@ def run_plan(options: PlanOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps([asdict(plan) for plan in plans], ensure_ascii=False, indent=2)}\n")
         return 0
-    sys.stdout.write(
+    print_text(
         f"Questions that show a change of {options.points:g} points in {options.power:.0%} of all comparisons, "
-        f"at a level of {options.alpha:.0%}:\n"
+        f"at a level of {options.alpha:.0%}:"
     )
     for plan in plans:
         questions = "no number" if plan.questions is None else f"{plan.questions:,}"
-        sys.stdout.write(f"  {plan.judge + ': ' if plan.judge else ''}{questions} ({plan.basis})\n")
+        print_text(f"  {plan.judge + ': ' if plan.judge else ''}{questions} ({plan.basis})")
     return 0
 
 
@@ -214,10 +210,12 @@ def _check(options: PlanOptions) -> None:
 
 def _plans(options: PlanOptions) -> Iterator[_Sizing]:
     if options.discordance is not None:
-        yield _Sizing(judge="", questions=_needed(options), basis=f"verdicts differ on {options.discordance:.1%}")
+        yield _Sizing(
+            judge="", questions=_count_questions(options), basis=f"verdicts differ on {options.discordance:.1%}"
+        )
     elif options.sd is not None:
         yield _Sizing(
-            judge="", questions=_needed(options), basis=f"scores differ by a deviation of {options.sd:g}"
+            judge="", questions=_count_questions(options), basis=f"scores differ by a deviation of {options.sd:g}"
         )
     else:
         pilots = [load_run(run) for run in options.runs]
@@ -248,7 +246,7 @@ def _from_pilots(name: str, pilots: list[Evaluation], options: PlanOptions) -> _
     )
 
 
-def _needed(options: PlanOptions) -> int:
+def _count_questions(options: PlanOptions) -> int:
     try:
         return math.ceil(
             n_pairs(

@@ -47,7 +47,7 @@ def list_judges(options: ListOptions) -> int:
     if options.name is None or options.words is not None:
         _print_matches(options)
         return 0
-    entry = _entry_called(options.name)
+    entry = _find_entry(options.name)
     if options.as_json:
         _print_json(_as_json(entry))
     else:
@@ -55,7 +55,7 @@ def list_judges(options: ListOptions) -> int:
     return 0
 
 
-def _entry_called(name: str) -> Entry:
+def _find_entry(name: str) -> Entry:
     registry = default_registry()
     try:
         return registry.entry(name)
@@ -177,9 +177,8 @@ def _grid(rows: Iterator[tuple[str, str]]) -> Table:
 def _as_json(entry: Entry) -> dict[str, Any]:
     make = default_registry().maker(entry.name)
     settings = settings_of(make)
-    fields = {name: value for name, value in asdict(entry).items() if name != "examples"}
     return {
-        **fields,
+        **asdict(entry),
         "in_loop": entry.in_loop,
         "example": load_line(make),
         "settings": [asdict(setting) for setting in settings],

@@ -24,10 +24,9 @@ from rich.text import Text
 
 from judges import ConfigurationError, Sample
 from judges.messages import Message
-from judges.offline.trust.beside import labels_file
 from judges.offline.trust.label import Label, LabelItem, Labelling, LabelStore, items_of
 from judges.offline.trust.label_file import LabelFile, labels_in
-from judges.offline.trust.rows import JudgedRow, read_judged
+from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged
 from refine.cli.loops import is_database, open_database
 from refine.cli.options import LabelOptions
 
@@ -59,10 +58,10 @@ def run_label(options: LabelOptions) -> int:
 
 
 def _label(
-    options: LabelOptions, rows: list[JudgedRow], labels: Iterable[JudgedRow], store: LabelStore, place: str
+    options: LabelOptions, rows: list[JudgedAnswer], labels: Iterable[JudgedAnswer], store: LabelStore, place: str
 ) -> int:
     earlier = list(labels)
-    chosen = rows if options.next_rows is None else _chosen(options, rows, earlier)
+    chosen = rows if options.next_rows is None else _choose(options, rows, earlier)
     items = items_of(chosen, earlier)
     if not items:
         raise ConfigurationError(
@@ -71,7 +70,7 @@ def _label(
     by = options.by or _own_name()
     labelling = Labelling(items, store, by=by, split=options.split, seed=options.seed)
     if labelling.current is None:
-        sys.stderr.write(f"refine: nothing is left to label for {by}{_waiting(labelling)}\n")
+        sys.stderr.write(f"refine: nothing is left to label for {by}{_describe_waiting(labelling)}\n")
         return 1
 
     LabelScreen(labelling, source=options.source).run()
@@ -79,7 +78,7 @@ def _label(
     return 0
 
 
-def _chosen(options: LabelOptions, rows: list[JudgedRow], labels: list[JudgedRow]) -> list[JudgedRow]:
+def _choose(options: LabelOptions, rows: list[JudgedAnswer], labels: list[JudgedAnswer]) -> list[JudgedAnswer]:
     from judges.offline.trust.label import choose_rows  # noqa: PLC0415 - loads numpy
 
     return choose_rows(rows, labels, budget=options.next_rows or 1, seed=options.seed)
@@ -118,7 +117,7 @@ def _own_name() -> str:
     raise ConfigurationError("who labels? give --by NAME")
 
 
-def _waiting(labelling: Labelling) -> str:
+def _describe_waiting(labelling: Labelling) -> str:
     if not labelling.waiting:
         return ""
     return f"; {labelling.waiting} answers wait for a second person (--by NAME)"
@@ -128,7 +127,7 @@ def _summary(labelling: Labelling, options: LabelOptions, place: str) -> str:
     left = labelling.total - labelling.labelled
     after = f"go on with `refine label {options.source}`" if left else "all are labelled"
     count = f"{labelling.labelled_now} labels by {labelling.by} in {place}"
-    return f"{count}; {left} left: {after}{_waiting(labelling)}\n"
+    return f"{count}; {left} left: {after}{_describe_waiting(labelling)}\n"
 
 
 _Line = tuple[str, str]
@@ -158,11 +157,11 @@ def wrap(text: str, width: int) -> list[str]:
     width = max(_LEAST_WIDTH, width)
     lines: list[str] = []
     for paragraph in _visible(text).split("\n"):
-        lines += _wrapped(paragraph, width)
+        lines += _wrap_paragraph(paragraph, width)
     return lines
 
 
-def _wrapped(paragraph: str, width: int) -> list[str]:
+def _wrap_paragraph(paragraph: str, width: int) -> list[str]:
     lines, current, used = [], "", 0
     for word in Text(paragraph).plain.split(" "):
         rest, size = word, cell_len(word)
@@ -172,14 +171,14 @@ def _wrapped(paragraph: str, width: int) -> list[str]:
         if current:
             lines.append(current)
         while cell_len(rest) > width:
-            head = _fitting(rest, width)
+            head = _take_width(rest, width)
             lines.append(head)
             rest = rest[len(head) :]
         current, used = rest, cell_len(rest)
     return [*lines, current]
 
 
-def _fitting(text: str, width: int) -> str:
+def _take_width(text: str, width: int) -> str:
     """Return as much of the beginning of a text as fits into so many columns, one character at least."""
     used = 0
     for place, character in enumerate(text):
@@ -331,12 +330,12 @@ class LabelScreen:
         ]
 
     def _body(self) -> StyleAndTextTuples:
-        lines, height = self._wrapped(), self._height
+        lines, height = self._wrap_answer(), self._height
         self._top = max(0, min(self._top, len(lines) - height))
         visible = lines[self._top : self._top + height]
         return [(style, f" {text}\n") for style, text in visible]
 
-    def _wrapped(self) -> list[_Line]:
+    def _wrap_answer(self) -> list[_Line]:
         item, width = self._labelling.current, self.app.output.get_size().columns
         if item is None:
             return []
@@ -351,7 +350,7 @@ class LabelScreen:
 
     def _status_line(self) -> StyleAndTextTuples:
         style, text = self._status
-        below = len(self._wrapped()) - self._top - self._height
+        below = len(self._wrap_answer()) - self._top - self._height
         more = f"  {below} more lines: space, arrows" if below > 0 else ""
         note = f"  note: {self._note.text}" if self._note.text else ""
         return [(style, f" {text}"), ("class:note", note), ("class:key", more)]
@@ -385,8 +384,8 @@ class LabelScreen:
         on("up", "k")(lambda: self._scroll(-1))
         on("pagedown", "space")(lambda: self._scroll(self._height - 1))
         on("pageup")(lambda: self._scroll(1 - self._height))
-        on("home")(lambda: self._scroll(-len(self._wrapped())))
-        on("end")(lambda: self._scroll(len(self._wrapped())))
+        on("home")(lambda: self._scroll(-len(self._wrap_answer())))
+        on("end")(lambda: self._scroll(len(self._wrap_answer())))
         bindings.add("n", filter=~noting)(self._begin_note)
         bindings.add("enter", filter=noting)(self._end_note)
         bindings.add("escape", filter=noting, eager=True)(self._drop_note)

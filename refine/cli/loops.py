@@ -134,7 +134,7 @@ def _show_replay(out: Console, result: LoopReplay) -> None:
         _print_gains(out, result.gains, result.gain_title)
     _print_best(out, result)
     _print_policies(out, result.policies)
-    for note in (result.assumption, *_reading(result), *result.notes):
+    for note in (result.assumption, *_explain_policies(result), *result.notes):
         _note(out, note)
 
 
@@ -165,7 +165,7 @@ def _print_curve(out: Console, points: Sequence[CurvePoint]) -> None:
         bar = "" if out.options.ascii_only else "█" * round(_BAR * point.cumulative)
         cells = [f"{point.attempt}", f"{point.at_risk:,}", f"{point.passed:,}", _share(point.cumulative)]
         most = [_share(point.if_patience_passed)] if has_patience else []
-        rows.append([*cells, _between(point.low, point.high), bar, *most])
+        rows.append([*cells, _interval(point.low, point.high), bar, *most])
     print_table(out, columns, rows)
 
 
@@ -244,7 +244,7 @@ def _status(policy: ReplayedPolicy) -> str:
     return policy.status if policy.hajek is None else f"estimate {_share(policy.hajek)}"
 
 
-def _reading(result: LoopReplay) -> list[str]:
+def _explain_policies(result: LoopReplay) -> list[str]:
     """Return what a reader of the table of policies must know."""
     notes = []
     if any(policy.status == "bounds" for policy in result.policies):
@@ -269,7 +269,7 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def _between(low: float, high: float) -> str:
+def _interval(low: float, high: float) -> str:
     return f"{low:.1%} to {high:.1%}"
 
 
@@ -306,9 +306,9 @@ def run_monitor(options: MonitorOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(first.to_dict(), ensure_ascii=False, indent=2)}\n")
     elif options.watch:
-        return _exit_code(_watched(first, again, options))
+        return _exit_code(_watch(first, again, options))
     else:
-        text_console().print(_rendered(first))
+        text_console().print(_render(first))
     return _exit_code(first)
 
 
@@ -335,34 +335,37 @@ def _report(options: MonitorOptions, judge: Judge | None) -> MonitorReport:
         )
 
 
-def _watched(first: MonitorReport, again: Callable[[], MonitorReport], options: MonitorOptions) -> MonitorReport:
+def _watch(first: MonitorReport, again: Callable[[], MonitorReport], options: MonitorOptions) -> MonitorReport:
     """Show reports until Ctrl-C, and return the last one; where there is no terminal, those that differ."""
     report, out = first, text_console()
     if out.is_terminal:
-        with Live(_screen(report, options), console=out, screen=True, auto_refresh=False) as live, suppress(_END):
+        with (
+            Live(_compose_screen(report, options), console=out, screen=True, auto_refresh=False) as live,
+            suppress(_END),
+        ):
             while True:
                 time.sleep(options.every)
                 report = again()
-                live.update(_screen(report, options), refresh=True)
-        out.print(_rendered(report))
+                live.update(_compose_screen(report, options), refresh=True)
+        out.print(_render(report))
         return report
-    out.print(_rendered(report))
+    out.print(_render(report))
     with suppress(_END):
         while True:
             time.sleep(options.every)
             before, report = report, again()
             if report != before:
-                out.print(_rendered(report))
+                out.print(_render(report))
     return report
 
 
-def _screen(report: MonitorReport, options: MonitorOptions) -> Group:
+def _compose_screen(report: MonitorReport, options: MonitorOptions) -> Group:
     now = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
     foot = f"{options.source}, read at {now} and every {options.every:g} s; Ctrl-C ends"
-    return Group(_rendered(report), Text(f"\n{foot}", style="dim"))
+    return Group(_render(report), Text(f"\n{foot}", style="dim"))
 
 
-def _rendered(report: MonitorReport) -> Group:
+def _render(report: MonitorReport) -> Group:
     """Return a report as a few lines, the verdict first."""
     lines = [_headline(report), _line("pass rate", _rate(report.pass_rate)), _audits(report.audits)]
     if report.canary is not None:

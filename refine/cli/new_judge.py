@@ -171,7 +171,7 @@ def write_new_judge(options: NewJudgeOptions) -> int:
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"a judge's name is of small letters, digits and _, such as tone or shop.tone, not {shortened(name)}"
+            f"a judge's name is of small letters, digits and _, such as shop.brevity, not {shortened(name)}"
         )
     known = {one for entry in default_registry().entries.values() for one in (entry.name, *entry.aliases)}
     if name in known:

@@ -1,8 +1,8 @@
 """The options of the commands, each written once: the command line reads them, and the command runs on them.
 
 A command has a frozen class of options. Its fields are what may be written on the command line: name, type, range
-and default as in Python, and in `Annotated` what `--help` says. A field that is itself such a class stands for its
-options, so that several commands share them. Only typer is loaded for this module.
+and default, and what `--help` says. A field that is itself such a class stands for its options, so that several
+commands share them. Only typer is loaded for this module.
 """
 
 from __future__ import annotations
@@ -17,45 +17,6 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-_RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.", show_default=False)]
-_Rows = Annotated[
-    Path,
-    typer.Argument(
-        metavar="ROWS",
-        help="Dataset: .jsonl (one object per line), .json, .csv or .tsv with a header, or .parquet.",
-        show_default=False,
-    ),
-]
-_Loops = Annotated[
-    str,
-    typer.Argument(
-        metavar="LOOPS",
-        help="Recorded loops: attempts.jsonl, or the URL of a record, e.g. sqlite:///record.db",
-        show_default=False,
-    ),
-]
-_MovedRows = Annotated[
-    Path | None, typer.Option("--rows", metavar="ROWS", help="Where the dataset is now, if it was moved.")
-]
-_Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="Judge the first N rows only.")]
-_KeepUnreadable = Annotated[
-    bool, typer.Option("--keep-unreadable", help="Keep rows that cannot be read, unscored, instead of stopping.")
-]
-_Slices = Annotated[
-    list[str],
-    typer.Option("--slice", metavar="COLUMN", help="Also by the values of this column of the rows. Repeatable."),
-]
-_MaxConcurrency = Annotated[int, typer.Option(min=1, metavar="N", help="Model calls in flight at once.")]
-_Prices = Annotated[
-    Path | None, typer.Option(metavar="FILE", help='Prices a million tokens: {"NAME": {"input": 1, "output": 2}}')
-]
-_Batch = Annotated[
-    bool,
-    typer.Option("--batch", help="Send calls by the provider's batch endpoint: half the price, within a day."),
-]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-_Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of resamples and draws.")]
-
 
 def _judge_names(typed: str) -> list[str]:
     """Return the judges whose names begin as typed, for completion in a shell."""
@@ -65,22 +26,91 @@ def _judge_names(typed: str) -> list[str]:
     return sorted(name for name in names if name.startswith(typed))
 
 
+def _option(text: str, metavar: str, *, default: Any = None, name: str = "", **settings: Any) -> Any:
+    """Return the field of an option.
+
+    Args:
+        text: What `--help` says of it.
+        metavar: What `--help` calls its value.
+        default: Its value where it is not written; `list` if it may be repeated, MISSING if it must be written.
+        name: What is written; empty is the name of the field.
+        settings: Others of `typer.Option`, such as its range.
+    """
+    return _field(default, kind=typer.Option, name=name, help=text, metavar=metavar, **settings)
+
+
+def _flag(text: str, *, name: str = "") -> Any:
+    """Return the field of an option without a value, which is False where it is not written; see `_option`."""
+    return _field(False, kind=typer.Option, name=name, help=text)  # noqa: FBT003 - a default
+
+
+def _argument(text: str, metavar: str, *, default: Any = MISSING, **settings: Any) -> Any:
+    """Return the field of what is written without a name; see `_option`."""
+    shown = {"help": text, "metavar": metavar, "show_default": False}
+    return _field(default, kind=typer.Argument, name="", **shown, **settings)
+
+
+def _field(default: Any, **metadata: Any) -> Any:
+    if default is list:
+        return field(default_factory=list, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def _json() -> Any:
+    return _flag("Print JSON instead of text.", name="--json")
+
+
+def _seed() -> Any:
+    return _option("Seed of resamples and draws.", "N", default=0, min=0)
+
+
+def _slices() -> Any:
+    return _option(
+        "Also by the values of this column of the rows. Repeatable.", "COLUMN", name="--slice", default=list
+    )
+
+
+def _max_concurrency() -> Any:
+    return _option("Model calls in flight at once.", "N", default=8, min=1)
+
+
+def _moved_rows() -> Any:
+    return _option("Where the dataset is now, if it was moved.", "ROWS", name="--rows")
+
+
+def _loops() -> Any:
+    return _argument("Recorded loops: attempts.jsonl, or the URL of a record, e.g. sqlite:///record.db", "LOOPS")
+
+
+def _prices() -> Any:
+    return _option('Prices a million tokens: {"NAME": {"input": 1, "output": 2}}', "FILE")
+
+
+def _batch() -> Any:
+    return _flag("Send calls by the provider's batch endpoint: half the price, within a day.")
+
+
 _OPTIONS = TypeVar("_OPTIONS")
 
 
 def parameters_of(options: type) -> Iterator[Parameter]:
     """Yield the parameters of a command with these options, as typer reads them."""
-    hints = get_type_hints(options, include_extras=True)
+    hints = get_type_hints(options)
     for one in fields(options):
         if is_dataclass(hints[one.name]):
             yield from parameters_of(hints[one.name])
             continue
+        settings = dict(one.metadata)
+        kind, name = settings.pop("kind"), settings.pop("name")
+        if not name and hints[one.name] is bool:
+            name = f"--{one.name.replace('_', '-')}"  # without it typer adds --no-...
         default = one.default if one.default_factory is MISSING else one.default_factory()
+        if default is MISSING:
+            default, settings["show_default"] = Parameter.empty, False
+        info = kind(*filter(None, [name]), **settings)
+        kind_of_value: Any = hints[one.name]
         yield Parameter(
-            one.name,
-            Parameter.KEYWORD_ONLY,
-            annotation=hints[one.name],
-            default=Parameter.empty if default is MISSING else default,
+            one.name, Parameter.KEYWORD_ONLY, annotation=Annotated[kind_of_value, info], default=default
         )
 
 
@@ -108,32 +138,22 @@ class CommandOptions:
 class ModelOptions:
     """What judges ask."""
 
-    model: Annotated[
-        str | None, typer.Option(metavar="PROVIDER:NAME", help="Model that the judges ask. E.g. openai:gpt-5-mini")
-    ] = None
-    base_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="OpenAI-compatible server of the model. E.g. http://localhost:8000/v1"),
-    ] = None
-    language: Annotated[
-        str | None, typer.Option(metavar="en|zh|ru", help="Language of the judges' prompts. Default: the row's.")
-    ] = None
+    model: str | None = _option("Model that the judges ask. E.g. openai:gpt-5-mini", "PROVIDER:NAME")
+    base_url: str | None = _option("OpenAI-compatible server of the model. E.g. http://localhost:8000/v1", "URL")
+    language: str | None = _option("Language of the judges' prompts. Default: the row's.", "en|zh|ru")
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions:
     """Which judges, and what they ask."""
 
-    judges: Annotated[
-        list[str],
-        typer.Option(
-            "--judge",
-            metavar="NAME[:KEY=VALUE,...]",
-            help="Judge by name, with its settings, module:object, or a judges.toml; repeat it for several.",
-            show_default=False,
-            autocompletion=_judge_names,
-        ),
-    ]
+    judges: list[str] = _option(
+        "Judge by name, with its settings, module:object, or a judges.toml; repeat it for several.",
+        "NAME[:KEY=VALUE,...]",
+        name="--judge",
+        default=MISSING,
+        autocompletion=_judge_names,
+    )
     asks: ModelOptions = field(default_factory=ModelOptions)
 
 
@@ -141,65 +161,52 @@ class JudgeOptions:
 class RowsOptions:
     """How a dataset is read."""
 
-    rows: _Rows
-    columns: Annotated[
-        list[str],
-        typer.Option(
-            "--map",
-            metavar="FIELD=COLUMN",
-            help="Column that holds a field. E.g. answer=outputs.text; repeatable.",
-        ),
-    ] = field(default_factory=list)
-    encoding: Annotated[str, typer.Option(metavar="NAME", help="Encoding of the file. E.g. latin-1")] = "utf-8"
-    limit: _Limit = None
-    keep_unreadable: _KeepUnreadable = False
+    rows: Path = _argument(
+        "Dataset: .jsonl (one object per line), .json, .csv or .tsv with a header, or .parquet.", "ROWS"
+    )
+    columns: list[str] = _option(
+        "Column that holds a field. E.g. answer=outputs.text; repeatable.",
+        "FIELD=COLUMN",
+        name="--map",
+        default=list,
+    )
+    encoding: str = _option("Encoding of the file. E.g. latin-1", "NAME", default="utf-8")
+    limit: int | None = _option("Judge the first N rows only.", "N", min=1)
+    keep_unreadable: bool = _flag("Keep rows that cannot be read, unscored, instead of stopping.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions:
     """How fast a run may be, and where it stops."""
 
-    max_concurrency: _MaxConcurrency = 8
-    processes: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Judge in N processes, which divide rows and limits between them."),
-    ] = 1
-    poll: Annotated[
-        float, typer.Option(min=0.01, metavar="SECONDS", help="Seconds between two looks at a batch.")
-    ] = 60.0
-    rate: Annotated[int | None, typer.Option(min=1, metavar="N", help="Most model calls a minute.")] = None
-    tokens_per_minute: Annotated[int | None, typer.Option(min=1, metavar="N", help="Most tokens a minute.")] = None
-    max_calls: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Stop after N model calls; resume later.")
-    ] = None
-    max_cost: Annotated[
-        float | None, typer.Option(min=0, metavar="USD", help="Stop before more is spent; resume later.")
-    ] = None
-    prices: _Prices = None
+    max_concurrency: int = _max_concurrency()
+    processes: int = _option(
+        "Judge in N processes, which divide rows and limits between them.", "N", default=1, min=1
+    )
+    poll: float = _option("Seconds between two looks at a batch.", "SECONDS", default=60.0, min=0.01)
+    rate: int | None = _option("Most model calls a minute.", "N", min=1)
+    tokens_per_minute: int | None = _option("Most tokens a minute.", "N", min=1)
+    max_calls: int | None = _option("Stop after N model calls; resume later.", "N", min=1)
+    max_cost: float | None = _option("Stop before more is spent; resume later.", "USD", min=0)
+    prices: Path | None = _prices()
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateOptions:
     """What a run has to reach."""
 
-    fail_under: Annotated[
-        list[str],
-        typer.Option(metavar="JUDGE=SCORE", help="Least mean score of a judge; exit code 1 below. Repeatable."),
-    ] = field(default_factory=list)
-    baseline: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="A run before: exit code 1 if a judge's scores fell since."),
-    ] = None
-    max_unscored: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="SHARE",
-            help="Share of rows that a judge of the gate may fail to judge; exit code 3 above.",
-        ),
-    ] = 0.1
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the gate as JUnit XML.")] = None
+    fail_under: list[str] = _option(
+        "Least mean score of a judge; exit code 1 below. Repeatable.", "JUDGE=SCORE", default=list
+    )
+    baseline: Path | None = _option("A run before: exit code 1 if a judge's scores fell since.", "RUN")
+    max_unscored: float = _option(
+        "Share of rows that a judge of the gate may fail to judge; exit code 3 above.",
+        "SHARE",
+        default=0.1,
+        min=0,
+        max=1,
+    )
+    junit: Path | None = _option("Write the gate as JUnit XML.", "FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,18 +215,13 @@ class EvaluateOptions(CommandOptions):
 
     rows: RowsOptions
     judges: JudgeOptions
-    out: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="New folder of the run. Default: runs/ and the time, which is printed."),
-    ] = None
+    out: str | None = _option("New folder of the run. Default: runs/ and the time, which is printed.", "RUN")
     limits: LimitOptions = field(default_factory=LimitOptions)
-    batch: _Batch = False
-    shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Judge part I of N only; see `refine merge`.")
-    ] = None
+    batch: bool = _batch()
+    shard: str | None = _option("Judge part I of N only; see `refine merge`.", "I/N")
     gate: GateOptions = field(default_factory=GateOptions)
-    slices: _Slices = field(default_factory=list)
-    as_json: _AsJson = False
+    slices: list[str] = _slices()
+    as_json: bool = _json()
 
     @cached_property
     def folder(self) -> Path:
@@ -227,7 +229,7 @@ class EvaluateOptions(CommandOptions):
         if self.out is not None:
             return Path(self.out)
         base = Path("runs") / time.strftime("%Y-%m-%d-%H%M%S")
-        return next(name for number in range(1, 1_000) if not (name := _numbered(base, number)).exists())
+        return next(name for number in range(1, 1_000) if not (name := _add_number(base, number)).exists())
 
     @property
     def resumable(self) -> Path | None:
@@ -235,7 +237,7 @@ class EvaluateOptions(CommandOptions):
         return self.folder
 
 
-def _numbered(folder: Path, number: int) -> Path:
+def _add_number(folder: Path, number: int) -> Path:
     return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 
@@ -243,7 +245,7 @@ def _numbered(folder: Path, number: int) -> Path:
 class _RunOptions(CommandOptions):
     """What the commands on one run have in common."""
 
-    run: _RunFolder
+    run: Path = _argument("Folder of a run.", "RUN")
 
     @property
     def resumable(self) -> Path | None:
@@ -255,19 +257,13 @@ class _RunOptions(CommandOptions):
 class ResumeOptions(_RunOptions):
     """The options of `refine resume`."""
 
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Judge cells again whose judging failed.")
-    ] = False
-    accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Judge what changed in dataset or judges since again.")
-    ] = False
-    rows: _MovedRows = None
-    base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where the model's server is now, if it was moved.")
-    ] = None
+    retry_failed: bool = _flag("Judge cells again whose judging failed.")
+    accept_changes: bool = _flag("Judge what changed in dataset or judges since again.")
+    rows: Path | None = _moved_rows()
+    base_url: str | None = _option("Where the model's server is now, if it was moved.", "URL")
     limits: LimitOptions = field(default_factory=LimitOptions)
     gate: GateOptions = field(default_factory=GateOptions)
-    as_json: _AsJson = False
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,29 +271,27 @@ class RescoreOptions(_RunOptions):
     """The options of `refine rescore`."""
 
     judges: JudgeOptions
-    rows: _MovedRows = None
+    rows: Path | None = _moved_rows()
     limits: LimitOptions = field(default_factory=LimitOptions)
-    as_json: _AsJson = False
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions(CommandOptions):
     """The options of `refine merge`."""
 
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of all shards of one run.", show_default=False)
-    ]
-    out: Annotated[str, typer.Option(metavar="RUN", help="New folder of the run.", show_default=False)]
-    rows: _MovedRows = None
-    as_json: _AsJson = False
+    runs: list[Path] = _argument("Folders of all shards of one run.", "RUN...")
+    out: str = _option("New folder of the run.", "RUN", default=MISSING)
+    rows: Path | None = _moved_rows()
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions(_RunOptions):
     """The options of `refine show`."""
 
-    slices: _Slices = field(default_factory=list)
-    as_json: _AsJson = False
+    slices: list[str] = _slices()
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,406 +300,233 @@ class EstimateOptions(CommandOptions):
 
     rows: RowsOptions
     judges: JudgeOptions
-    prices: _Prices = None
-    batch: _Batch = False
-    as_json: _AsJson = False
+    prices: Path | None = _prices()
+    batch: bool = _batch()
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(CommandOptions):
     """The options of `refine compare`."""
 
-    before: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of the run before.", show_default=False)]
-    after: Annotated[Path, typer.Argument(metavar="RUN_B", help="Folder of the run after.", show_default=False)]
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Compare answers by this judge, each pair in both orders.",
-            autocompletion=_judge_names,
-        ),
-    ] = None
+    before: Path = _argument("Folder of the run before.", "RUN_A")
+    after: Path = _argument("Folder of the run after.", "RUN_B")
+    judge: str | None = _option(
+        "Compare answers by this judge, each pair in both orders.", "NAME", autocompletion=_judge_names
+    )
     asks: ModelOptions = field(default_factory=ModelOptions)
-    max_concurrency: _MaxConcurrency = 8
-    seed: _Seed = 0
-    as_json: _AsJson = False
+    max_concurrency: int = _max_concurrency()
+    seed: int = _seed()
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(CommandOptions):
     """The options of `refine plan`."""
 
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Finished runs to learn the spread of scores from.")
-    ] = field(default_factory=list)
-    points: Annotated[float, typer.Option(metavar="N", help="The change to be found, in points of 100.")] = 3.0
-    discordance: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, metavar="SHARE", help="Without runs: share of questions with another verdict."),
-    ] = None
-    sd: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="NUMBER", help="Without runs: standard deviation of the scores' difference."),
-    ] = None
-    power: Annotated[float, typer.Option(metavar="SHARE", help="Probability of finding the change.")] = 0.8
-    alpha: Annotated[float, typer.Option(metavar="SHARE", help="Two-sided level of the test.")] = 0.05
-    as_json: _AsJson = False
+    runs: list[Path] = _argument("Finished runs to learn the spread of scores from.", "RUN", default=list)
+    points: float = _option("The change to be found, in points of 100.", "N", default=3.0)
+    discordance: float | None = _option(
+        "Without runs: share of questions with another verdict.", "SHARE", min=0, max=1
+    )
+    sd: float | None = _option("Without runs: standard deviation of the scores' difference.", "NUMBER", min=0)
+    power: float = _option("Probability of finding the change.", "SHARE", default=0.8)
+    alpha: float = _option("Two-sided level of the test.", "SHARE", default=0.05)
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(_RunOptions):
     """The options of `refine report`."""
 
-    later_run: Annotated[
-        Path | None,
-        typer.Argument(metavar="RUN2", help="A later run, to be compared with RUN.", show_default=False),
-    ] = None
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A .html, .md or .csv file; - is stdout. Default: report.html in the run."
-        ),
-    ] = None
-    format: Annotated[str | None, typer.Option(metavar="html|md|csv", help="Default: as --out ends, or html.")] = (
-        None
-    )
-    slices: _Slices = field(default_factory=list)
-    labels: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What people say of the answers, for sections on trust.")
-    ] = None
-    attempts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Recorded attempts, for what another attempt brings.")
-    ] = None
-    certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The certificate that `refine certify` wrote.")
-    ] = None
-    seed: _Seed = 0
+    later_run: Path | None = _argument("A later run, to be compared with RUN.", "RUN2", default=None)
+    out: Path | None = _option("A .html, .md or .csv file; - is stdout. Default: report.html in the run.", "FILE")
+    format: str | None = _option("Default: as --out ends, or html.", "html|md|csv")
+    slices: list[str] = _slices()
+    labels: Path | None = _option("What people say of the answers, for sections on trust.", "FILE")
+    attempts: Path | None = _option("Recorded attempts, for what another attempt brings.", "FILE")
+    certificate: Path | None = _option("The certificate that `refine certify` wrote.", "FILE")
+    seed: int = _seed()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListOptions(CommandOptions):
     """The options of `refine judges`."""
 
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]", help="Tell all about this one.", show_default=False, autocompletion=_judge_names
-        ),
-    ] = None
-    words: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--find", metavar="WORD", help="List those with this in names, question, needs or tags; several: all."
-        ),
-    ] = None
-    fields: Annotated[
-        str | None,
-        typer.Option(
-            "--needs", metavar="FIELDS", help="List those that need no more than these, question and answer."
-        ),
-    ] = None
-    subject: Annotated[
-        str | None,
-        typer.Option(metavar="SUBJECT", help="List those of the answer, retriever, agent or conversation."),
-    ] = None
-    as_json: _AsJson = False
+    name: str | None = _argument("Tell all about this one.", "[NAME]", default=None, autocompletion=_judge_names)
+    words: list[str] | None = _option(
+        "List those with this in names, question, needs or tags; several: all.", "WORD", name="--find"
+    )
+    fields: str | None = _option(
+        "List those that need no more than these, question and answer.", "FIELDS", name="--needs"
+    )
+    subject: str | None = _option("List those of the answer, retriever, agent or conversation.", "SUBJECT")
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewJudgeOptions(CommandOptions):
     """The options of `refine new-judge`."""
 
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the judge, e.g. tone or shop.tone.", show_default=False)
-    ]
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="New folder. Default: one called after the judge.")
-    ] = None
+    name: str = _argument("Name of the judge, e.g. brevity or shop.promises.", "NAME")
+    out: Path | None = _option("New folder. Default: one called after the judge.", "FOLDER")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(CommandOptions):
     """The options of `refine export`."""
 
-    record: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECORD", help="The record: sqlite:///file.db or postgresql://...", show_default=False
-        ),
-    ]
-    out: Annotated[
-        Path | None, typer.Option(metavar="ROWS", help="New file of JSON lines. Default: standard output.")
-    ] = None
-    where: Annotated[
-        list[str],
-        typer.Option(
-            metavar="KEY=VALUE", help="Only these outcomes; repeat it to narrow the choice.", show_default=False
-        ),
-    ] = field(default_factory=list)
+    record: str = _argument("The record: sqlite:///file.db or postgresql://...", "RECORD")
+    out: Path | None = _option("New file of JSON lines. Default: standard output.", "ROWS")
+    where: list[str] = _option("Only these outcomes; repeat it to narrow the choice.", "KEY=VALUE", default=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions(CommandOptions):
     """The options of `refine serve`."""
 
-    upstream: Annotated[
-        str | None, typer.Option(metavar="URL", help="Address of the model's API. E.g. https://api.openai.com/v1")
-    ] = None
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Judge by name, module:object of your own, or a judges.toml.",
-            autocompletion=_judge_names,
-        ),
-    ] = None
-    judge_base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="OpenAI-compatible server of the judge's model.")
-    ] = None
-    judge_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The judge's model there, or PROVIDER:NAME.")
-    ] = None
-    success_rating: Annotated[
-        int | None, typer.Option(metavar="1-4", help="Rating at which an answer is accepted. Default: 3")
-    ] = None
-    max_attempts: Annotated[
-        int | None, typer.Option(metavar="N", help="Most answers generated for one question. Default: 3")
-    ] = None
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen here. Default: 127.0.0.1")] = None
-    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen at; 0: any. Default: 8000")] = None
-    record: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="Where outcomes are recorded: a file, or a database. Default: refine-record.db"
-        ),
-    ] = None
-    no_record: Annotated[bool, typer.Option("--no-record", help="Record nothing, so there is no page.")] = False
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TOML file with these and all other settings.")
-    ] = None
-    check: Annotated[bool, typer.Option("--check", help="Check the settings, say what they mean, and end.")] = (
-        False
+    upstream: str | None = _option("Address of the model's API. E.g. https://api.openai.com/v1", "URL")
+    judge: str | None = _option(
+        "Judge by name, module:object of your own, or a judges.toml.", "NAME", autocompletion=_judge_names
     )
+    judge_base_url: str | None = _option("OpenAI-compatible server of the judge's model.", "URL")
+    judge_model: str | None = _option("The judge's model there, or PROVIDER:NAME.", "NAME")
+    success_rating: int | None = _option("Rating at which an answer is accepted. Default: 3", "1-4")
+    max_attempts: int | None = _option("Most answers generated for one question. Default: 3", "N")
+    host: str | None = _option("Listen here. Default: 127.0.0.1", "HOST")
+    port: int | None = _option("Port to listen at; 0: any. Default: 8000", "N")
+    record: str | None = _option(
+        "Where outcomes are recorded: a file, or a database. Default: refine-record.db", "URL"
+    )
+    no_record: bool = _flag("Record nothing, so there is no page.")
+    config: Path | None = _option("TOML file with these and all other settings.", "FILE")
+    check: bool = _flag("Check the settings, say what they mean, and end.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions(CommandOptions):
     """The options of `refine key`."""
 
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is called in limits and logs.")]
+    name: str = _argument("What the key is called in limits and logs.", "NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrustOptions(CommandOptions):
     """What `refine align` and `refine certify` have in common."""
 
-    labels: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Labels, where they are not in the rows.", show_default=False),
-    ] = None
-    judge: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The judge, where rows have verdicts of several.")
-    ] = None
-    good: Annotated[float, typer.Option(metavar="1-4", help="Least human rating that is good.")] = 3
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="Use the labels of this split alone.")] = None
-    alpha: Annotated[float, typer.Option(metavar="SHARE", help="Most bad answers among those released.")] = 0.10
-    delta: Annotated[float, typer.Option(metavar="P", help="Probability that the promise does not hold.")] = 0.05
-    thresholds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="T,T", help="Thresholds to choose from, fixed before labels are seen.  [default: 4,3,2]"
-        ),
-    ] = None
-    max_attempts: Annotated[
-        int | None, typer.Option(metavar="N", help="Most attempts of the loop.  [default: as recorded]")
-    ] = None
-    next_labels: Annotated[
-        Path | None,
-        typer.Option("--next", metavar="FILE", help="New file for the rows to label next, blind to the verdict."),
-    ] = None
-    budget: Annotated[int, typer.Option(metavar="N", help="Most labels that people can give next.")] = 80
-    ledger: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="What labels were used for.  [default: beside the labels]"),
-    ] = None
-    as_json: _AsJson = False
+    labels: Path | None = _option("Labels, where they are not in the rows.", "FILE")
+    judge: str | None = _option("The judge, where rows have verdicts of several.", "NAME")
+    good: float = _option("Least human rating that is good.", "1-4", default=3)
+    split: str | None = _option("Use the labels of this split alone.", "NAME")
+    alpha: float = _option("Most bad answers among those released.", "SHARE", default=0.1)
+    delta: float = _option("Probability that the promise does not hold.", "P", default=0.05)
+    thresholds: str | None = _option(
+        "Thresholds to choose from, fixed before labels are seen.  [default: 4,3,2]", "T,T"
+    )
+    max_attempts: int | None = _option("Most attempts of the loop.  [default: as recorded]", "N")
+    next_labels: Path | None = _option(
+        "New file for the rows to label next, blind to the verdict.", "FILE", name="--next"
+    )
+    budget: int = _option("Most labels that people can give next.", "N", default=80)
+    ledger: Path | None = _option("What labels were used for.  [default: beside the labels]", "FILE")
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlignOptions(TrustOptions):
     """The options of `refine align`."""
 
-    rows: Annotated[
-        str,
-        typer.Argument(
-            metavar="LABELLED", help="Judged rows with labels: a file, or the folder of a run.", show_default=False
-        ),
-    ]
-    drawn: Annotated[
-        str,
-        typer.Option(metavar="HOW", help="How labelled rows were drawn: random, by-rating, active or elsewhere."),
-    ] = "random"
-    certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="New file for the certificate.", show_default=False)
-    ] = None
-    full: Annotated[bool, typer.Option("--full", help="Show every figure, with its interval and method.")] = False
-    seed: _Seed = 0
+    rows: str = _argument("Judged rows with labels: a file, or the folder of a run.", "LABELLED")
+    drawn: str = _option(
+        "How labelled rows were drawn: random, by-rating, active or elsewhere.", "HOW", default="random"
+    )
+    certificate: Path | None = _option("New file for the certificate.", "FILE")
+    full: bool = _flag("Show every figure, with its interval and method.")
+    seed: int = _seed()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertifyOptions(TrustOptions):
     """The options of `refine certify`."""
 
-    attempts: _Loops
-    out: Annotated[Path, typer.Option(metavar="FILE", help="File for the certificate.")] = Path("certificate.json")
-    patience: Annotated[
-        int | None, typer.Option(metavar="N", help="Patience of the loop.  [default: as recorded]")
-    ] = None
-    method: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="sequence; fallback, if higher ratings are not better; anytime, to look as labels come in; "
-            "weighted, for rows with weights, several runs a question or graded harm.",
-        ),
-    ] = "sequence"
-    harm: Annotated[
-        str | None,
-        typer.Option(metavar="H,H,H,H", help="Harm of answers rated 1 to 4, each 0 to 1, for --method weighted."),
-    ] = None
-    largest_weight: Annotated[
-        float | None,
-        typer.Option(metavar="W", help="Most that a question weighs, fixed beforehand, for --method weighted."),
-    ] = None
-    per_question: Annotated[
-        bool, typer.Option("--per-question", help="Bound bad answers among all questions, not among releases.")
-    ] = False
-    scores: Annotated[bool, typer.Option("--scores", help="Certify a score, not a rating.")] = False
-    escalation: Annotated[
-        str | None,
-        typer.Option(metavar="JUDGE,JUDGE", help="Judges from cheap to strong; people decide what they do not."),
-    ] = None
-    chain: Annotated[
-        str | None,
-        typer.Option(metavar="T,T;T,T", help="Escalation policies, strict to lax.  [default: 5,4;4,4;4,3;3,3]"),
-    ] = None
-    assume_independent_attempts: Annotated[
-        bool,
-        typer.Option("--assume-independent-attempts", help="Labels are of single answers; a weaker certificate."),
-    ] = False
-    loops: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Loops without labels, which make that one less weak.")
-    ] = None
-    unlabelled: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOW", help="Runs without a label: bad, or left-out if the others are a random sample."
-        ),
-    ] = None
+    attempts: str = _loops()
+    out: Path = _option("File for the certificate.", "FILE", default=Path("certificate.json"))
+    patience: int | None = _option("Patience of the loop.  [default: as recorded]", "N")
+    method: str = _option(
+        "sequence; fallback, if higher ratings are not better; anytime, to look as labels come in; "
+        "weighted, for rows with weights, several runs a question or graded harm.",
+        "NAME",
+        default="sequence",
+    )
+    harm: str | None = _option("Harm of answers rated 1 to 4, each 0 to 1, for --method weighted.", "H,H,H,H")
+    largest_weight: float | None = _option(
+        "Most that a question weighs, fixed beforehand, for --method weighted.", "W"
+    )
+    per_question: bool = _flag("Bound bad answers among all questions, not among releases.")
+    scores: bool = _flag("Certify a score, not a rating.")
+    escalation: str | None = _option("Judges from cheap to strong; people decide what they do not.", "JUDGE,JUDGE")
+    chain: str | None = _option("Escalation policies, strict to lax.  [default: 5,4;4,4;4,3;3,3]", "T,T;T,T")
+    assume_independent_attempts: bool = _flag("Labels are of single answers; a weaker certificate.")
+    loops: Path | None = _option("Loops without labels, which make that one less weak.", "FILE")
+    unlabelled: str | None = _option(
+        "Runs without a label: bad, or left-out if the others are a random sample.", "HOW"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _LoopOptions(CommandOptions):
     """What `refine replay` and `refine monitor` have in common."""
 
-    source: _Loops
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Labels that `refine label` wrote. Default: those beside LOOPS, if there are any."
-        ),
-    ] = None
+    source: str = _loops()
+    labels: Path | None = _option(
+        "Labels that `refine label` wrote. Default: those beside LOOPS, if there are any.", "FILE"
+    )
     asks: ModelOptions = field(default_factory=ModelOptions)
-    max_concurrency: _MaxConcurrency = 8
-    as_json: _AsJson = False
+    max_concurrency: int = _max_concurrency()
+    as_json: bool = _json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions(_LoopOptions):
     """The options of `refine replay`."""
 
-    thresholds: Annotated[
-        list[int],
-        typer.Option("--threshold", metavar="1-4", help="Success rating to replay; repeat it for several."),
-    ] = field(default_factory=list)
-    max_attempts: Annotated[
-        list[int], typer.Option(metavar="N", help="Most attempts to replay; repeat it for several.")
-    ] = field(default_factory=list)
-    patience: Annotated[
-        list[int], typer.Option(metavar="N", help="Patience to replay; repeat it for several.")
-    ] = field(default_factory=list)
-    policy: Annotated[
-        str | None,
-        typer.Option(metavar="DIGEST", help="Loops of this policy. Default: the one with the most loops."),
-    ] = None
-    rejudge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[:KEY=VALUE,...]",
-            help="Judge that judges some attempts again, so that the gain is unbiased: the one that recorded.",
-            autocompletion=_judge_names,
-        ),
-    ] = None
-    rejudge_fraction: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of the refused attempts that are judged again.")
-    ] = 0.2
-    seed: _Seed = 0
+    thresholds: list[int] = _option(
+        "Success rating to replay; repeat it for several.", "1-4", name="--threshold", default=list
+    )
+    max_attempts: list[int] = _option("Most attempts to replay; repeat it for several.", "N", default=list)
+    patience: list[int] = _option("Patience to replay; repeat it for several.", "N", default=list)
+    policy: str | None = _option("Loops of this policy. Default: the one with the most loops.", "DIGEST")
+    rejudge: str | None = _option(
+        "Judge that judges some attempts again, so that the gain is unbiased: the one that recorded.",
+        "NAME[:KEY=VALUE,...]",
+        autocompletion=_judge_names,
+    )
+    rejudge_fraction: float = _option("Share of the refused attempts that are judged again.", "SHARE", default=0.2)
+    seed: int = _seed()
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorOptions(_LoopOptions):
     """The options of `refine monitor`."""
 
-    certificate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The certificate in force: its share of bad answers counts."),
-    ] = None
-    alpha: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Share of bad answers that is tolerated, 0 to 1.")
-    ] = None
-    canary: Annotated[
-        Path | None, typer.Option(metavar="ROWS", help="Labelled rows to judge again: at least 50, with ratings.")
-    ] = None
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[:KEY=VALUE,...]",
-            help="The judge in force, for the canary.",
-            autocompletion=_judge_names,
-        ),
-    ] = None
-    success_rating: Annotated[
-        int | None, typer.Option(min=1, max=4, metavar="1-4", help="Rating that passes on the canary.")
-    ] = None
-    watch: Annotated[bool, typer.Option("--watch", help="Stay, and look again; the canary is judged once.")] = (
-        False
+    certificate: Path | None = _option("The certificate in force: its share of bad answers counts.", "FILE")
+    alpha: float | None = _option("Share of bad answers that is tolerated, 0 to 1.", "SHARE")
+    canary: Path | None = _option("Labelled rows to judge again: at least 50, with ratings.", "ROWS")
+    judge: str | None = _option(
+        "The judge in force, for the canary.", "NAME[:KEY=VALUE,...]", autocompletion=_judge_names
     )
-    every: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks.")] = 10.0
+    success_rating: int | None = _option("Rating that passes on the canary.", "1-4", min=1, max=4)
+    watch: bool = _flag("Stay, and look again; the canary is judged once.")
+    every: float = _option("Seconds between two looks.", "S", default=10.0, min=0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions(CommandOptions):
     """The options of `refine label`."""
 
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Answers: attempts.jsonl, the folder of a run, or the URL of a record.",
-            show_default=False,
-        ),
-    ]
-    labels: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File of the labels. Default: beside SOURCE; of a record, the record."),
-    ] = None
-    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who labels. Default: your login.")] = None
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="certify|report|tune", help="What the labels may be used for: tune never measures."),
-    ] = None
-    next_rows: Annotated[
-        int | None,
-        typer.Option("--next", min=1, metavar="N", help="Only the N answers whose labels are worth most."),
-    ] = None
-    seed: _Seed = 0
+    source: str = _argument("Answers: attempts.jsonl, the folder of a run, or the URL of a record.", "SOURCE")
+    labels: Path | None = _option("File of the labels. Default: beside SOURCE; of a record, the record.", "FILE")
+    by: str | None = _option("Who labels. Default: your login.", "NAME")
+    split: str | None = _option("What the labels may be used for: tune never measures.", "certify|report|tune")
+    next_rows: int | None = _option("Only the N answers whose labels are worth most.", "N", name="--next", min=1)
+    seed: int = _seed()

@@ -26,11 +26,11 @@ from judges.offline import Evaluation, load_run, read_rows
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
 from judges.offline.results import RowOutput
-from judges.offline.run.gate import Check, Gate, junit, result_of
+from judges.offline.run.gate import Gate, GateCheck, junit, result_of
 from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source
 from judges.offline.run.outputs import SUMMARY, TIMING
 from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
-from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, Source, file_digest, file_source
+from judges.offline.run.source import DatasetFile, JudgeRecord, Manifest, RunRows, file_digest, file_source
 from refine.cli.judge_specs import LoadedJudge, by_name, load_judges
 from refine.cli.options import (
     EvaluateOptions,
@@ -90,7 +90,7 @@ class _RunGate:
                 raise ConfigurationError(f"--junit {self._junit} cannot be written: {error.strerror}") from None
         return _CODES[result_of(checks)]
 
-    def _checks(self, folder: Path, evaluation: Evaluation) -> list[Check]:
+    def _checks(self, folder: Path, evaluation: Evaluation) -> list[GateCheck]:
         if self._before is None:
             return self._gate.checks(evaluation)
         from judges.offline import compare_runs  # noqa: PLC0415 - loads numpy and scipy
@@ -221,7 +221,7 @@ def run_evaluate(options: EvaluateOptions) -> int:
     if options.out is None:
         sys.stderr.write(f"refine: the run is written to {folder}\n")
     load = partial(_load_again, manifest.judges, options.judges.asks.base_url)
-    run = _Run(manifest, settings, load, options.limits.max_concurrency, options.as_json)
+    run = _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json)
     code = run.judge(judges, gate)
     if options.slices:
         print_slices(slices_of(load_run(folder), options.slices))
@@ -273,7 +273,9 @@ def run_resume(options: ResumeOptions) -> int:
         accept_changes=options.accept_changes,
     )
     manifest = before.model_copy(update={"dataset": dataset})
-    return _Run(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(judges, gate)
+    return _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(
+        judges, gate
+    )
 
 
 def run_rescore(options: RescoreOptions) -> int:
@@ -300,7 +302,9 @@ def run_rescore(options: RescoreOptions) -> int:
     settings = _settings(options.limits, options.run, batch=before.batch, resume=True, rescored=new_records)
     gate = _RunGate(GateOptions(), list(judges))
     manifest = before.model_copy(update={"dataset": dataset, "judges": tuple(records.values())})
-    return _Run(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(judges, gate)
+    return _PreparedRun(manifest, settings, load, options.limits.max_concurrency, options.as_json).judge(
+        judges, gate
+    )
 
 
 def run_merge(options: MergeOptions) -> int:
@@ -426,7 +430,7 @@ def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool, 
     return now.model_copy(update={"name": before.dataset.name})
 
 
-def _source(manifest: Manifest) -> Source:
+def _source(manifest: Manifest) -> RunRows:
     assert manifest.dataset is not None  # noqa: S101 - a run of the command line has a file
     dataset = manifest.dataset
     return file_source(dataset.file, limit=manifest.limit, total=dataset.rows, shard=manifest.shard)
@@ -438,7 +442,7 @@ def _facts(manifest: Manifest) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _PreparedRun:
     """A run that is about to judge.
 
     Args:

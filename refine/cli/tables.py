@@ -21,6 +21,7 @@ _PIPED_WIDTH = 100
 """Columns of sentences that are piped."""
 
 _LEAST_WIDTH = 40
+_INDENT, _GAP = "  ", "   "
 
 
 def text_console(piped_width: int = _PIPED_WIDTH) -> Console:
@@ -30,6 +31,15 @@ def text_console(piped_width: int = _PIPED_WIDTH) -> Console:
         console.width = piped_width
     console.width = max(console.width, _LEAST_WIDTH)
     return console
+
+
+def print_text(text: str, *, style: str = "") -> None:
+    """Print text: in a terminal no word is broken where a line ends, and what is piped stays as it is."""
+    console = text_console()
+    if console.is_terminal:
+        console.print(Text(text, style=style))
+    else:
+        sys.stdout.write(f"{text}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +94,17 @@ def _stacked_lines(columns: Sequence[Column], row: Sequence[Text], width: int) -
     title, *values = row
     if title.plain:
         yield Text.assemble(title, style=columns[0].style or "bold")
-    line = Text("  ")
+    line = Text()
     for column, value in zip(columns[1:], values, strict=True):
         label = column.label or column.header
-        if not (label and value.plain):
+        text = ", ".join(" ".join(part.split()) for part in value.plain.splitlines())
+        if not (label and text):
             continue
-        pair = Text.assemble((f"{label} ", "dim"), Text(", ").join(value.split()))
-        if line.cell_len > len("  ") and line.cell_len + pair.cell_len > width:
+        pair = Text.assemble((f"{label} ", "dim"), (text, value.style))
+        if line and line.cell_len + len(_GAP) + pair.cell_len > width:
             yield line
-            line = Text("  ")
-        line = Text.assemble(line, pair, "   ")
+            line = Text()
+        line = Text.assemble(line, _GAP if line else _INDENT, pair)
     yield line
 
 
@@ -146,9 +157,9 @@ def print_results(summary: Mapping[str, Summary], faults: Faults, *, place: Path
     rows = [(Text(name), *_result_cells(figures, digits, bars=bars)) for name, figures in summary.items()]
     print_table(console, columns, rows)
     for line in faults.lines():
-        console.print(Text(f" ! {line}", style="yellow"), soft_wrap=True)
+        print_text(f" ! {line}", style="yellow")
     total = next(iter(summary.values())).n
-    console.print(Text(f" {total:,} rows in {seconds:.1f} s, written to {place}", style="dim"), soft_wrap=True)
+    print_text(f" {total:,} rows in {seconds:.1f} s, written to {place}", style="dim")
 
 
 def _result_cells(summary: Summary, digits: int, *, bars: bool) -> list[str | Text]:
@@ -175,6 +186,16 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
+_SLICE_COLUMNS = (
+    Column("judge"),
+    Column("rows", is_number=True),
+    Column("scored", is_number=True),
+    Column("mean", is_number=True),
+    Column("95 %", "95 % of means", is_number=True),
+    Column("passed", is_number=True),
+    Column("95 %", "95 % of passes", is_number=True),
+)
+
 _Slices = Mapping[str, Mapping[str, Mapping[str, Summary]]]
 
 
@@ -189,15 +210,13 @@ def slices_of(evaluation: Evaluation, columns: Sequence[str]) -> _Slices:
 
 def print_slices(slices: _Slices) -> None:
     """Print a table for each column."""
-    numbers = ("rows", "scored", "mean", "95 %", "passed", "95 %")
     for column, groups in slices.items():
         rows = [
             ((value or "(none)") if place == 0 else "", name, *_slice_cells(summary))
             for value, judges in groups.items()
             for place, (name, summary) in enumerate(judges.items())
         ]
-        columns = (Column(column), Column("judge"), *(Column(name, is_number=True) for name in numbers))
-        print_table(text_console(), columns, rows)
+        print_table(text_console(), [Column(column), *_SLICE_COLUMNS], rows)
 
 
 def slices_as_json(slices: _Slices) -> dict[str, object]:

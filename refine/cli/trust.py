@@ -12,13 +12,13 @@ from judges import ConfigurationError
 from judges.errors import shortened
 from judges.offline import align, certify
 from judges.offline.statistics.certificates import AnyMethod
-from judges.offline.trust.beside import labels_for
-from judges.offline.trust.calibration import with_labels
+from judges.offline.trust.calibration import read_labelled
 from judges.offline.trust.label import labels_to_certify, labels_to_estimate, write_queue
 from judges.offline.trust.report_text import Sampling
-from judges.offline.trust.rows import Source, read_judged
+from judges.offline.trust.rows import RowSource
 from refine.cli.loops import loop_source
 from refine.cli.options import AlignOptions, CertifyOptions
+from refine.cli.tables import print_text
 
 
 def run_align(options: AlignOptions) -> int:
@@ -29,7 +29,7 @@ def run_align(options: AlignOptions) -> int:
     """
     if options.certificate is not None:
         _check_replaceable(options.certificate, "--certificate")
-    sampling = _sampling(options.drawn)
+    sampling = _parse_sampling(options.drawn)
     with loop_source(options.rows) as source:
         rows = source.rows if isinstance(source.rows, str) else list(source.rows)
         if options.next_labels is not None and (sampling == "active" or not _has_labels(rows, options.labels)):
@@ -43,7 +43,7 @@ def run_align(options: AlignOptions) -> int:
             split=options.split,
             alpha=options.alpha,
             delta=options.delta,
-            thresholds=_thresholds_in(options.thresholds),
+            thresholds=_parse_numbers(options.thresholds),
             max_attempts=options.max_attempts,
             certificate=options.certificate,
             next_labels=options.next_labels,
@@ -54,16 +54,15 @@ def run_align(options: AlignOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(aligned.to_dict(), ensure_ascii=False, indent=2)}\n")
     else:
-        sys.stdout.write(f"{aligned.report(full=options.full)}\n")
+        print_text(aligned.report(full=options.full))
     return 0
 
 
-def _has_labels(rows: Source, labels: Path | None) -> bool:
-    read, _ = with_labels(read_judged(rows), labels_for(rows, labels)[0])
-    return any(row.opinions for row in read)
+def _has_labels(rows: RowSource, labels: Path | None) -> bool:
+    return any(row.opinions for row in read_labelled(rows, labels).rows)
 
 
-def _choose(rows: Source, options: AlignOptions, sampling: Sampling, file: Path) -> int:
+def _choose(rows: RowSource, options: AlignOptions, sampling: Sampling, file: Path) -> int:
     """Choose the first rows to label, before there is anything to report."""
     chosen = labels_to_estimate(
         rows,
@@ -76,14 +75,14 @@ def _choose(rows: Source, options: AlignOptions, sampling: Sampling, file: Path)
     )
     write_queue(chosen, file)
     drawn = "active" if sampling == "active" else "by-rating"
-    sys.stdout.write(
-        f"{len(chosen)} rows in {file}. Have people label them, `refine label {file}`, then give the file as "
-        f"--labels, with --drawn {drawn}.\n"
+    print_text(
+        f"{len(chosen)} rows in {file}. Have people label them, `refine label {file}`, then name the file as "
+        f"--labels, with --drawn {drawn}."
     )
     return 0
 
 
-def _sampling(drawn: str) -> Sampling:
+def _parse_sampling(drawn: str) -> Sampling:
     name = drawn.replace("-", "_")
     for sampling in get_args(Sampling):
         if name == sampling:
@@ -91,7 +90,7 @@ def _sampling(drawn: str) -> Sampling:
     raise ConfigurationError(f"--drawn is random, by-rating, active or elsewhere, not {shortened(drawn)}")
 
 
-def _thresholds_in(text: str | None, *, name: str = "--thresholds") -> tuple[float, ...] | None:
+def _parse_numbers(text: str | None, *, name: str = "--thresholds") -> tuple[float, ...] | None:
     """Return numbers from a list with commas; None for none.
 
     Raises:
@@ -141,11 +140,11 @@ def run_certify(options: CertifyOptions) -> int:
             options.labels,
             alpha=options.alpha,
             delta=options.delta,
-            thresholds=_thresholds(options),
+            thresholds=_parse_thresholds(options),
             max_attempts=options.max_attempts,
             patience=options.patience,
-            method=_method(options.method),
-            harm=_thresholds_in(options.harm, name="--harm"),
+            method=_parse_method(options.method),
+            harm=_parse_numbers(options.harm, name="--harm"),
             largest_weight=options.largest_weight,
             risk="per_question" if options.per_question else "released",
             scores=options.scores,
@@ -153,7 +152,7 @@ def run_certify(options: CertifyOptions) -> int:
             escalation=None if options.escalation is None else options.escalation.split(","),
             independent_attempts=options.assume_independent_attempts,
             loops=options.loops,
-            unlabelled=_unlabelled(options.unlabelled),
+            unlabelled=_parse_unlabelled(options.unlabelled),
             good=options.good,
             split=options.split,
             ledger=options.ledger or source.ledger,
@@ -162,7 +161,7 @@ def run_certify(options: CertifyOptions) -> int:
     if options.as_json:
         sys.stdout.write(f"{json.dumps(certificate.to_dict(), ensure_ascii=False, indent=2)}\n")
     else:
-        sys.stdout.write(f"{certificate}\n\nwritten to {options.out}, id {certificate.id}\n")
+        print_text(f"{certificate}\n\nwritten to {options.out}, id {certificate.id}")
     return 0 if certificate.certified else 1
 
 
@@ -173,7 +172,7 @@ def _choose_threshold(options: CertifyOptions) -> int:
         chosen = labels_to_certify(
             source.rows,
             options.labels,
-            thresholds=_thresholds_in(options.thresholds),
+            thresholds=_parse_numbers(options.thresholds),
             max_attempts=options.max_attempts,
             patience=options.patience,
             judge=options.judge,
@@ -181,35 +180,35 @@ def _choose_threshold(options: CertifyOptions) -> int:
             budget=options.budget,
         )
     write_queue(chosen, options.next_labels)
-    sys.stdout.write(
+    print_text(
         f"{len(chosen)} answers in {options.next_labels}: of a random sample of runs, what some threshold would "
-        f"release. Have people fill in labels, then give the file as --labels, with --unlabelled left-out.\n"
+        f"release. Have people fill in labels, then name the file as --labels, with --unlabelled left-out."
     )
     return 0
 
 
-def _thresholds(options: CertifyOptions) -> Sequence[float] | Sequence[Sequence[float]] | None:
+def _parse_thresholds(options: CertifyOptions) -> Sequence[float] | Sequence[Sequence[float]] | None:
     if options.escalation is None:
         if options.chain is not None:
             raise ConfigurationError(
                 "--chain is for --escalation JUDGE,JUDGE; thresholds of one judge are --thresholds"
             )
-        return _thresholds_in(options.thresholds)
+        return _parse_numbers(options.thresholds)
     if options.thresholds is not None:
         raise ConfigurationError("the policies of --escalation are given as --chain, for instance 5,4;4,4;4,3")
     if options.chain is None:
         return None
-    return [_thresholds_in(policy, name="--chain") or () for policy in options.chain.split(";")]
+    return [_parse_numbers(policy, name="--chain") or () for policy in options.chain.split(";")]
 
 
-def _method(text: str) -> AnyMethod:
+def _parse_method(text: str) -> AnyMethod:
     for method in get_args(AnyMethod):
         if text == method:
             return method  # type: ignore[no-any-return]  # one of the literals
     raise ConfigurationError(f"--method is sequence, fallback, anytime or weighted, not {shortened(text)}")
 
 
-def _unlabelled(text: str | None) -> Literal["bad", "left_out"] | None:
+def _parse_unlabelled(text: str | None) -> Literal["bad", "left_out"] | None:
     match text:
         case None:
             return None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from judges import load
 from judges.catalogue.general.grounding import citations_in
-from judges.testing import ScriptedModel, raising
-from tests.kit import asked, items
 
 CONTEXTS = ["The tower stands in Paris.", "It was built in 1889.", "It is made of iron."]
 IDS = ["guide", "history.pdf", "s 3"]
@@ -39,46 +36,3 @@ IDS = ["guide", "history.pdf", "s 3"]
 def test_citations_are_found_in_every_notation(answer: str, citations: list[tuple[str, str]]) -> None:
     """Each with the sentence that it stands for; links, remarks in brackets and lists of sources are none."""
     assert [(one.claim, one.mark) for one in citations_in(answer, CONTEXTS, IDS)] == citations
-
-
-def test_each_citation_is_looked_up_and_then_asked_about() -> None:
-    """The model sees claim and source of those that resolve; what fails is told apart in the feedback."""
-    model = ScriptedModel([items(*(True, False))])
-    with raising():
-        verdict = load("citations", model=model)(
-            question="?", answer="It stands in Paris [1]. It is of gold [3]. It is high [7].", contexts=CONTEXTS
-        )
-    assert asked(model)[0]["citations"] == [
-        {"number": 1, "claim": "It stands in Paris.", "source": 1},
-        {"number": 2, "claim": "It is of gold.", "source": 2},
-    ]
-    assert asked(model)[0]["sources"] == [
-        {"number": 1, "text": CONTEXTS[0]},
-        {"number": 2, "text": CONTEXTS[2]},
-    ]
-    assert verdict.score == pytest.approx(1 / 3)
-    assert [item.passed for item in verdict.items] == [True, False, False]
-    assert verdict.items[2].subject == "[7] It is high."
-    assert "do not exist" in verdict.feedback
-    assert "- [3] It is of gold. - reason 2" in verdict.feedback
-
-
-def test_without_citations_or_sources_nothing_is_asked() -> None:
-    """No citation is a 0, and so is one that leads nowhere; without contexts there is no score."""
-    judge = load("citations", model=ScriptedModel([]))
-    none = judge(question="?", answer="It stands in Paris.", contexts=CONTEXTS)
-    assert (none.score, none.usage.calls) == (0, 0)
-    assert "cites no source" in none.feedback
-    assert judge(question="?", answer="It is high [9].", contexts=CONTEXTS).score == 0
-    assert judge(question="?", answer="It is high [1].").unscored == "no_contexts"
-
-
-def test_a_source_is_shown_once_however_often_it_is_cited() -> None:
-    """By its number and by its id; so that many citations of a long text cost that text once."""
-    model = ScriptedModel([items(*[True] * 3)])
-    answer = "It stands in Paris [1]. It has a guide [guide]. It is old [2]."
-    row = {"question": "?", "answer": answer, "contexts": CONTEXTS, "retrieved_context_ids": IDS}
-    assert load("citations", model=model)(row).score == 1
-    shown = asked(model)[0]
-    assert [citation["source"] for citation in shown["citations"]] == [1, 1, 2]
-    assert [source["text"] for source in shown["sources"]] == CONTEXTS[:2]

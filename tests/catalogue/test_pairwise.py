@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from judges import BadSample, Cascade, ConfigurationError, Judge, Panel, Repeat, load
+from judges import BadSample, Cascade, Judge, Panel, Repeat, load
 from judges.catalogue.general.pairwise import Pairwise, Preference
 from judges.prompting.prompts import prompt
-from judges.runtime.budget import Allowance, within
+from judges.runtime.budget import Allowance
+from judges.runtime.observation import within
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.kit import Shown, asked, replying
@@ -45,43 +46,6 @@ def saying(answer_first: str, rival_first: str, *feedback: str) -> ScriptedModel
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "value", "score", "rating", "passed"),
-    [
-        (preferring("384 400 km"), "win", 1.0, 4, True),
-        (preferring("Far."), "loss", 0.0, 1, False),
-        (saying("tie", "tie"), "tie", 0.5, 3, True),
-    ],
-)
-async def test_orders_that_agree_decide(
-    model: ScriptedModel, value: str, score: float, rating: int, *, passed: bool
-) -> None:
-    """A win is 1, a tie one half, a loss 0, in two calls, sync and async."""
-    judge = load("pairwise", model=model)
-    for verdict in (judge(CASE), await judge.acall(CASE)):
-        assert (verdict.value, verdict.score, verdict.rating, verdict.passed) == (value, score, rating, passed)
-        assert (verdict.detail, verdict.usage.calls) == ("", 2)
-    assert len(model.prompts) == 4
-
-
-@pytest.mark.parametrize(
-    ("answer_first", "rival_first", "difference"),
-    [
-        ("first", "first", "each order preferred the answer shown first"),
-        ("second", "second", "each order preferred the answer shown second"),
-        ("first", "tie", "one order preferred the answer, the other found a tie"),
-        ("tie", "second", "one order preferred the answer, the other found a tie"),
-        ("second", "tie", "one order preferred the rival, the other found a tie"),
-        ("tie", "first", "one order preferred the rival, the other found a tie"),
-    ],
-)
-def test_orders_that_disagree_make_a_tie(answer_first: str, rival_first: str, difference: str) -> None:
-    """An inconsistent pair is a tie, and says how the orders differ."""
-    verdict = load("pairwise", model=saying(answer_first, rival_first))(CASE)
-    assert (verdict.value, verdict.score, verdict.detail) == ("tie", 0.5, f"inconsistent: {difference}")
-    assert [one.value for one in verdict.items] == [answer_first, rival_first]
-
-
 def test_both_orders_are_asked_at_once() -> None:
     """Neither order waits for the other."""
     together = threading.Barrier(2, timeout=10)
@@ -93,111 +57,11 @@ def test_both_orders_are_asked_at_once() -> None:
     assert load("pairwise", model=choosing(choose))(CASE).value == "tie"
 
 
-def test_the_orders_differ_in_nothing_else() -> None:
-    """The model is shown all there is, and the two answers by their place alone."""
-    model = preferring("Far.")
-    given = {**CASE, "retrieved_contexts": ["The moon is 384 400 km away."], "reference": "About 384 400 km"}
-    load("pairwise", model=model)(given)
-    shown = {
-        "conversation": [{"role": "user", "content": CASE["user_input"]}],
-        "documents": given["retrieved_contexts"],
-        "reference": "About 384 400 km",
-    }
-    assert sorted(asked(model), key=lambda data: str(data["first"])) == [
-        {**shown, "first": "384 400 km", "second": "Far."},
-        {**shown, "first": "Far.", "second": "384 400 km"},
-    ]
-
-
-def test_both_orders_are_kept() -> None:
-    """The items hold the choice, the reasons and the score of the answer in each order."""
-    verdict = load("pairwise", model=preferring("384 400 km"))(CASE)
-    assert [(one.subject, one.value, one.score, one.rationale) for one in verdict.items] == [
-        ("answer first", "first", 1.0, "384 400 km first"),
-        ("rival first", "second", 1.0, "Far. first"),
-    ]
-    assert verdict.rationale.splitlines() == ["answer first: 384 400 km first", "rival first: Far. first"]
-
-
-@pytest.mark.parametrize(
-    ("choices", "feedback"),
-    [
-        (("first", "second"), ""),
-        (("second", "first"), "Be right.\nBe kind."),
-        (("second", "second"), "Be right."),
-        (("first", "first"), "Be kind."),
-        (("first", "tie"), "Be kind."),
-        (("tie", "tie"), "Be right.\nBe kind."),
-    ],
-)
-def test_the_feedback_is_that_of_the_orders_the_answer_did_not_win(
-    choices: tuple[str, str], feedback: str
-) -> None:
-    """Advice to the rival is none to the answer."""
-    verdict = load("pairwise", model=saying(*choices, "Be right.", "Be kind."))(CASE)
-    assert verdict.feedback == feedback
-
-
-def test_advice_given_twice_is_told_once() -> None:
-    """Two orders often say the same."""
-    assert load("pairwise", model=preferring("Far."))(CASE).feedback == "Say how far."
-
-
-@pytest.mark.parametrize(
-    ("fields", "settings", "reason"),
-    [
-        ({"response": " "}, {}, "no_response"),
-        ({"response": None}, {}, "no_response"),
-        ({"user_input": ""}, {}, "no_question"),
-        ({"rival": ""}, {}, "no_response"),
-        ({"rival": 5}, {}, "invalid_sample"),
-        ({"rival": None}, {}, "invalid_sample"),
-        ({}, {"against": "reference"}, "no_reference"),
-    ],
-)
-def test_nothing_to_compare_is_unscored(fields: dict[str, Any], settings: dict[str, Any], reason: str) -> None:
-    """What cannot be compared has a reason, and costs nothing."""
-    verdict = load("pairwise", model=preferring(""), **settings)({**CASE, **fields})
-    assert (verdict.unscored, verdict.usage.calls) == (reason, 0)
-    assert verdict.detail
-
-
-def test_one_order_alone_is_no_verdict() -> None:
-    """If an order fails the verdict is unscored; the other order is still kept."""
-
-    def reply(data: Shown) -> Mapping[str, Any] | Exception:
-        failed = data["first"] == "Far."
-        return ValueError("down") if failed else {"rationale": "Right.", "verdict": "first", "feedback": ""}
-
-    verdict = load("pairwise", model=replying(reply))(CASE)
-    assert (verdict.unscored, verdict.score) == ("judge_failed", None)
-    assert verdict.detail.startswith("rival first: ")
-    assert [one.value for one in verdict.items] == ["first", None]
-    assert [one.unscored for one in verdict.items] == [None, "judge_failed"]
-
-
 def test_a_budget_keeps_its_reason() -> None:
     """The loop learns that there was no money for the second order."""
     with within(Allowance(calls=1)):
         verdict = load("pairwise", model=preferring("Far."))(CASE)
     assert verdict.unscored == "budget"
-
-
-@pytest.mark.parametrize("verdict", ["third", "First", "A", 1, None])
-def test_a_verdict_outside_the_set_is_asked_for_again(verdict: object) -> None:
-    """Each order is asked once more, and then unscored."""
-    model = replying(lambda _: {"rationale": "", "verdict": verdict, "feedback": ""})
-    told = load("pairwise", model=model)(CASE)
-    assert (told.unscored, told.usage.calls) == ("invalid_output", 4)
-    assert told.raw
-
-
-def test_the_reference_may_be_the_rival() -> None:
-    """With against='reference' it is one of the two, and not told to be the reference."""
-    model = preferring("384 400 km")
-    judge = load("pairwise", model=model, against="reference")
-    assert judge(user_input="How far?", response="384 400 km", reference="Far.").value == "win"
-    assert [sorted(data) for data in asked(model)] == [["conversation", "first", "second"]] * 2
 
 
 def test_a_win_may_be_asked_for() -> None:
@@ -233,27 +97,6 @@ def test_the_examples_show_every_choice(language: str) -> None:
     assert [one.reply["verdict"] for one in prompt("pairwise", language).examples] == ["first", "second", "tie"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"against": "friend"}, "against is 'rival' or 'reference', not 'friend'"),
-        ({"criteria": " "}, "criteria says in words what to judge by, not ' '"),
-        ({"variant": "old"}, "variant is 'corrected' or 'compat'"),
-        ({"threshold": 2}, "threshold is a score from 0 to 1, not 2"),
-    ],
-)
-def test_wrong_settings_are_refused(settings: dict[str, Any], told: str) -> None:
-    """In one clear line."""
-    with pytest.raises(ConfigurationError, match=told):
-        load("pairwise", model=ScriptedModel([]), **settings)
-
-
-def test_it_needs_a_model() -> None:
-    """There is none by default."""
-    with pytest.raises(ConfigurationError, match="a judge needs a model"):
-        load("pairwise")
-
-
 def test_it_explains_itself() -> None:
     """What it needs depends on where the rival stands."""
     told = load("pairwise", model=ScriptedModel([]), against="reference").explain()
@@ -263,12 +106,6 @@ def test_it_explains_itself() -> None:
         "win, tie or loss",
     )
     assert "A wrong answer is worse" in told.prompts["pairwise"]
-
-
-@pytest.mark.parametrize("variant", ["corrected", "compat"])
-def test_both_variants_give_the_same(variant: str) -> None:
-    """There is one definition."""
-    assert load("pairwise", model=saying("first", "first"), variant=variant)(CASE).score == 0.5
 
 
 @pytest.mark.parametrize(
@@ -286,19 +123,6 @@ def test_any_text_can_be_compared(answers: tuple[str, str]) -> None:
     model = choosing(lambda first, second: "first" if len(first) > len(second) else "second")
     preference = Pairwise(model).compare("Which?", *answers)
     assert preference.winner == ("a" if len(answers[0]) > len(answers[1]) else "b")
-
-
-def test_a_conversation_of_several_turns_is_shown_whole() -> None:
-    """The last answer is compared; what came before is the conversation."""
-    model = preferring("384 400 km")
-    messages = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": "Hello"},
-        {"role": "user", "content": "How far is the moon?"},
-    ]
-    asking = [*messages, {"role": "assistant", "content": "384 400 km"}]
-    assert load("pairwise", model=model)(user_input=asking, rival="Far.").value == "win"
-    assert asked(model)[0]["conversation"] == messages
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from judges import ConfigurationError, Judge, Verdict, load
+from judges import Judge, Verdict, load
 from judges.catalogue.safety.personal.search import find
 from judges.testing import ScriptedModel
 from refine import SelfRefine
@@ -236,27 +236,6 @@ def test_a_leak_is_written_again_in_the_loop() -> None:
     outcome = SelfRefine(answer, load("pii_leakage"), max_attempts=2).refine("Who?")
     assert outcome.stop_reason == "accepted"
     assert "phone number, characters 30 to 45" in prompts[1]
-
-
-@for_every(
-    "settings, expected",
-    [
-        ({"kinds": ["mail"]}, "kinds has 'mail'; known are private_key, api_key"),
-        ({"kinds": "email"}, "kinds is a list of some of"),
-        ({"kinds": ["name"]}, "kinds has name or address, which only a model finds; give model=... too"),
-        ({"countries": ["Germany"]}, "countries has 'Germany'; known are AE, AR"),
-        (
-            {"allow": ["x"]},
-            "allow lists values such as 'help@shop.com', '@shop.com' or '+1 415 555 0132', not 'x'",
-        ),
-        ({"allow": [5]}, "not 5"),
-    ],
-)
-def test_a_wrong_setting_is_refused(settings: dict[str, Any], expected: str) -> None:
-    """The error names the setting, its value and what is known."""
-    with pytest.raises(ConfigurationError) as caught:
-        load("pii_leakage", **settings)
-    assert expected in str(caught.value)
 
 
 @pytest.fixture

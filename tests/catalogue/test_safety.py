@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from judges import ConfigurationError, Verdict, load
+from judges import Verdict, load
 from judges.catalogue.safety.harm import HARM_CLASSES
 from judges.prompting.prompts import language_of
 from judges.testing import ScriptedModel
@@ -169,26 +167,6 @@ def test_rules_of_the_operator_are_shown(name: str) -> None:
     model = ScriptedModel([{"items": []} if name == "prompt_injection" else reply])
     load(name, model=model, rules="Talk about cars only.")(question="Hi?", answer="Hello.")
     assert asked(model)[0]["rules"] == "Talk about cars only."
-
-
-@for_every(
-    "name, settings, expected",
-    [
-        ("harm", {"classes": ["hatred"]}, "classes has 'hatred'; known are hate, sexual"),
-        ("harm", {"classes": "hate"}, "classes is a list of some of hate"),
-        ("harm", {"limits": 8}, "limits are severities from 0 to 7 that pass, not 8"),
-        ("harm", {"limits": {"rude": 1}}, "limits has 'rude'; known are hate"),
-        ("harm", {"limits": {"hate": True}}, "not True"),
-        ("prompt_injection", {"attacks": []}, "attacks is a list of some of indirect, direct, not []"),
-        ("prompt_injection", {"rules": " "}, "rules says in words what to judge by, not ' '"),
-        ("refusal", {"rules": 5}, "rules is a text, not 5"),
-    ],
-)
-def test_a_wrong_setting_is_refused(name: str, settings: dict[str, Any], expected: str) -> None:
-    """The error names the setting, its value and what is known."""
-    with pytest.raises(ConfigurationError) as caught:
-        load(name, model=ScriptedModel([]), **settings)
-    assert expected in str(caught.value)
 
 
 def test_a_wrong_refusal_is_written_again_and_a_right_one_is_not() -> None:

@@ -13,11 +13,10 @@ import pytest
 from judges import ConfigurationError, Verdict, load
 from judges.catalogue.parts.sql import Fixture, same_text
 from judges.testing import ScriptedModel
-from tests.kit import asked, replying
+from tests.kit import replying
 
 SUM = "SELECT SUM(total) FROM orders"
 COUNT = "SELECT COUNT(total) FROM orders"
-SCHEMA = ["orders(id, customer_id, total)", "customers(id, name)"]
 
 
 def saying(equivalent: object, feedback: str = "Sum the totals up.") -> ScriptedModel:
@@ -44,48 +43,6 @@ def database(tmp_path: Path) -> Path:
         )
     connection.close()
     return file
-
-
-@pytest.mark.parametrize("variant", ["corrected", "compat"])
-@pytest.mark.parametrize(("equivalent", "score"), [(True, 1.0), (False, 0.0)])
-async def test_the_model_decides_in_one_call(variant: str, equivalent: bool, score: float) -> None:  # noqa: FBT001
-    """SUM and COUNT are different: 0, sync and async."""
-    judge = load("sql_equivalence", model=saying(equivalent), variant=variant)
-    sample = {"response": SUM, "reference": COUNT, "reference_contexts": SCHEMA}
-    for verdict in (judge(sample), await judge.acall(sample)):
-        assert (verdict.score, verdict.value, verdict.usage.calls) == (score, equivalent, 1)
-        assert verdict.rationale == "It sums.\nIt counts."
-        assert verdict.feedback == ("" if equivalent else "Sum the totals up.")
-
-
-def test_the_model_is_shown_schema_and_queries() -> None:
-    """The schema is joined, and may be missing; a code fence is taken off."""
-    model = saying(equivalent=False)
-    judge = load("LLMSQLEquivalence", model=model)
-    judge(response=f"```sql\n{SUM}\n```", reference=COUNT, reference_contexts=SCHEMA)
-    judge(response=SUM, reference=COUNT)
-    assert asked(model) == [
-        {"schema": "\n".join(SCHEMA), "response": SUM, "reference": COUNT},
-        {"response": SUM, "reference": COUNT},
-    ]
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        COUNT,
-        "select count(total)\nfrom Orders -- all of them\n;",
-        "```sql\nSELECT COUNT(total) FROM orders;\n```",
-        "SELECT /* how many */ COUNT( total ) FROM orders",
-    ],
-)
-def test_equal_queries_need_no_model(response: str) -> None:
-    """Blanks, comments and capital letters make no difference; compat asks all the same."""
-    model = saying(equivalent=False)
-    sample = {"response": response, "reference": COUNT}
-    verdict = load("sql_equivalence", model=model)(sample)
-    assert (verdict.score, verdict.usage.calls, model.prompts) == (1, 0, [])
-    assert load("sql_equivalence", model=model, variant="compat")(sample).score == 0
 
 
 @pytest.mark.parametrize(
@@ -224,75 +181,7 @@ def test_a_connection_may_be_made_by_a_function(database: Path) -> None:
         opened[0].execute("SELECT 1")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"database": "/nowhere/shop.db"}, "there is no file '/nowhere/shop.db'"),
-        ({"timeout_s": 0}, "timeout_s is a number of seconds above 0"),
-        ({"timeout_s": "1"}, "timeout_s"),
-    ],
-)
-def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    """One clear line at construction."""
-    with pytest.raises(ConfigurationError, match=message):
-        load("sql_equivalence", model=saying(equivalent=True), **settings)
-
-
-@pytest.mark.parametrize("said", ["maybe", None, 2])
-def test_a_reply_that_is_no_yes_or_no_is_invalid(said: object) -> None:
-    """It is asked for again, then unscored."""
-    verdict = load("sql_equivalence", model=saying(said))(response=SUM, reference=COUNT)
-    assert verdict.unscored == "invalid_output"
-
-
-@pytest.mark.parametrize(
-    ("sample", "reason"),
-    [({"response": " ", "reference": SUM}, "no_response"), ({"response": SUM}, "no_reference")],
-)
-def test_nothing_to_compare_is_unscored(sample: dict[str, str], reason: str) -> None:
-    """Without a call."""
-    verdict = load("sql_equivalence", model=saying(equivalent=True))(sample)
-    assert (verdict.unscored, verdict.usage.calls) == (reason, 0)
-
-
-def test_it_tells_what_it_costs() -> None:
-    """The formula, and when it is less."""
-    assert load("sql_equivalence", model=saying(equivalent=True)).explain().calls.startswith("1, or 0 if")
-
-
-@pytest.mark.parametrize(
-    ("dialect", "one", "other"),
-    [
-        ("clickhouse", "SELECT Name FROM t", "SELECT name FROM t"),
-        ("snowflake", "SELECT data:Name FROM t", "SELECT data:name FROM t"),
-        ("mysql", "SELECT 5--1", "SELECT 5--2"),
-        ("mysql", "SELECT /*!50000 b, */ a FROM t", "SELECT a FROM t"),
-        ("mysql", "SELECT a FROM T", "SELECT a FROM t"),
-        ("sqlite", 'SELECT a FROM t WHERE b = "X"', 'SELECT a FROM t WHERE b = "x"'),
-        ("postgres", "SELECT x'A1'", "SELECT x'a1'"),
-        ("", "SELECT 5--1", "SELECT 5--2"),
-        ("", "SELECT /*+ b, */ a FROM t", "SELECT a FROM t"),
-        ("", "SELECT straße FROM t", "SELECT strasse FROM t"),
-        ("", "SELECT VARIANCE(a) FROM t", "SELECT VAR_SAMP(a) FROM t"),
-    ],
-)
-def test_what_may_differ_is_asked_about(dialect: str, one: str, other: str) -> None:
-    """A wrong yes would cost more than the call."""
-    model = saying(equivalent=False)
-    verdict = load("sql_equivalence", model=model, dialect=dialect)(response=one, reference=other)
-    assert (verdict.score, verdict.usage.calls) == (0.0, 1)
-
-
 @pytest.mark.parametrize("opening", ["/* ", "[", "'", '"', "`", "-- ", "''", "$$", "x "])
 def test_a_megabyte_is_compared_in_no_time(opening: str) -> None:
     """What is opened and never closed is not looked for again and again."""
     assert not same_text(opening * (1_000_000 // len(opening)), "x")
-
-
-def test_a_no_does_not_pass_whatever_the_threshold() -> None:
-    """Queries are equivalent or not."""
-    model = saying(equivalent=False)
-    assert (
-        load("sql_equivalence", model=model, threshold=0)(response="SELECT 1", reference="SELECT 2").passed
-        is False
-    )

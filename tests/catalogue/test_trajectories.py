@@ -8,9 +8,6 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from judges import ConfigurationError, load
-from judges.prompting.prompts import language_of
-from judges.testing import ScriptedModel
-from tests.kit import asked
 from tests.laws import for_every
 
 Calls = list[dict[str, Any]]
@@ -101,39 +98,6 @@ def test_arguments_are_compared_by_a_rule(rule: Any, made: Any, expected: Any, p
         assert passes or "`" in other.feedback
 
 
-def test_pairs_move_to_make_room() -> None:
-    """A call that fits two expected ones is paired with the one that no other fits."""
-    expected = [call("t", a=1), call("t", a=1, b=2)]
-    actual = [[call("t", a=1, b=2, c=3)], [call("t", a=1, c=3)]]
-    for mode in ("unordered", "superset", "subset"):
-        assert judged(mode, actual, expected, arguments="superset").passed
-    assert not judged("strict", actual, expected, arguments="superset").passed
-    assert judged("in_order", [[*actual[0], *actual[1]]], expected, arguments="superset").passed
-
-
-def test_the_feedback_names_the_faults_and_keeps_the_reference() -> None:
-    """Wrong arguments, surplus and misplaced calls are named; what was expected only if it may be told."""
-    actual, expected = [[call("find", city="Rome")], [B]], [call("find", city="Paris"), C]
-    verdict = judged("strict", actual, expected)
-    assert "find" in verdict.feedback
-    assert "b(x=1)" in verdict.feedback
-    assert "Paris" not in verdict.feedback
-    assert "Paris" in verdict.rationale
-    assert "Paris" in judged("strict", actual, expected, reveal_reference=True).feedback
-    assert {item.value for item in verdict.items} == {"wrong_arguments", "missing", "surplus"}
-    grouping = judged("strict", [[A], [B]], [[A, B]])
-    assert "in one message" in grouping.feedback
-
-
-def test_the_feedback_is_in_the_language_of_the_question() -> None:
-    """In Chinese and Russian, too, of the grouping as well."""
-    for language, question in {"zh": "请安排一下这次旅行。", "ru": "Спланируй поездку."}.items():
-        row = {"user_input": question, "response": "ok", "trajectory": messages([A], [B])}
-        for reference in ([[A, B]], [[C]]):
-            verdict = load("trajectory_match")({**row, "reference_trajectory": messages(*reference)})
-            assert language_of(verdict.feedback) == language
-
-
 @for_every(
     "fields, reason",
     [
@@ -168,26 +132,6 @@ def test_other_names_and_faulty_settings() -> None:
             load("trajectory_match", **dict(settings))
 
 
-@pytest.mark.parametrize(
-    ("label", "score", "passed"),
-    [("sound", 1, True), ("wasteful", 2 / 3, True), ("flawed", 1 / 3, False), ("wrong", 0, False)],
-)
-async def test_a_model_judges_the_way(label: str, score: float, passed: bool) -> None:  # noqa: FBT001 - a case
-    """In four degrees, in one call; the reference is shown where there is one, as it was given."""
-    row = {"user_input": "Plan it.", "response": "Done.", "trajectory": messages([A], [B])}
-    reply = {"rationale": "because", "verdict": label, "feedback": "Do C first."}
-    references: dict[str, Any] = {"reference_trajectory": messages([A, B]), "reference_tool_calls": [A]}
-    for key, reference in {**references, "": None}.items():
-        model = ScriptedModel([reply, reply])
-        judge = load("trajectory_accuracy", model=model)
-        for verdict in (judge({**row, key: reference}), await judge.acall({**row, key: reference})):
-            assert (verdict.value, verdict.score, verdict.passed, verdict.usage.calls) == (label, score, passed, 1)
-            assert verdict.feedback == ("" if score == 1 else "Do C first.")
-        shown = asked(model)[0]
-        assert ("reference_trajectory" in shown) is bool(key)
-        assert [one["role"] for one in shown["conversation"]] == ["user", "assistant", "assistant", "assistant"]
-
-
 def test_rows_of_openevals_hold_both_trajectories() -> None:
     """`outputs` and `reference_outputs` as lists of messages, in OpenAI's form or LangChain's."""
 
@@ -218,22 +162,3 @@ def test_many_calls_that_differ_are_a_mismatch_still() -> None:
     assert (verdict.value, verdict.passed, verdict.items) == (False, False, ())
     assert "differ in many places" in verdict.feedback
     assert "too many" in verdict.detail
-
-
-def test_a_reference_without_calls_is_one() -> None:
-    """An agent that should call nothing is judged; with compat strict compares messages as openevals does."""
-    ask = {"role": "user", "content": "Hello."}
-    greeting, more = {"role": "assistant", "content": "Hi."}, {"role": "assistant", "content": "Anything else?"}
-    call_a = messages([A])
-    for mode in ("strict", "unordered", "subset", "superset"):
-        judge = load("trajectory_match", mode=mode)
-        row = {"outputs": [ask, greeting], "reference_outputs": [ask, greeting]}
-        assert judge(row).passed
-        called = {"outputs": [ask, *call_a, greeting], "reference_outputs": [ask, greeting]}
-        assert judge(called).passed is (mode == "superset")
-    longer = {"outputs": [ask, *call_a, greeting, more], "reference_outputs": [ask, *call_a, greeting]}
-    assert load("trajectory_match")(longer).passed
-    verdict = load("trajectory_match", variant="compat")(longer)
-    assert verdict.passed is False
-    assert "messages are missing or surplus" in verdict.feedback
-    assert load("trajectory_match", variant="compat")({**longer, "outputs": longer["reference_outputs"]}).passed

@@ -253,7 +253,7 @@ def test_an_unknown_price_ends_the_loop() -> None:
     inner = SelfRefine(ledger.generator(), ledger.judge(), max_cost=5, prices=prices, max_attempts=9)
     outcome = inner.refine("what?")
     assert (outcome.stop_reason, len(outcome.attempts), outcome.usage.cost) == ("budget", 1, None)
-    assert "price is unknown" in outcome.detail
+    assert "the price of 'writer' is unknown" in outcome.detail
 
 
 def test_without_a_budget_of_cost_prices_only_tell() -> None:
@@ -280,4 +280,4 @@ def test_a_generator_of_unknown_price_leaves_nothing_for_the_judge() -> None:
     refiner = SelfRefine(ScriptedModel(["draft"]), Helpfulness(judge_model), max_cost=1.0, prices=prices)
     outcome = refiner.refine("what?")
     assert (outcome.stop_reason, judge_model.prompts) == ("budget", [])
-    assert "price is unknown" in outcome.detail
+    assert "the price of 'scripted' is unknown" in outcome.detail

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from judges import Helpfulness, Judge, Panel, Sample, as_judge, load
 from judges.messages import ToolCall
-from judges.sample import excerpt_of, shown_within
+from judges.sample import excerpt_of
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.laws import for_every
@@ -133,8 +133,7 @@ def test_the_log_says_once_that_only_a_part_was_judged(caplog: pytest.LogCapture
 def test_contexts_together_are_within_the_bound(count: int, length: int) -> None:
     """However many and long they are; of very many the last are left out, and a note says how many."""
     texts = [f"{number} {'x' * length}" for number in range(count)]
-    with shown_within(LIMIT):
-        contexts = excerpt_of(Sample.read(response="a", retrieved_contexts=texts)).retrieved_contexts or ()
+    contexts = excerpt_of(Sample.read(response="a", retrieved_contexts=texts), LIMIT).retrieved_contexts or ()
     assert sum(map(len, contexts)) <= LIMIT + 100
     assert contexts[0][:2] == texts[0][:2]
     noted = [text for text in contexts if "texts are left out here" in text]

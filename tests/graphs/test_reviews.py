@@ -143,7 +143,7 @@ def test_a_generator_that_fails_after_feedback_leaves_the_review_open() -> None:
         raise line
 
     refiner = SelfRefine(
-        generate, lambda response: 1, max_attempts=1, on_exhausted="interrupt", checkpointer=InMemorySaver()
+        generate, lambda response: False, max_attempts=1, on_exhausted="interrupt", checkpointer=InMemorySaver()
     )
     refiner.refine("what?", THREAD)
     waiting = refiner.refine(Command(resume={"feedback": "again"}), THREAD)
@@ -236,7 +236,7 @@ def test_a_decision_on_one_draft_is_none_on_the_next() -> None:
         return f"draft {len(messages)}"
 
     policy = Policy(max_attempts=1, on_exhausted="interrupt")
-    graph = self_refine(generate, lambda response: 1, policy=policy, checkpointer=InMemorySaver())
+    graph = self_refine(generate, lambda response: False, policy=policy, checkpointer=InMemorySaver())
     graph.invoke(ASKED, THREAD)
     first = threading.Thread(target=graph.invoke, args=(Command(resume={"feedback": "again"}), THREAD))
     first.start()
@@ -345,8 +345,8 @@ def test_the_status_tells_where_a_turn_stands() -> None:
         raise ConfigurationError("no key")
 
     assert ended(lambda _: 4) == "done"
-    assert ended(lambda _: 1, on_exhausted="fallback", fallback="sorry") == "done"
-    assert ended(lambda _: 1, on_exhausted="raise") == "done"
+    assert ended(lambda _: False, on_exhausted="fallback", fallback="sorry") == "done"
+    assert ended(lambda _: False, on_exhausted="raise") == "done"
     assert seen == ["running"] * 3
     with pytest.raises(ConfigurationError):
         ended(raising, patience=1)

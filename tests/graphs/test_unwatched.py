@@ -109,7 +109,7 @@ def test_a_generator_that_may_stop_for_a_human_has_a_step_of_its_own() -> None:
 
 def test_errors_are_the_same() -> None:
     """What no attempt passes ends in the same error, seen or not."""
-    graph = graph_of(lambda response: 1, policy=Policy(on_exhausted="raise", max_attempts=2))
+    graph = graph_of(lambda response: False, policy=Policy(on_exhausted="raise", max_attempts=2))
     for config in ({}, {"callbacks": [BaseCallbackHandler()]}):
         with pytest.raises(NotAccepted) as caught:
             graph.invoke(ASKED, config)  # type: ignore[arg-type]  # two configs of one type

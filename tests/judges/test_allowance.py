@@ -9,8 +9,10 @@ import pytest
 from tenacity import RetryCallState, Retrying, stop_after_attempt, stop_never
 
 from judges import ConfigurationError, Price, Usage, known_prices
-from judges.runtime import budget
-from judges.runtime.budget import Allowance, Refused, also_within, stop_at_limits, unkept_budget, within
+from judges.models.retry import stop_at_limits
+from judges.runtime import budget, observation
+from judges.runtime.budget import Allowance, Refused, unkept_budget
+from judges.runtime.observation import also_within, current, within
 
 PRICES = {"m": Price(input=1_000_000, output=2_000_000)}
 ONE = Usage(calls=1, input_tokens=2, output_tokens=1)
@@ -205,11 +207,11 @@ def test_calls_may_be_left_at_a_deadline_or_by_permission() -> None:
         False,
     ]
     assert [nested(Allowance(), one).may_be_left for one in allowed] == [True, True]
-    assert not budget.may_be_left()
+    assert not observation.may_be_left()
     with within(Allowance()):
-        assert not budget.may_be_left()
+        assert not observation.may_be_left()
     with within(allowed[0]):
-        assert budget.may_be_left()
+        assert observation.may_be_left()
 
 
 def test_what_is_released_counts_and_refuses_nothing() -> None:
@@ -250,7 +252,7 @@ def test_what_is_closed_refuses_everything() -> None:
 
 def claim(*, as_call: bool = True) -> None:
     """Claim a call of the current allowance."""
-    allowance = budget.current()
+    allowance = current.get().allowance
     assert allowance is not None
     allowance.take(as_call=as_call)
 
@@ -296,31 +298,31 @@ def test_a_budget_of_what_is_unknown_cannot_be_kept(
 def test_blocks_are_inside_one_another_unless_lifted() -> None:
     """`within(None)` lifts the outer one, `also_within(None)` keeps it; then it holds again."""
     outer, inner = Allowance(), Allowance()
-    assert budget.current() is None
-    assert budget.seconds_left() is None
+    assert current.get().allowance is None
+    assert observation.seconds_left() is None
     with within(outer):
         with within(None):
-            assert budget.current() is None
+            assert current.get().allowance is None
         with also_within(None):
-            assert budget.current() is outer
+            assert current.get().allowance is outer
         with also_within(inner):
-            assert budget.current() is inner
+            assert current.get().allowance is inner
         with within(Allowance()):
             claim()
             claim(as_call=False)
-        assert budget.current() is outer
+        assert current.get().allowance is outer
     inner.take()
     assert (outer.spent.calls, inner.spent.calls) == (2, 1)
     with also_within(None):
-        assert budget.current() is None
+        assert current.get().allowance is None
 
 
 def test_calls_are_marked_as_counted_in_a_block() -> None:
     """Whoever counts a call itself says so, and nobody else counts it again."""
-    assert not budget.is_counted()
-    with budget.counted():
-        assert budget.is_counted()
-    assert not budget.is_counted()
+    assert not observation.is_counted()
+    with observation.counted():
+        assert observation.is_counted()
+    assert not observation.is_counted()
 
 
 def test_usage_is_charged_where_there_is_an_allowance() -> None:
@@ -330,7 +332,7 @@ def test_usage_is_charged_where_there_is_an_allowance() -> None:
     outer = Allowance(prices=PRICES)
     allowance = nested(Allowance(calls=9, seconds=50, prices=PRICES), outer)
     with within(allowance):
-        assert 49 < (budget.seconds_left() or 0) <= 50
+        assert 49 < (observation.seconds_left() or 0) <= 50
     allowance.take()
     assert budget.charge(allowance, ONE, "m").cost == 4.0
     assert budget.charge(allowance, ONE, "m", as_call=False).calls == 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
 from judges import AskFailed, Helpfulness, Panel, Price, Usage, Verdict
-from judges.runtime.budget import Allowance, Refused, with_cost, within
+from judges.runtime.budget import Allowance, Refused, with_cost
+from judges.runtime.observation import within
 from judges.testing import ScriptedModel
 from tests.kit import Way, both_ways
 
@@ -196,3 +199,22 @@ def test_a_call_that_is_refused_outside_costs_nothing_inside() -> None:
         budgets = Allowance(calls=5)
         assert reasons(ask_times(2, budgets)) == ["budget", "budget"]
     assert budgets.spent == Usage()
+
+
+def test_a_model_that_reports_another_name_has_the_price_of_the_name_asked_for() -> None:
+    """A server that answers under the path of its file leaves a budget of cost in force."""
+    reply = AIMessage(json.dumps(GOOD), response_metadata={"model_name": "/models/qwen3.gguf"})
+    prices = {"qwen3": Price(input=0.0, output=10.0)}
+    judge = Helpfulness(ScriptedModel([reply], cycle=True, name="qwen3"))
+    with within(Allowance(cost=0.001, prices=prices)):
+        verdicts = [judge(user_input="q", response="a") for _ in range(60)]
+    assert verdicts[0].model == "/models/qwen3.gguf"
+    assert verdicts[0].usage.cost
+    assert 1 < reasons(verdicts).count(None) < 60
+    assert reasons(verdicts)[-1] == "budget"
+
+
+def test_a_model_without_a_price_is_named() -> None:
+    """The detail says which name the prices lack."""
+    verdicts = ask_times(2, Allowance(cost=1.0, prices=PRICES), name="qwen3")
+    assert verdicts[1].detail == "the price of 'qwen3' is unknown, so max_cost cannot be kept; add it to prices"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -40,78 +43,98 @@ def annotated(number: Any) -> list[Callable[..., Any]]:
     return [plain, later, literal, paired, of_numpy, functools.partial(bound, word="please")]
 
 
-def described(number: Any) -> list[Callable[..., Any]]:
-    """Return functions that are checks by their docstring or their name."""
+def rating(number: Any) -> list[Callable[..., Any]]:
+    """Return functions whose numbers are ratings by their annotation, whatever their names and docstrings say."""
 
-    def politeness(answer: str) -> Any:
+    def check_tone(answer: str) -> int:
+        """Check the tone."""
+        return number  # type: ignore[no-any-return]
+
+    def paired(answer: str) -> tuple[int, str]:
+        return number, "say please"
+
+    return [check_tone, paired]
+
+
+def open_ones(number: Any) -> list[Callable[..., Any]]:
+    """Return functions that say nothing of their numbers."""
+
+    def is_polite(answer):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as a user may
         """Check that the answer is polite."""
         return number
 
-    def manners(answer: str) -> Any:
-        """Return 1 if the answer is polite, otherwise 0."""
-        return number
-
-    def tone(answer: str) -> object:
-        """Whether the answer is polite."""
-        return number
-
-    def is_polite(answer):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as a user may
-        return number
-
-    def contains_please(answer: str) -> Any:
-        return number
-
-    def check(answer: str) -> Any:
-        return number
-
-    return [politeness, manners, tone, is_polite, contains_please, check]
-
-
-def rating(number: Any) -> list[Callable[..., Any]]:
-    """Return functions whose numbers are ratings."""
-
     def politeness(answer: str) -> Any:
-        return number
-
-    def check_tone(answer: str) -> int:
-        return number  # type: ignore[no-any-return]
-
-    def is_polite(answer: str) -> Any:
         """Rate the politeness from 1 to 4."""
         return number
 
-    def check_rating(answer: str) -> Any:
-        return number
-
-    def island(answer: str) -> Any:
-        return number
-
-    return [politeness, check_tone, is_polite, check_rating, island, lambda answer: number]
+    return [is_polite, politeness, lambda answer: number, lambda answer: (number, "say please")]
 
 
 async def test_one_and_zero_of_a_check_mean_yes_and_no() -> None:
     """A function that answers yes or no may do so by a number, Python's or numpy's, sync and async."""
     for one, zero in ((1, 0), (np.int64(1), np.int64(0)), (True, False), (np.True_, np.False_)):
-        for passing, failing in zip(
-            [*annotated(one), *described(one)], [*annotated(zero), *described(zero)], strict=True
-        ):
+        for passing, failing in zip(annotated(one), annotated(zero), strict=True):
             for verdict in (as_judge(passing)(ROW), await as_judge(passing).acall(ROW)):
                 assert (verdict.passed, verdict.rating, verdict.value) == (True, 4, True)
             assert (as_judge(failing)(ROW).passed, as_judge(failing)(ROW).rating) == (False, 1)
-    assert as_judge(RunnableLambda(lambda row: 1, name="row"))(ROW).rating == 1
 
 
-def test_one_of_any_other_function_is_the_lowest_rating() -> None:
-    """A function that rates keeps its ratings, and has no 0."""
+def test_one_of_a_function_that_rates_is_the_lowest_rating() -> None:
+    """It is annotated so, and has no 0."""
     for function in rating(1):
         assert as_judge(function)(ROW).rating == 1
     for function in rating(0):
         assert as_judge(function)(ROW).unscored == "invalid_output"
 
 
+def test_the_caller_may_say_what_the_numbers_mean() -> None:
+    """Of functions, of runnables and of copies, as an annotation does."""
+    for function in open_ones(1):
+        assert as_judge(function, returns="check")(ROW).passed is True
+        assert as_judge(function, returns="rating")(ROW).rating == 1
+    runnable: RunnableLambda[Any, Any] = RunnableLambda(lambda row: 1, name="row")
+    assert as_judge(runnable, returns="check")(ROW).rating == 4
+    assert as_judge(runnable, returns="rating")(ROW).rating == 1
+    copied = pickle.loads(pickle.dumps(as_judge(one_of_a_module, returns="check")))  # noqa: S301 - its own
+    assert copied(ROW).passed is True
+
+
+def one_of_a_module(answer: str) -> Any:
+    """Return 1."""
+    return 1
+
+
+def test_one_and_zero_that_nothing_explains_are_refused() -> None:
+    """Neither a name nor a docstring decides a score; the error says what to write."""
+    for number in (0, 1, np.int64(1)):
+        for function in open_ones(number):
+            verdict = as_judge(function)(ROW)
+            assert verdict.unscored == "invalid_output"
+            assert "annotate it `-> bool`" in verdict.detail
+            assert 'returns="check"' in verdict.detail
+    assert [as_judge(function)(ROW).rating for function in open_ones(3)] == [3, 3, 3, 3]
+
+
+def test_no_optimisation_of_python_changes_a_verdict() -> None:
+    """Without docstrings, as `python -OO` runs, the same functions get the same verdicts."""
+    code = (
+        "from judges import as_judge\n"
+        "def check(answer):\n    'Check the tone.'\n    return 1\n"
+        "def tone(answer):\n    'Tone of the answer.'\n    return 1\n"
+        "def yes(answer) -> bool:\n    'Tone of the answer.'\n    return 1\n"
+        "for one in (check, tone, yes):\n    verdict = as_judge(one)(answer='x')\n"
+        "    print(verdict.rating, verdict.unscored)\n"
+    )
+    outputs = [
+        subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True, check=True).stdout
+        for flags in ((), ("-OO",))
+    ]
+    assert outputs == ["None invalid_output\nNone invalid_output\n4 None\n"] * 2
+
+
 def test_a_check_returns_no_ratings() -> None:
     """Another number of a check is refused, and the error says how to return ratings, and names every form."""
-    for function in [*annotated(3)[:2], *described(3)]:
+    for function in annotated(3)[:2]:
         verdict = as_judge(function)(ROW)
         assert verdict.unscored == "invalid_output"
         assert "annotate it `-> int` to return ratings" in verdict.detail

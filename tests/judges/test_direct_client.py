@@ -19,10 +19,10 @@ from langchain_openai import ChatOpenAI
 
 from judges import ConfigurationError, Helpfulness, OpenAICompatible, chat_model
 from judges.models.providers.http_errors import EndpointReplyError, EndpointStatusError
-from judges.models.providers.langchain_runs import anybody_listens
 from judges.models.providers.llm_runs import is_observed
 from judges.models.resolve import as_model
-from judges.runtime.budget import Allowance, Refused, within
+from judges.runtime.budget import Allowance, Refused
+from judges.runtime.observation import within
 from judges.testing import no_waiting
 from tests.model_server import Asked, ModelServer, Reply, answered, in_turn, serving, tools_of
 
@@ -263,24 +263,24 @@ def test_who_listens_is_who_langchain_would_tell(monkeypatch: pytest.MonkeyPatch
         config = ensure_config()
         return bool(CallbackManager.configure(config.get("callbacks"), [], False).handlers)  # noqa: FBT003 - verbose
 
-    def both() -> tuple[bool, bool, bool]:
-        return anybody_listens(), is_observed(), theirs()
+    def both() -> tuple[bool, bool]:
+        return is_observed(), theirs()
 
-    assert both() == (False, False, False)
+    assert both() == (False, False)
     both_forms: list[Callbacks] = [[Starts()], CallbackManager(handlers=[Starts()])]
     for callbacks in both_forms:
         token = var_child_runnable_config.set(RunnableConfig(callbacks=callbacks))
-        assert both() == (True, True, True)
+        assert both() == (True, True)
         var_child_runnable_config.reset(token)
     token = var_child_runnable_config.set({"callbacks": CallbackManager(handlers=[])})
-    assert both() == (False, False, False)
+    assert both() == (False, False)
     var_child_runnable_config.reset(token)
     with collect_runs():
-        assert both() == (True, True, True)
+        assert both() == (True, True)
     set_debug(True)
-    assert both() == (True, True, True)
+    assert both() == (True, True)
     set_debug(False)
     tracer = tracing_v2_callback_var.set(LangChainTracer(client=object()))  # type: ignore[arg-type]  # never used
-    assert both() == (True, True, True)
+    assert both() == (True, True)
     tracing_v2_callback_var.reset(tracer)
-    assert both() == (False, False, False)
+    assert both() == (False, False)

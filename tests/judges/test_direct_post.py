@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,7 +11,6 @@ from yarl import URL
 
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
-from judges.runtime.flow import time_limit
 from tests.model_server import Wire, in_turn, serving
 
 BODY = b'{"messages": []}'
@@ -97,27 +95,3 @@ async def test_whoever_listens_to_a_session_hears_of_its_posts() -> None:
         async with session(trace_configs=[tracing]) as opened:
             assert (await posted(opened, server.url)).body == b"ok"
     assert heard == ["POST"]
-
-
-async def test_a_time_limit_is_told_from_a_cancellation() -> None:
-    """What lasts too long is a TimeoutError; a task that is cancelled stays so; nested limits keep apart."""
-
-    async def waiting(outer: float | None, inner: float | None) -> str:
-        with time_limit(outer):
-            try:
-                with time_limit(inner):
-                    await asyncio.sleep(20)
-            except TimeoutError:
-                return "inner"
-        return "none"
-
-    assert await waiting(20, 0.01) == "inner"
-    with pytest.raises(TimeoutError):
-        await waiting(0.01, 20)
-    task = asyncio.create_task(waiting(20, None))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    with time_limit(20):
-        await asyncio.sleep(0)

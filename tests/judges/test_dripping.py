@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from judges import Helpfulness, OpenAICompatible
-from judges.runtime.budget import Allowance, within
+from judges.runtime.budget import Allowance
+from judges.runtime.observation import within
 
 Script = Callable[[], Iterable[bytes]]
 

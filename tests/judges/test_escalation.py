@@ -47,6 +47,16 @@ async def test_the_first_that_is_sure_decides(
     assert (await Escalation(judges_of(*lines), **settings).acall(ROW)).rating == rating
 
 
+async def test_a_judge_that_failed_and_could_have_refused_leaves_it_open() -> None:
+    """With `sure_bad` no later judge accepts over it; a refusal stays one; nothing to judge is no failure."""
+    failed = Verdict.without_score("judge_failed")
+    for lines, rating in (((failed, 4), None), ((failed, 1), 1), ((Verdict.without_score("no_contexts"), 4), 4)):
+        verdict = Escalation(judges_of(*lines), sure_bad=1)(ROW)
+        assert (verdict.rating, verdict.judge, len(verdict.items)) == (rating, "escalation", 2)
+        assert (await Escalation(judges_of(*lines), sure_bad=1).acall(ROW)).rating == rating
+    assert "a (judge_failed) gave no verdict" in Escalation(judges_of(failed, 4), sure_bad=1)(ROW).detail
+
+
 def test_its_settings_are_checked_and_fingerprinted() -> None:
     """A setting out of range has one line; another `sure` is another judge."""
     judges = judges_of(4, 4)

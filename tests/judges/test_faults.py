@@ -117,6 +117,6 @@ def test_raising_lets_the_error_through(judge: Judge) -> None:
 
 def test_a_failure_that_is_no_bug_is_not_logged(log: pytest.LogCaptureFixture) -> None:
     """A judge that says it cannot judge, or a verdict that is plainly bad, is no fault."""
-    as_judge(lambda answer: 1)(answer="bad")
+    as_judge(lambda answer: False)(answer="bad")
     Panel([as_judge(lambda answer: Verdict.without_score("no_claims"), name="silent")])(answer="x")
     assert log.records == []

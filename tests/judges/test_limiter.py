@@ -22,7 +22,8 @@ from judges.model import ModelRequest, ModelResponse
 from judges.models.retry import pause
 from judges.models.wrappers.limiter import MINUTE_S, AdmissionQueue, Ticket
 from judges.offline import aevaluate, evaluate
-from judges.runtime.budget import Allowance, within
+from judges.runtime.budget import Allowance
+from judges.runtime.observation import within
 from judges.testing import ScriptedModel, no_waiting
 from tests.kit import Way, ask, both_ways
 from tests.model_server import Reply, in_turn, serving

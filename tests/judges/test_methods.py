@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from judges import ConfigurationError, Helpfulness
 from judges.model import ModelResponse
 from judges.models.providers.langchain import LangChainModel, NamedModel
-from judges.models.structured import Plan, closed_schema, response_format
+from judges.models.structured import RequestPlan, closed_schema, response_format
 from judges.testing import ScriptedModel
 from tests.kit import Way, ask, both_ways
 from tests.model_server import Asked, ModelServer, Reply, serving
@@ -204,7 +204,7 @@ def test_schema_with_free_keys_is_not_called_strict() -> None:
     assert response_format(Whole)["json_schema"]["strict"] is True
 
 
-PLAN = Plan(("json_schema", "tools", "text"), temperature=0.0, limit="max_tokens")
+PLAN = RequestPlan(("json_schema", "tools", "text"), temperature=0.0, limit="max_tokens")
 
 
 @pytest.mark.parametrize(
@@ -261,6 +261,6 @@ def test_lesson_of_a_reply(reply: ModelResponse, method: str, proven: bool) -> N
 
 def test_last_way_is_not_left() -> None:
     """Where there is no other way, the plan stays."""
-    last = Plan(("text",))
+    last = RequestPlan(("text",))
     assert last.after_error(400, "tools, schema") is None
     assert last.after_response(ModelResponse(text="prose")).method == "text"

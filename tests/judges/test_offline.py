@@ -15,7 +15,8 @@ import pytest
 from judges import BadSample, ConfigurationError, Helpfulness, Judge, Length, Sample, Verdict
 from judges.offline import Evaluation, Row, aevaluate, evaluate, read_rows
 from judges.requests import Deliberation
-from judges.runtime.budget import Allowance, within
+from judges.runtime.budget import Allowance
+from judges.runtime.observation import within
 from judges.testing import ScriptedJudge, ScriptedModel
 
 

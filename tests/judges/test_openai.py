@@ -32,7 +32,8 @@ from judges.models.providers.http_errors import (
     EndpointTimeoutError,
 )
 from judges.models.retry import is_transient
-from judges.runtime.budget import Allowance, within
+from judges.runtime.budget import Allowance
+from judges.runtime.observation import within
 from judges.testing import no_waiting
 from tests.kit import Way, ask, both_ways
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving, tools_of

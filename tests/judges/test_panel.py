@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphs import Unanswered
 from judges import (
     AskFailed,
     Cascade,
@@ -21,11 +22,13 @@ from judges import (
     Repeat,
     Usage,
     Verdict,
+    as_judge,
     load,
 )
 from judges.compose.panel import RULES
 from judges.testing import ScriptedJudge, ScriptedModel
 from judges.verdict import NOTHING_TO_JUDGE, Unscored
+from refine import Policy, SelfRefine
 
 ROW = {"question": "Why?", "answer": "Because."}
 UNKNOWN = Verdict.without_score("no_contexts")
@@ -95,11 +98,58 @@ def test_a_panel_stays_within_its_members(ratings: list[int], rule: Any) -> None
     assert min(ratings) <= rating <= max(ratings)
 
 
-def test_a_member_that_cannot_judge_is_skipped_and_counted() -> None:
+def test_a_member_that_cannot_judge_is_skipped_where_a_quorum_is_given() -> None:
     """Unscored is not a low rating: the others decide, and the detail names the skipped members and why."""
-    verdict = Panel(members(4, UNKNOWN, 3, ValueError, 4))(ROW)
+    verdict = Panel(members(4, UNKNOWN, 3, ValueError, 4), quorum=3)(ROW)
     assert verdict.rating == 3
     assert verdict.detail == "skipped 2: b (no_contexts), d (judge_failed)"
+
+
+@pytest.mark.parametrize("failed", [ValueError, Verdict.without_score("invalid_output")])
+@pytest.mark.parametrize(
+    ("settings", "lines", "passes"),
+    [
+        ({}, (4, 4, "x"), False),
+        ({"rule": "veto"}, (4, 4, "x"), False),
+        ({"rule": "veto", "veto": ["c"]}, (4, 4, "x"), False),
+        ({"rule": "veto", "veto": ["a"]}, (4, 4, 4, "x"), False),
+        ({"rule": "veto", "veto": ["a"]}, (3, 3, "x"), False),
+        ({"rule": "majority"}, (4, 4, "x"), True),
+        ({"rule": "majority"}, (4, 3, 1, "x"), False),
+        ({"rule": "mean"}, (4, 4, "x"), False),
+        ({"rule": "mean"}, (3, 3, "x"), False),
+        ({"rule": "weighted", "weights": [1, 1, 0]}, (3, 3, "x"), True),
+        ({"rule": "weighted", "weights": [1, 1, 9]}, (4, 4, "x"), False),
+        ({"success_rating": 2}, (2, 2, "x"), False),
+    ],
+)
+def test_no_answer_passes_that_a_missing_member_could_have_refused(
+    settings: dict[str, Any], lines: Sequence[object], failed: object, *, passes: bool
+) -> None:
+    """The panel is unscored and names the member, unless a quorum is asked for by name; a refusal stays one."""
+    voting = members(*(failed if line == "x" else line for line in lines))
+    last = list(voting)[-1]
+    verdict = Panel(voting, **settings)(ROW)
+    assert (bool(verdict.passed), verdict.unscored) == ((True, None) if passes else (False, "too_few_votes"))
+    assert last in verdict.detail
+    assert [item.judge for item in verdict.items] == list(voting)
+    assert Panel(voting, quorum=2, **settings)(ROW).unscored is None
+
+
+def test_an_unscored_member_is_for_the_policy_of_the_loop() -> None:
+    """Nothing is accepted of which nobody knows whether it is safe; the outcome names the member."""
+
+    def safety(answer: str) -> bool:
+        raise ValueError(answer)
+
+    judges = [says(4, "helpful"), says(4, "polite"), as_judge(safety)]
+    for on_judge_error in ("raise", "reject"):
+        policy = Policy(on_judge_error=on_judge_error, max_attempts=1)
+        with pytest.raises(Unanswered, match=r"safety \(judge_failed\) gave no verdict"):
+            SelfRefine(ScriptedModel(["A draft."]), Panel(judges), policy=policy).invoke("Why?")
+    outcome = SelfRefine(ScriptedModel(["A draft."]), judges, policy=Policy(max_attempts=1)).refine("Why?")
+    assert not outcome.passed
+    assert "safety (judge_failed) gave no verdict" in outcome.detail
 
 
 def test_without_a_quorum_a_panel_is_unscored() -> None:

@@ -14,8 +14,10 @@ from genai_prices import Usage as ListedUsage
 from genai_prices import calc_price
 from pydantic import BaseModel, ValidationError
 
+from graphs import Policy
 from judges import ConfigurationError, Helpfulness, Price, Usage, known_prices
-from judges.runtime.budget import Allowance, KnownPrices, Prices, charge, with_cost, within
+from judges.runtime.budget import Allowance, KnownPrices, Prices, charge, with_cost
+from judges.runtime.observation import within
 from judges.testing import ScriptedModel
 from tests.laws import for_every
 
@@ -195,3 +197,10 @@ def test_the_whole_list_can_be_read() -> None:
     prices_found = [price for price in listed if price is not None]
     assert len(prices_found) > 1000
     assert all(price.input >= 0 and price.output >= 0 for price in prices_found)
+
+
+def test_the_word_known_stands_for_the_listed_prices() -> None:
+    """A policy takes `prices="known"`, as the guard's file does; another word is refused in one line."""
+    assert cost("gpt-5-mini", Policy(max_cost=1.0, prices="known").prices) == cost("gpt-5-mini", known_prices())
+    with pytest.raises(ConfigurationError, match="'known' for those of public providers' models, not 'listed'"):
+        Policy(prices="listed")  # type: ignore[arg-type]  # what is tested

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from judges import ConfigurationError
 from judges.catalogue.general.pairwise import Winner
 from judges.offline.compare import Comparison
-from judges.offline.rank import Game, Ranking, rank
+from judges.offline.rank import Game, SystemRanking, rank
 from judges.offline.statistics.comparing import _binomial, resample, strengths
 
 OTHER: dict[Winner, Winner] = {"a": "b", "b": "a", "tie": "tie"}
@@ -41,7 +41,7 @@ def drawn(each: int, seed: int, ratings: dict[str, float] = TRUE) -> list[Game]:
     ]
 
 
-def ratings_of(ranking: Ranking) -> dict[str, float]:
+def ratings_of(ranking: SystemRanking) -> dict[str, float]:
     """Give the ratings by name."""
     return {one.name: one.rating for one in ranking.systems}
 

@@ -51,6 +51,23 @@ def test_a_quorum_must_have_rated(quorum: int | None, unscored: str | None) -> N
     assert verdict.unscored == unscored
 
 
+@pytest.mark.parametrize(
+    ("lines", "passes", "unscored"),
+    [
+        ((4, 4, 3, UNKNOWN), True, None),
+        ((4, 3, UNKNOWN), False, "too_few_votes"),
+        ((3, 4, 2, 2, UNKNOWN), False, None),
+    ],
+)
+def test_what_failed_runs_could_have_refused_is_unscored(
+    lines: tuple[object, ...], unscored: str | None, *, passes: bool
+) -> None:
+    """A refusal stays one, and a quorum that is asked for by name lets the others decide."""
+    verdict = Repeat(ScriptedJudge(lines), len(lines))(ROW)
+    assert (bool(verdict.passed), verdict.unscored) == (passes, unscored)
+    assert Repeat(ScriptedJudge(lines), len(lines), quorum=2)(ROW).unscored is None
+
+
 async def test_the_model_is_asked_n_times() -> None:
     """Each run asks the model, sync and async, and all of them count in the usage."""
     reply = {"rationale": "r", "rating": 4, "feedback": ""}

@@ -569,3 +569,37 @@ def test_missing_values_of_frames_are_missing_in_rows_of_them() -> None:
         {"role": "assistant", "content": "b", "retrieval_context": ["d"]},
     ]
     assert fields({"turns": turns})["retrieved_contexts"] == ["c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"input": "q", "output": "a", "expected": "e"}, ("q", "a", "e", None)),
+        (
+            {"input": {"question": "q"}, "output": {"answer": "a"}, "expected": {"answer": "e"}},
+            ("q", "a", "e", None),
+        ),
+        ({"input": "q", "output": "a", "expected": ["e", "f"]}, ("q", "a", "e", None)),
+        ({"query": "q", "response": "a", "ground_truth": "e", "context": "c"}, ("q", "a", "e", ("c",))),
+        ({"userText": "q", "responseContent": "a", "dataList": ["c", "d"]}, ("q", "a", None, ("c", "d"))),
+        (
+            {
+                "conversation": {
+                    "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+                }
+            },
+            ("q", "a", None, None),
+        ),
+    ],
+)
+def test_columns_of_autoevals_phoenix_azure_and_spring(row: dict[str, Any], expected: tuple[object, ...]) -> None:
+    """Expected answers, documents and conversations are read under the names of these libraries."""
+    sample = Sample.read(row)
+    assert (sample.question, sample.answer, sample.reference, sample.retrieved_contexts) == expected
+
+
+def test_a_misspelt_column_is_asked_about() -> None:
+    """A row without a known column names the field that is nearly meant; a near name beside its field is fine."""
+    with pytest.raises(BadSample, match=r"did you mean 'question' by 'qestion', 'answer' by 'anwser'\?"):
+        Sample.read({"qestion": "q", "anwser": "a"})
+    assert Sample.read({"question": "q", "answer": "a", "answers": "b"}).metadata == {"answers": "b"}

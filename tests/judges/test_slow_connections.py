@@ -15,7 +15,8 @@ import pytest
 
 from judges import OpenAICompatible
 from judges.models.providers.http_errors import EndpointConnectionError, EndpointTimeoutError
-from judges.runtime.budget import Allowance, Refused, within
+from judges.runtime.budget import Allowance, Refused
+from judges.runtime.observation import within
 from tests.model_server import Reply, serving
 
 REQUEST: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]}

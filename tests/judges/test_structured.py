@@ -10,7 +10,8 @@ from email.utils import format_datetime
 import pytest
 
 from judges import Helpfulness, Verdict
-from judges.runtime.budget import Allowance, within
+from judges.runtime.budget import Allowance
+from judges.runtime.observation import within
 from judges.testing import ScriptedModel, no_waiting
 from tests.kit import Way, ask, both_ways
 

@@ -212,3 +212,17 @@ def test_a_mark_out_of_range_or_half_given_is_refused(marks: dict[str, Any]) -> 
     """Marks that cannot be completed are rejected, and two marks never lead to a guess at the third."""
     with pytest.raises(ValidationError):
         Verdict(**marks)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "passed"),
+    [
+        (Verdict.rated(4), True),
+        (Verdict.rated(2), False),
+        (Verdict.checked(passed=False), False),
+        (Verdict.without_score("no_claims"), False),
+    ],
+)
+def test_a_verdict_is_true_where_it_passed(verdict: Verdict, *, passed: bool) -> None:
+    """`if judge(...)` asks whether the judge's pass mark was reached; an unscored verdict reached none."""
+    assert bool(verdict) is passed

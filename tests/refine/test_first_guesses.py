@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from graphs import Bounds, Policy, policy, self_refine
-from judges import ConfigurationError, OpenAICompatible, Panel, Price, known_prices
+import refine
+from graphs import Bounds, NotAccepted, Policy, policy, self_refine
+from judges import ConfigurationError, OpenAICompatible, Panel, Price, known_prices, offline
 from judges.models.providers.embeddings import OpenAICompatibleEmbeddings
 from judges.testing import ScriptedJudge, ScriptedModel
-from refine import SelfRefine
+from refine import SelfRefine, middleware
 from tests.laws import for_every
 
 SECRET = "sk-tell-nobody"  # noqa: S105 - of a test
@@ -227,3 +228,13 @@ def test_a_key_may_be_a_secret() -> None:
     headers = client(api_key=SecretStr(SECRET))._endpoint._headers
     assert headers["authorization"].get_secret_value() == f"Bearer {SECRET}"
     assert SECRET not in repr(headers)
+
+
+def test_refine_is_the_front_door() -> None:
+    """What an application needs first is imported from one package, which loads each on first use."""
+    assert refine.SelfRefine is SelfRefine
+    assert refine.self_refine is self_refine
+    assert refine.NotAccepted is NotAccepted
+    assert (refine.evaluate, refine.compare) == (offline.evaluate, offline.compare)
+    assert refine.SelfRefineMiddleware is middleware.SelfRefineMiddleware
+    assert all(getattr(refine, name) is not None for name in refine.__all__)

@@ -480,7 +480,7 @@ def test_one_refiner_serves_many_questions() -> None:
         seen.append(messages)
         return "bad" if len(messages) == 1 else "good"
 
-    inner = SelfRefine(generate, lambda response: (4, "") if response == "good" else (1, "be good"))
+    inner = SelfRefine(generate, lambda response: (4, "") if response == "good" else (False, "be good"))
     counts = [len(inner.refine(question).attempts) for question in ("a", "b", "c")]
     assert counts == [2, 2, 2]
     assert [len(one) for one in seen] == [1, 3] * 3

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from refine.cli.app import app
-from refine.server.requests import digest_of
+from refine.server.access import digest_of
 from tests.guarding import QUESTION, wait_until
 from tests.model_server import Asked, Reply, serving
 

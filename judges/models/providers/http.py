@@ -35,7 +35,7 @@ from judges.models.providers.http_errors import (
     mask_words,
 )
 from judges.models.providers.sessions import Sessions, exchange_end, resolver
-from judges.runtime import budget
+from judges.runtime.observation import current
 from judges.runtime.validation import SharedByCopies
 
 if TYPE_CHECKING:
@@ -237,7 +237,8 @@ class Endpoint(SharedByCopies):
 
     def _seconds(self) -> float:
         """Return the seconds a reply may take: the timeout, or what the current allowance leaves."""
-        left = budget.seconds_left()
+        allowance = current.get().allowance
+        left = None if allowance is None else allowance.seconds_left
         return self._timeout_s if left is None else max(_SHORTEST_S, min(left, self._timeout_s))
 
     def _post_to(self, path: str) -> DirectPost:

@@ -21,9 +21,9 @@ from judges.models.prompt_and_reply import finish_reason_of
 from judges.models.providers.http import checked_address
 from judges.models.providers.openai_fields import address_for, parsed_name
 from judges.models.retry import status_of
-from judges.models.structured import Method, Plan, checked_methods, closed_schema, response_format
+from judges.models.structured import Method, RequestPlan, checked_methods, closed_schema, response_format
 from judges.runtime import flow
-from judges.runtime.validation import SharedByCopies, check_allowed, check_picklable
+from judges.runtime.validation import SharedByCopies, ban, check_allowed, check_picklable
 from judges.verdict import Usage
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class LangChainModel(SharedByCopies):
         self.chat = chat
         self._temperature = temperature
         self._method = method if method is None else checked_methods(method)[0]
-        self._plan: Plan | None = None
-        self._bindings: dict[tuple[type[BaseModel] | None, Plan], _Binding] = {}
+        self._plan: RequestPlan | None = None
+        self._bindings: dict[tuple[type[BaseModel] | None, RequestPlan], _Binding] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         check_picklable(self.chat, f"the chat model {self.name!r}", _NAME_IT)
@@ -155,9 +155,10 @@ class LangChainModel(SharedByCopies):
         """Send a request without blocking."""
         return await flow.arun(self._exchange(request), lambda plan: self._binding(request, plan).asend(request))
 
-    def _exchange(self, request: ModelRequest) -> Generator[Plan, ModelResponse, ModelResponse]:
+    def _exchange(self, request: ModelRequest) -> Generator[RequestPlan, ModelResponse, ModelResponse]:
         """Yield plans until the model replies to one, asking for less where it knows less."""
-        check_allowed(self.name, self.chat)
+        if ban.depth:
+            check_allowed(self.name, self.chat)
         plan = self._plan_for(request)
         while True:
             try:
@@ -183,12 +184,12 @@ class LangChainModel(SharedByCopies):
         profile = getattr(_unwrap(self.chat).runnable, "profile", None) or {}
         return profile.get(f"{kind}_inputs") is not False
 
-    def _plan_for(self, request: ModelRequest) -> Plan:
+    def _plan_for(self, request: ModelRequest) -> RequestPlan:
         if self._plan is None:
-            self._plan = Plan(self._methods(), self._temperature)
+            self._plan = RequestPlan(self._methods(), self._temperature)
         return self._plan.as_text() if request.text else self._plan
 
-    def _remember_plan(self, request: ModelRequest, plan: Plan, response: ModelResponse) -> ModelResponse:
+    def _remember_plan(self, request: ModelRequest, plan: RequestPlan, response: ModelResponse) -> ModelResponse:
         self._plan = plan.settings_on(self._plan or plan) if request.text else plan.after_response(response)
         return response
 
@@ -211,13 +212,13 @@ class LangChainModel(SharedByCopies):
         }
         return tuple(method for method, present in implemented.items() if present and not ruled_out.get(method))
 
-    def _binding(self, request: ModelRequest, plan: Plan) -> _Binding:
+    def _binding(self, request: ModelRequest, plan: RequestPlan) -> _Binding:
         key = (None if request.text else request.schema, plan)
         if key not in self._bindings:
             self._bindings[key] = self._bind(*key)
         return self._bindings[key]
 
-    def _bind(self, schema: type[BaseModel] | None, plan: Plan) -> _Binding:
+    def _bind(self, schema: type[BaseModel] | None, plan: RequestPlan) -> _Binding:
         own = _unwrap(self.chat)
         chat = _without_streaming(own.runnable, plan.temperature)
         if schema is None or plan.method == "text":
@@ -396,6 +397,8 @@ def _overrides(chat: object, method: str) -> bool:
 
 def _messages(request: ModelRequest) -> list[BaseMessage]:
     kinds = _message_kinds()
+    if not request.attached:
+        return [kinds[role](text) for role, text in request.messages]
     return [kinds[role](langchain_content(content)) for role, content in request.contents()]
 
 

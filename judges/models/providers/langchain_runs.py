@@ -11,24 +11,19 @@ from uuid import UUID
 from langchain_core.callbacks import (
     AsyncCallbackManagerForLLMRun,
     BaseCallbackHandler,
-    BaseCallbackManager,
     CallbackManagerForLLMRun,
 )
-from langchain_core.globals import get_debug
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_core.tracers.context import _configure_hooks, register_configure_hook, tracing_v2_callback_var
-from langchain_core.utils.env import env_var_is_set
-from langsmith._internal._context import _TRACING_ENABLED
-from langsmith.utils import tracing_is_enabled
+from langchain_core.tracers.context import register_configure_hook
 from pydantic import PrivateAttr
 
 from judges.model import LlmRun
 from judges.models.providers.langchain import usage_of
 from judges.models.providers.openai_messages import PROVIDER
-from judges.runtime import budget
+from judges.runtime import observation
 from judges.runtime.budget import Allowance, CallStopped, Refused
 from judges.runtime.observation import setting
 from judges.verdict import Usage
@@ -47,6 +42,8 @@ class CallCounter(BaseCallbackHandler):
 
     raise_error = True
     run_inline = True
+    hears_no_direct_call = True
+    """The direct client claims its own calls, so that none is made through LangChain for this handler's sake."""
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
@@ -87,7 +84,7 @@ class CallCounter(BaseCallbackHandler):
             self._allowance.check()
 
     def _begin(self, run_id: UUID, metadata: Mapping[str, Any] | None) -> None:
-        if budget.is_counted():
+        if observation.is_counted():
             return
         with _stopping():
             self._allowance.take(run_id)
@@ -118,28 +115,6 @@ def _usage_in(response: LLMResult) -> tuple[Usage, str | None]:
 T = TypeVar("T")
 
 
-def anybody_listens() -> bool:
-    """Check whether LangChain would find a handler for a call made here, as it does itself, but at less cost."""
-    config = var_child_runnable_config.get()
-    callbacks = None if config is None else config.get("callbacks")
-    if callbacks and (not isinstance(callbacks, BaseCallbackManager) or callbacks.handlers):
-        return True
-    for variable, _, kind, name in _configure_hooks:
-        handler = variable.get()
-        if handler is not None and not _is_idle(handler):
-            return True
-        if handler is None and kind is not None and name is not None and env_var_is_set(name):
-            return True
-    if tracing_v2_callback_var.get() is not None or get_debug():
-        return True
-    return bool(tracing_is_enabled({"enabled": _TRACING_ENABLED.get()}))  # all it reads of that context
-
-
-def _is_idle(handler: BaseCallbackHandler) -> bool:
-    """Check whether a handler does nothing: one that stands for a muted one, or counts what is counted here."""
-    return type(handler) is BaseCallbackHandler or isinstance(handler, CallCounter)
-
-
 class ObservedModel(BaseChatModel, Generic[T]):
     """Makes one call, and lets LangChain tell its handlers of it."""
 
@@ -166,13 +141,13 @@ class ObservedModel(BaseChatModel, Generic[T]):
 
     def run(self) -> T:
         """Make the call, and return what it returned."""
-        with budget.counted():
+        with observation.counted():
             self.invoke(list(self._details.messages()), self._config())
         return self._results[0]
 
     async def arun(self) -> T:
         """Make the call without blocking."""
-        with budget.counted():
+        with observation.counted():
             await self.ainvoke(list(self._details.messages()), self._config())
         return self._results[0]
 

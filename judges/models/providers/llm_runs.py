@@ -1,19 +1,26 @@
-"""Calls of the direct client as runs that LangChain's callback handlers see: start, end with usage, error.
+"""Model calls and LangChain: what its callback handlers see of our calls, and what we count of its own.
 
-Where nobody listens a call costs nothing more, and LangChain is not imported: `is_observed` says so in a
-microsecond. Where somebody does, the call is made by a chat model of LangChain's for which it stands, so that
-handlers, tags, metadata and configuration are LangChain's own.
+Calls of the direct client are runs that handlers see: start, end with usage, error. Where nobody listens a call
+costs nothing more; where somebody does, it is made by a chat model of LangChain's for which it stands, so that
+handlers, tags, metadata and configuration are LangChain's own. Calls that a chain, an agent or a function makes
+pass no driver of ours, so a handler claims each from the allowance before it is made, and charges what it consumed
+after it. LangChain is not imported unless it already is: without it nothing can be called or heard through it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from judges.messages import openai_content
 from judges.model import LlmRun, ModelRequest, ModelResponse
+from judges.runtime import observation
+from judges.runtime.budget import Allowance, CallStopped
+from judges.runtime.observation import current
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -30,7 +37,27 @@ def is_observed() -> bool:
 
 @cache
 def _listens() -> Callable[[], bool]:
-    from judges.models.providers.langchain_runs import anybody_listens  # noqa: PLC0415 - imports LangChain
+    """Return a check whether LangChain would find a handler here, as it does itself, but at less cost."""
+    from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager  # noqa: PLC0415 - loaded already
+    from langchain_core.globals import get_debug  # noqa: PLC0415 - loaded already
+    from langchain_core.runnables.config import var_child_runnable_config  # noqa: PLC0415 - loaded already
+    from langchain_core.tracers.context import _configure_hooks, tracing_v2_callback_var  # noqa: PLC0415 - loaded already
+    from langchain_core.utils.env import env_var_is_set  # noqa: PLC0415 - loaded already
+    from langsmith.utils import tracing_is_enabled  # noqa: PLC0415 - loaded already
+
+    def anybody_listens() -> bool:
+        config = var_child_runnable_config.get()
+        callbacks = None if config is None else config.get("callbacks")
+        if callbacks and (not isinstance(callbacks, BaseCallbackManager) or callbacks.handlers):
+            return True
+        for variable, _, kind, name in _configure_hooks:
+            handler = variable.get()
+            is_idle = type(handler) is BaseCallbackHandler or getattr(handler, "hears_no_direct_call", False)
+            if handler is not None and not is_idle:
+                return True
+            if handler is None and kind is not None and name is not None and env_var_is_set(name):
+                return True
+        return tracing_v2_callback_var.get() is not None or get_debug() or bool(tracing_is_enabled())
 
     return anybody_listens
 
@@ -82,3 +109,50 @@ def run_of_chat(model: str, fields: Mapping[str, Any]) -> LlmRun[dict[str, Any]]
 
     others = {name: value for name, value in fields.items() if name != "messages"}
     return LlmRun(model=str(fields.get("model", model)), messages=messages, answer=answer, fields=others)
+
+
+class metered:  # noqa: N801 - named like a function, as what is used in a `with` statement is
+    """Count the calls made in a `with` block on an allowance, and stop the block at a call that is refused.
+
+    Args:
+        allowance: The allowance; used for one block.
+
+    Raises:
+        judges.runtime.budget.Refused: If a call was refused, in place of whatever became of it inside.
+    """
+
+    __slots__ = ("_allowance", "_settings")
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._settings = (observation.within(allowance), _counting_calls(allowance))
+
+    def __enter__(self) -> None:
+        for setting in self._settings:
+            setting.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        for setting in reversed(self._settings):
+            setting.__exit__(kind, error, place)
+        if error is None:
+            self._allowance.release()
+            return
+        self._allowance.close()
+        if self._allowance.refusal is not None and isinstance(error, Exception | CallStopped | BaseExceptionGroup):
+            raise self._allowance.refusal from None
+
+
+def ledger() -> Allowance:
+    """Return an allowance without limits of its own, to count what one function consumes; see `metered`."""
+    outer = current.get().allowance
+    return Allowance(prices=None if outer is None else outer.prices)
+
+
+def _counting_calls(allowance: Allowance) -> AbstractContextManager[None]:
+    if _LANGCHAIN not in sys.modules:
+        return nullcontext()
+    from judges.models.providers.langchain_runs import counting_calls  # noqa: PLC0415 - imports LangChain
+
+    return counting_calls(allowance)

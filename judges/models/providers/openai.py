@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -30,9 +30,8 @@ from judges.models.providers.openai_fields import (
     tool_fields,
 )
 from judges.models.providers.openai_replies import OK, parse_completion
-from judges.models.structured import Method, Plan, checked_methods, forced_tool, response_format
-from judges.runtime import flow
-from judges.runtime.validation import check_allowed, whole_number
+from judges.models.structured import Method, RequestPlan, checked_methods, forced_tool, response_format
+from judges.runtime.validation import ban, check_allowed, whole_number
 
 RETRIES = 2
 """How often a call whose transport failed is repeated."""
@@ -108,13 +107,13 @@ class OpenAICompatible(Connected):
         self.retries = whole_number(retries, setting="retries", least=0)
         self._endings = checked_endings(endings)
         self._endpoint = Endpoint(base_url, api_key=api_key, headers=headers, timeout_s=timeout_s)
-        self._plan = Plan(
+        self._plan = RequestPlan(
             _METHODS if method is None else checked_methods(method),
             judging_at,
             None if max_tokens is None else "max_tokens",
         )
         self._identity = self._compute_identity(base_url)
-        self._heads: dict[tuple[type[BaseModel], Plan], bytes] = {}
+        self._heads: dict[tuple[type[BaseModel], RequestPlan], bytes] = {}
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> Self:
@@ -178,12 +177,12 @@ class OpenAICompatible(Connected):
             judges.models.providers.http_errors.EndpointError: If the request fails.
             ConfigurationError: If requests are forbidden here, or urllib3 is missing.
         """
-        call = partial(flow.run, self._exchange(request), partial(self._endpoint.post, PATH))
+        call = partial(self._exchange, request)
         return llm_runs.observed(self._judging(request), call) if llm_runs.is_observed() else call()
 
     async def asend(self, request: ModelRequest) -> ModelResponse:
         """Send a request without blocking; otherwise as `send`, with aiohttp."""
-        call = partial(flow.arun, self._exchange(request), partial(self._endpoint.apost, PATH))
+        call = partial(self._aexchange, request)
         return await (llm_runs.aobserved(self._judging(request), call) if llm_runs.is_observed() else call())
 
     def chat(self, request: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Fields:
@@ -260,20 +259,34 @@ class OpenAICompatible(Connected):
         other_name = getattr(other, "model_name", None)
         return other_name == self.name and any(kind.__name__ in _OPENAI_CLASSES for kind in type(other).__mro__)
 
-    def _exchange(self, request: ModelRequest) -> Generator[bytes, EndpointResponse, ModelResponse]:
-        """Yield bodies to post until a response can be read, each without what the endpoint refused before."""
-        check_allowed(self.name, self)
-        plan = self._plan.as_text() if request.text else self._plan
-        while True:
-            http = yield self._body(request, plan)
-            if http.status == OK:
-                response = self._with_known_ending(parse_completion(http.body))
-                self._plan = plan.settings_on(self._plan) if request.text else plan.after_response(response)
-                return response
-            lesser = plan.after_error(http.status, error_in(http.body))
-            if lesser is None:
-                raise self._endpoint.status_error(http, (text for _, text in request.messages))
-            plan = lesser
+    def _exchange(self, request: ModelRequest) -> ModelResponse:
+        """Post a request until a response can be read, each time without what the endpoint refused before."""
+        plan = self._first_plan(request)
+        while (http := self._endpoint.post(PATH, self._body(request, plan))).status != OK:
+            plan = self._lesser_plan(plan, request, http)
+        return self._read(http, request, plan)
+
+    async def _aexchange(self, request: ModelRequest) -> ModelResponse:
+        plan = self._first_plan(request)
+        while (http := await self._endpoint.apost(PATH, self._body(request, plan))).status != OK:
+            plan = self._lesser_plan(plan, request, http)
+        return self._read(http, request, plan)
+
+    def _first_plan(self, request: ModelRequest) -> RequestPlan:
+        if ban.depth:
+            check_allowed(self.name, self)
+        return self._plan.as_text() if request.text else self._plan
+
+    def _lesser_plan(self, plan: RequestPlan, request: ModelRequest, http: EndpointResponse) -> RequestPlan:
+        lesser = plan.after_error(http.status, error_in(http.body))
+        if lesser is None:
+            raise self._endpoint.status_error(http, (text for _, text in request.messages))
+        return lesser
+
+    def _read(self, http: EndpointResponse, request: ModelRequest, plan: RequestPlan) -> ModelResponse:
+        response = self._with_known_ending(parse_completion(http.body))
+        self._plan = plan.settings_on(self._plan) if request.text else plan.after_response(response)
+        return response
 
     @property
     def endpoint(self) -> Endpoint:
@@ -286,8 +299,7 @@ class OpenAICompatible(Connected):
         Raises:
             ConfigurationError: If requests are forbidden here.
         """
-        check_allowed(self.name, self)
-        return self._body(request, self._plan.as_text() if request.text else self._plan)
+        return self._body(request, self._first_plan(request))
 
     def read_completion(self, body: bytes) -> ModelResponse:
         """Return the model's response in a completion that was not sent by this object.
@@ -326,20 +338,20 @@ class OpenAICompatible(Connected):
             self._plan = replace(self._plan, limit=calls.limit)
 
     def _with_known_ending(self, response: ModelResponse) -> ModelResponse:
-        known = response.finish_reason in self._endings
-        return replace(response, finish_reason="stop") if known else response
+        return replace(response, finish_reason="stop") if response.finish_reason in self._endings else response
 
-    def _body(self, request: ModelRequest, plan: Plan) -> bytes:
+    def _body(self, request: ModelRequest, plan: RequestPlan) -> bytes:
         key = (request.schema, plan)
         head = self._heads.get(key)
         if head is None:
             head = self._heads[key] = self._head(request.schema, plan)
         beginning = request.messages[: request.beginning]
         messages = [_encoded_once(beginning)] if beginning else []
-        messages += [_encoded(message) for message in request.contents(request.beginning)]
+        others = request.contents(request.beginning) if request.attached else request.messages[request.beginning :]
+        messages += [_encoded(message) for message in others]
         return b"%b[%b]}" % (head, b", ".join(messages))
 
-    def _head(self, schema: type[BaseModel], plan: Plan) -> bytes:
+    def _head(self, schema: type[BaseModel], plan: RequestPlan) -> bytes:
         """Return the start of the body, up to the messages, which is the same in all requests for a schema."""
         fields: dict[str, Any] = {"model": self.name, **self._chat.extra}
         if plan.temperature is not None:
@@ -355,7 +367,8 @@ class OpenAICompatible(Connected):
 
 def _encoded(message: tuple[PromptRole, Content]) -> bytes:
     role, content = message
-    return f'{{"role": "{role}", "content": {_JSON.encode(openai_content(content))}}}'.encode("utf-8", "replace")
+    parts = content if isinstance(content, str) else openai_content(content)
+    return f'{{"role": "{role}", "content": {_JSON.encode(parts)}}}'.encode("utf-8", "replace")
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,7 @@ from judges.models.providers.http_errors import (
 from judges.models.providers.openai_fields import GENERATING, SETTINGS, checked_bound, checked_name, encoded
 from judges.models.providers.openai_replies import model_in, read_completion, texts_in, usage_in
 from judges.runtime import budget, flow
+from judges.runtime.observation import current
 
 PATH = "/chat/completions"
 """Where chat completions are, below the address of an endpoint."""
@@ -144,9 +145,9 @@ class ChatCalls:
 
     def _claimed(self, request: Mapping[str, Any]) -> _Sending:
         """Claim a call from the budget, unless somebody else counts it, and charge what it consumed."""
-        if budget.is_counted():
+        if current.get().is_counted:
             return (yield from self._sending(request))
-        allowance = budget.current()
+        allowance = current.get().allowance
         if allowance is None:
             return (yield from self._sending(request))
         allowance.take()

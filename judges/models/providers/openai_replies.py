@@ -177,7 +177,7 @@ def parse_completion(body: bytes) -> ModelResponse:
         text=_text_in(message.get("content")),
         calls=calls,
         broken_calls=broken,
-        finish_reason=reason_in(choices[0].get("finish_reason")),
+        finish_reason=ending if isinstance(ending := choices[0].get("finish_reason"), str) else reason_in(ending),
         refusal=_string(message.get("refusal")),
         usage=usage_in(payload),
         model=model_in(payload),

@@ -46,7 +46,8 @@ class Breaker(SharedByCopies):
         self._most = failures
         self._cooldown = cooldown_s
         self._clock = clock
-        self._failures = 0
+        self.failures = 0
+        """How many calls in a row have failed."""
         self._opened = 0.0
         self._probing = False
         self._lock = threading.Lock()
@@ -71,7 +72,7 @@ class Breaker(SharedByCopies):
         """
         with self._lock:
             self._refuse()
-            self._probing = self._failures >= self._most
+            self._probing = self.failures >= self._most
             return self._probing
 
     def settle(self, error: BaseException | None, *, probe: bool) -> None:
@@ -80,20 +81,20 @@ class Breaker(SharedByCopies):
             if probe:
                 self._probing = False
             if error is None or _is_answer(error):
-                self._failures = 0
+                self.failures = 0
             elif _is_outage(error):
-                self._failures += 1
-                if probe or self._failures == self._most:
+                self.failures += 1
+                if probe or self.failures == self._most:
                     self._opened = self._clock()
 
     def _refuse(self) -> None:
-        if self._failures < self._most:
+        if self.failures < self._most:
             return
         left = math.ceil(self._opened + self._cooldown - self._clock())
         if left > 0 or self._probing:
             when = f"next try in {left} s" if left > 0 else "one call is trying it now"
             raise AskFailed(
-                "judge_failed", f"the endpoint is not answering ({self._failures} failures in a row); {when}"
+                "judge_failed", f"the endpoint is not answering ({self.failures} failures in a row); {when}"
             )
 
 

@@ -19,7 +19,7 @@ from judges.models import retry
 from judges.models.resolve import as_model
 from judges.models.wrappers.breaker import Breaker
 from judges.models.wrappers.wrapped import Wrapped
-from judges.runtime import budget
+from judges.runtime import observation
 from judges.runtime.validation import SharedByCopies
 
 MINUTE_S = 60.0
@@ -296,7 +296,7 @@ class Limiter(SharedByCopies):
     async def aenter(self, characters: int = 0) -> Ticket:
         """Wait for a place without blocking; otherwise as `enter`."""
         at_once = Ticket(characters, _nobody_waits)
-        if budget.seconds_left() is None and self._admission.admit(at_once):
+        if observation.seconds_left() is None and self._admission.admit(at_once):
             return at_once
         woken = asyncio.Event()
         ticket = Ticket(characters, partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set))
@@ -334,7 +334,7 @@ class Limiter(SharedByCopies):
         while True:
             woken.clear()  # before asking, so that no later change is missed
             seconds = self._admission.ask(ticket, self._clock() + self._skipped)
-            left = budget.seconds_left()
+            left = observation.seconds_left()
             if left is not None and (left <= 0 or left <= seconds < math.inf):
                 raise AskFailed("deadline", "the limits of the endpoint leave no place before the deadline")
             pause = retry.pause.get()

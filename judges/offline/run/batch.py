@@ -246,7 +246,7 @@ async def judge_in_batches(
     sender = _Sender(batches, settings.batch, models, meter, folder, settings.on_progress)
     await sender.delete_uploads()
     await sender.finish([record for record in batches.records if not record.fetched], are_new=False)
-    one_pass = replace(settings, retry_failed=False, on_progress=None)
+    one_pass = settings.evolve(retry_failed=False, on_progress=None)
     while True:
         collector = _Collector(batches, settings.batch, failures_of(batches.records), meter)
         journal = Journal(folder)

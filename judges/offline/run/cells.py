@@ -29,7 +29,7 @@ from judges.offline.run.journal import CallRecord, Journal, is_failure
 from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
 from judges.offline.run.settings import Progress, RunSettings
 from judges.offline.run.source import NumberedRows, digest_of, row_json
-from judges.runtime import budget, faults
+from judges.runtime import faults, observation
 from judges.runtime.budget import known_prices
 from judges.runtime.flow import DaemonThreads, NextTurn
 from judges.runtime.observation import Shared, observing, shared_work
@@ -41,7 +41,7 @@ _REPORT_EVERY_S = 0.2
 _UNWATCHED = nullcontext()
 
 
-class RowSink(Protocol):
+class _RowSink(Protocol):
     """Takes the cells of rows; see `judges.offline.results.OrderedRows`."""
 
     def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
@@ -67,7 +67,7 @@ class _NoSink:
 _NO_SINK = _NoSink()
 
 
-class CellWork(NamedTuple):
+class _CellWork(NamedTuple):
     """Missing cells of one row, which one worker judges one after the other.
 
     Args:
@@ -85,7 +85,7 @@ class CellWork(NamedTuple):
     records: tuple[CallRecord, ...] = ()
 
 
-class CellStore(Protocol):
+class _CellStore(Protocol):
     """Says which cells are missing, and keeps the verdicts."""
 
     @property
@@ -93,15 +93,15 @@ class CellStore(Protocol):
         """Why no further cell is judged; None while any is."""
         ...
 
-    def missing(self, row: int, sample: Sample | BadSample, sink: RowSink) -> Iterable[CellWork]:
+    def missing(self, row: int, sample: Sample | BadSample, sink: _RowSink) -> Iterable[_CellWork]:
         """Return what is missing of the next row, once the sink expects it."""
         ...
 
-    def watch(self, work: CellWork, judge: str) -> CellCalls | None:
+    def watch(self, work: _CellWork, judge: str) -> CellCalls | None:
         """Return what stands between the judge of a cell and its models; None for nobody."""
         ...
 
-    def keep(self, work: CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes | None:
+    def keep(self, work: _CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes | None:
         """Keep the verdict of a cell, and return it as JSON where results need that; None if it stays missing."""
         ...
 
@@ -117,16 +117,16 @@ class NoJournal:
     judges: Iterable[str]
     stopped: ConfigurationError | None = None
 
-    def missing(self, row: int, sample: Sample | BadSample, sink: RowSink) -> Iterable[CellWork]:
+    def missing(self, row: int, sample: Sample | BadSample, sink: _RowSink) -> Iterable[_CellWork]:
         """Return the whole row, so that its judges share one worker."""
         keys = dict.fromkeys(self.judges, 0)
         sink.expect(row, sample, b"", len(keys))
-        return (CellWork(row, sample, keys),)
+        return (_CellWork(row, sample, keys),)
 
-    def watch(self, work: CellWork, judge: str) -> None:
+    def watch(self, work: _CellWork, judge: str) -> None:
         """Watch nothing."""
 
-    def keep(self, work: CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes:
+    def keep(self, work: _CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes:
         """Write nothing."""
         del work, verdict, calls
         return b""
@@ -146,12 +146,12 @@ class CellWorkers:
         self,
         rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow],
         judges: Mapping[str, Judge],
-        store: CellStore,
-        sink: RowSink,
+        store: _CellStore,
+        sink: _RowSink,
     ) -> None:
         self._rows, self._judges = rows, judges
         self._store, self._sink = store, sink
-        self._due: deque[CellWork] = deque()
+        self._due: deque[_CellWork] = deque()
         self._is_over = False
 
     def run_in_threads(self, workers: int) -> None:
@@ -213,7 +213,7 @@ class CellWorkers:
                         continue
             await asyncio.sleep(0)  # a judge that awaits nothing would block the loop
 
-    def _next(self, rows: Iterator[NumberedRow], lock: threading.Lock) -> CellWork | None:
+    def _next(self, rows: Iterator[NumberedRow], lock: threading.Lock) -> _CellWork | None:
         with lock:
             while not self._due:
                 if self._is_over or (numbered := next(rows, None)) is None:
@@ -221,7 +221,7 @@ class CellWorkers:
                 self._due.extend(self._missing(*numbered))
             return self._due.popleft()
 
-    async def _anext(self, rows: AsyncIterator[NumberedRow], lock: asyncio.Lock) -> CellWork | None:
+    async def _anext(self, rows: AsyncIterator[NumberedRow], lock: asyncio.Lock) -> _CellWork | None:
         async with lock:
             while not self._due:
                 if (numbered := await anext(rows, None)) is None:
@@ -229,10 +229,10 @@ class CellWorkers:
                 self._due.extend(self._missing(*numbered))
             return self._due.popleft()
 
-    def _missing(self, index: int, row: RowInput) -> Iterable[CellWork]:
+    def _missing(self, index: int, row: RowInput) -> Iterable[_CellWork]:
         return self._store.missing(index, read_sample(row), self._sink)
 
-    def _judge(self, work: CellWork, name: str) -> None:
+    def _judge(self, work: _CellWork, name: str) -> None:
         if isinstance(work.sample, BadSample):
             return self._finish(work, name, _verdict_on_unreadable(work.sample), None)
         calls = self._store.watch(work, name)
@@ -243,7 +243,7 @@ class CellWorkers:
                 verdict = _verdict_on_fault(error, self._judges[name])
         return self._finish(work, name, verdict, calls)
 
-    async def _ajudge(self, work: CellWork, name: str) -> None:
+    async def _ajudge(self, work: _CellWork, name: str) -> None:
         if isinstance(work.sample, BadSample):
             return self._finish(work, name, _verdict_on_unreadable(work.sample), None)
         calls = self._store.watch(work, name)
@@ -254,7 +254,7 @@ class CellWorkers:
                 verdict = _verdict_on_fault(error, self._judges[name])
         return self._finish(work, name, verdict, calls)
 
-    def _finish(self, work: CellWork, name: str, verdict: Verdict, calls: CellCalls | None) -> None:
+    def _finish(self, work: _CellWork, name: str, verdict: Verdict, calls: CellCalls | None) -> None:
         if verdict.judge != name:
             verdict = verdict.model_copy(update={"judge": name})
         text = self._store.keep(work, verdict, calls)
@@ -323,7 +323,7 @@ class _JournaledCells:
         """Why no further cell is judged; None while any is."""
         return self._meter.stopped
 
-    def missing(self, row: int, sample: Sample | BadSample, sink: RowSink) -> Iterator[CellWork]:
+    def missing(self, row: int, sample: Sample | BadSample, sink: _RowSink) -> Iterator[_CellWork]:
         """Return the missing cells of the next row, each by itself; the first ends what a finished run left."""
         text = row_json(sample)
         digest = digest_of(text if isinstance(sample, Sample) else b"unreadable")
@@ -336,9 +336,9 @@ class _JournaledCells:
         if missing:
             shared, records = Shared(), tuple(self._journal.calls(row))
             for judge, key in missing.items():
-                yield CellWork(row, sample, {judge: key}, shared, records)
+                yield _CellWork(row, sample, {judge: key}, shared, records)
 
-    def watch(self, work: CellWork, judge: str) -> CellCalls:
+    def watch(self, work: _CellWork, judge: str) -> CellCalls:
         """Return what answers the calls of a cell from the journal, or counts and journals them."""
         return CellCalls(
             self._meter,
@@ -351,7 +351,7 @@ class _JournaledCells:
             collector=self._collector,
         )
 
-    def keep(self, work: CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes | None:
+    def keep(self, work: _CellWork, verdict: Verdict, calls: CellCalls | None) -> bytes | None:
         """Journal a cell; one that may have failed because the run is ending stays missing."""
         if calls is not None:
             calls.finish()
@@ -439,7 +439,7 @@ async def judge_missing(
     settings: RunSettings,
     journal: Journal,
     *,
-    sink: RowSink = _NO_SINK,
+    sink: _RowSink = _NO_SINK,
     max_concurrency: int,
     log_texts: bool,
     meter: CallMeter | None = None,
@@ -465,7 +465,7 @@ async def judge_missing(
     meter = meter or new_meter(settings, judges, max_concurrency)
     store = _JournaledCells(journal, judges, settings, meter, rows=rows.size, collector=collector)
     journal.drop_calls_of_finished(judges)
-    with faults.of_run(log_texts=log_texts), budget.also_within(PricesAlone(prices=meter.prices)):
+    with faults.of_run(log_texts=log_texts), observation.also_within(PricesAlone(prices=meter.prices)):
         try:
             await CellWorkers(rows, judges, store, sink).run(max_concurrency)
         finally:
@@ -497,7 +497,7 @@ def warn_of_unreadable(journal: Journal) -> None:
 def _prices_of(settings: RunSettings, judges: Mapping[str, Judge]) -> RememberedPrices:
     """Return the prices of a run; without judges that ask models there is nothing to price."""
     if settings.prices is not None:
-        return RememberedPrices(settings.prices)
+        return RememberedPrices(known_prices() if settings.prices == "known" else settings.prices)
     if not any(judge.models for judge in judges.values()):
         return RememberedPrices({})
     try:

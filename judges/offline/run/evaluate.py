@@ -128,7 +128,7 @@ def evaluate(
         ConfigurationError: At once, if a judge, its model or an argument is set up wrongly, or two judges share
             a name. Threads that are still waiting for a model finish in the background; nothing more is written.
     """
-    plan = _EvaluationPlan(
+    plan = _CheckedEvaluation(
         judges=judges_by_name(judges, model),
         samples=_rows_of(samples, max_concurrency, map),
         settings=_run_settings(run, out, resume=resume, processes=processes, batch=batch),
@@ -161,7 +161,7 @@ async def aevaluate(
 
     `samples` may be an async iterable. Cancelling this cancels the judges at work.
     """
-    plan = _EvaluationPlan(
+    plan = _CheckedEvaluation(
         judges=judges_by_name(judges, model),
         samples=_rows_of(samples, max_concurrency, map),
         settings=_run_settings(run, out, resume=resume, processes=processes, batch=batch),
@@ -174,7 +174,7 @@ async def aevaluate(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _EvaluationPlan:
+class _CheckedEvaluation:
     """The checked arguments of an evaluation; `settings` are None for one in memory, which has no journal."""
 
     judges: Mapping[str, Judge]
@@ -239,8 +239,7 @@ def _run_settings(
     if run is not None and out is not None:
         raise ConfigurationError("a run has its results in its folder; leave out=... away")
     settings = run if isinstance(run, RunSettings) else RunSettings(folder=run or _TEMPORARY)
-    return replace(
-        settings,
+    return settings.evolve(
         resume=resume or settings.resume,
         processes=settings.processes if processes is None else processes,
         batch=settings.batch if not batch else batch if isinstance(batch, BatchSettings) else BatchSettings(),
@@ -277,8 +276,8 @@ def judges_by_name(judges: object, model: object = None) -> dict[str, Judge]:
     Raises:
         ConfigurationError: If there is none, one cannot be a judge, or two share a name.
     """
-    if isinstance(judges, Judge) and judges.name:
-        return {judges.name: judges}
+    if isinstance(judges, Judge):
+        return {judge_name(judges.name): judges}
     judges = named(judges, model=model, remedy=_MODEL_REMEDY)
     if isinstance(judges, Mapping):
         by_name = {judge_name(str(name)): as_judge(judge, name=str(name)) for name, judge in judges.items()}

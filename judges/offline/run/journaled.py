@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -25,7 +24,7 @@ from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, 
 from judges.offline.run.outputs import RESULTS, SUMMARY, RunFiles
 from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.offline.run.source import NAME as MANIFEST
-from judges.offline.run.source import JudgeRecord, Manifest, Source, spooled
+from judges.offline.run.source import JudgeRecord, Manifest, RunRows, spooled
 
 _log = logging.getLogger("judges")
 Loader = Callable[[], Mapping[str, Judge]]
@@ -48,14 +47,14 @@ async def run_samples(
     manifest = Manifest(judges=records, rows=total, shard=settings.shard, batch=settings.batch is not None)
     with opened(manifest, judges, settings) as folder:
         read = await spooled(samples, folder)
-        source = Source(read, total=total, shard=manifest.shard)
+        source = RunRows(read, total=total, shard=manifest.shard)
         return await _judge(
             source, judges, settings, folder, max_concurrency=max_concurrency, log_texts=log_texts, output=output
         )
 
 
 async def run_source(
-    source: Source,
+    source: RunRows,
     judges: Mapping[str, Judge],
     manifest: Manifest,
     settings: RunSettings,
@@ -67,7 +66,7 @@ async def run_source(
     """Judge rows into the folder of a run that `manifest` describes; other processes `load` its judges."""
     with opened(manifest, judges, settings) as folder:
         # the manifest says whether dataset or judges changed
-        accepted = replace(settings, accept_changes=True)
+        accepted = settings.evolve(accept_changes=True)
         return await _judge(
             source,
             judges,
@@ -84,7 +83,7 @@ def _with_batches_as_before(settings: RunSettings) -> RunSettings:
     """Return settings with batches where the run was begun with them, as some may be under way."""
     if settings.batch is not None or not settings.resume or not Manifest.read(Path(settings.folder)).batch:
         return settings
-    return replace(settings, batch=BatchSettings())
+    return settings.evolve(batch=BatchSettings())
 
 
 @contextmanager
@@ -178,7 +177,7 @@ def _holds_anything(folder: Path) -> bool:
 
 
 async def _judge(
-    source: Source,
+    source: RunRows,
     judges: Mapping[str, Judge],
     settings: RunSettings,
     folder: Path,
@@ -291,7 +290,7 @@ def check_shards(folders: Sequence[Path]) -> Manifest:
     return whole[0]
 
 
-def merge(folders: Sequence[Path], out: Path, source: Source, output: RowOutput) -> Evaluation:
+def merge(folders: Sequence[Path], out: Path, source: RunRows, output: RowOutput) -> Evaluation:
     """Write the run that finished shards make up together into a new folder, and return its evaluation.
 
     Args:

@@ -108,6 +108,8 @@ _NO_SUCH_MODEL = re.compile(
 class RunStopped(ConfigurationError):  # noqa: N818 - names what happened
     """A run has reached a limit of its own; all that was judged is in its journal, and it can be resumed."""
 
+    exit_code = 3
+
 
 def unpriced(model: str) -> ConfigurationError:
     """Return the error for a limit of cost that cannot be kept."""

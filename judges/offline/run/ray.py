@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -55,7 +55,7 @@ _VERDICT = "verdict"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class _BlockWork:
     """What a worker judges with.
 
     Args:
@@ -85,7 +85,7 @@ class _BlockJudge:
         keys: By row, what earlier starts of the run judged it as; 0 where it is missing.
     """
 
-    def __init__(self, work: Work, keys: ndarray[Any, Any] | None) -> None:
+    def __init__(self, work: _BlockWork, keys: ndarray[Any, Any] | None) -> None:
         self._work, self._keys = work, keys
         self._meter = new_meter(work.settings, work.judges, work.max_concurrency)
         self._fingerprint = fingerprint(*work.judges.values()).encode()
@@ -132,7 +132,7 @@ class _BlockJudge:
             try:
                 asyncio.run(
                     judge_missing(
-                        _Rows(samples),
+                        _RowsInMemory(samples),
                         work.judges,
                         work.settings,
                         journal,
@@ -215,7 +215,7 @@ def _without_none(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowsInMemory:
     """Numbered rows in memory."""
 
     samples: Mapping[int, Sample | BadSample]
@@ -331,7 +331,7 @@ _BLOCKS = "blocks"
 _ON_THIS_MACHINE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """What Ray reads before it is imported: it reports no usage, and listens on the loopback address alone."""
 
-_NOT_ON_RAY = ("batch", "on_progress", "processes", "rescored", "shard")
+_NOT_ON_RAY = {"batch", "on_progress", "processes", "rescored", "shard"}
 _OBJECTS_BYTES = 512 * 1024 * 1024
 _ROWS_AT_ONCE = 256
 _DEEPEST = 10
@@ -412,7 +412,7 @@ def evaluate_ray(
         check_picklable(judge, f"the judge {name!r}", "define it in a module")
     last = whole_number(workers, setting="workers") - 1  # the worker with the smallest share, which each may have
     settings = _checked_settings(run, resume=resume)
-    work = Work(
+    work = _BlockWork(
         judges=members,
         settings=(settings or RunSettings(folder=Path())).part(last, workers),
         max_concurrency=divided(max_concurrency, last, workers, "max_concurrency") or 1,
@@ -422,7 +422,7 @@ def evaluate_ray(
     output = RowOutput(keep_rows=keep_rows)
     with _errors_of_workers():
         whole_number(batch_size, setting="batch_size")
-        numbered = _Numbered.of(_dataset(ds), members, workers=workers, batch_size=batch_size)
+        numbered = _NumberedDataset.of(_dataset(ds), members, workers=workers, batch_size=batch_size)
         pool = _Pool(workers, batch_size, num_cpus)
         if settings is not None:
             return _judge_run(numbered, work, pool, settings, output)
@@ -437,14 +437,16 @@ def evaluate_ray(
 
 
 @dataclass(frozen=True)
-class _Numbered:
+class _NumberedDataset:
     """A dataset with the numbers of its rows in a column, and how many there are."""
 
     dataset: Dataset
     size: int
 
     @classmethod
-    def of(cls, dataset: Dataset, judges: Mapping[str, Judge], *, workers: int, batch_size: int) -> _Numbered:
+    def of(
+        cls, dataset: Dataset, judges: Mapping[str, Judge], *, workers: int, batch_size: int
+    ) -> _NumberedDataset:
         """Number the rows of a dataset in their order."""
         import ray.data  # noqa: PLC0415 - checked by `_dataset`
 
@@ -492,7 +494,7 @@ class _Pool:
     batch_size: int
     num_cpus: float
 
-    def judged(self, rows: _Numbered, work: Work, keys: ndarray[Any, Any] | None) -> Dataset:
+    def judged(self, rows: _NumberedDataset, work: _BlockWork, keys: ndarray[Any, Any] | None) -> Dataset:
         """Return a dataset that is judged when it is read."""
         from ray.data import ActorPoolStrategy  # noqa: PLC0415 - checked by `_dataset`
 
@@ -510,7 +512,7 @@ class _Pool:
 
 
 def _judge_run(
-    rows: _Numbered, work: Work, pool: _Pool, settings: RunSettings, output: RowOutput
+    rows: _NumberedDataset, work: _BlockWork, pool: _Pool, settings: RunSettings, output: RowOutput
 ) -> RayEvaluation:
     """Judge what is missing into the folder of a run, and write its results."""
     started = time.monotonic()
@@ -551,7 +553,7 @@ def _stopped(judged: int, left: int, settings: RunSettings, pool: _Pool) -> RunS
 
 
 def _judged_rows(
-    tables: Iterable[Table], work: Work
+    tables: Iterable[Table], work: _BlockWork
 ) -> Iterator[tuple[int, Sample | BadSample, dict[str, Verdict]]]:
     """Yield the rows of judged tables, in their order, with their samples and verdicts."""
     for table in tables:
@@ -567,11 +569,10 @@ def _checked_settings(run: str | Path | RunSettings | None, *, resume: bool) -> 
             raise ConfigurationError("resume=True goes with run=..., the folder of the run to go on with")
         return None
     settings = run if isinstance(run, RunSettings) else RunSettings(folder=run)
-    defaults = {field.name: field.default for field in fields(RunSettings)}
-    wrong = [name for name in _NOT_ON_RAY if getattr(settings, name) != defaults[name]]
+    wrong = sorted(_NOT_ON_RAY & settings.model_dump(exclude_defaults=True, include=_NOT_ON_RAY).keys())
     if wrong:
         raise ConfigurationError(f"evaluate_ray has no use for the setting {wrong[0]}; leave it out")
-    return replace(settings, resume=resume or settings.resume)
+    return settings.evolve(resume=resume or settings.resume)
 
 
 def _dataset(ds: object) -> Dataset:

@@ -83,73 +83,29 @@ if TYPE_CHECKING:
         replay_runs,
     )
 
-_HOMES = {
-    "Agreement": "judge_agreement",
-    "AltTest": "raters",
-    "AttemptPoint": "replay",
-    "Bca": "intervals",
-    "BiasReport": "bias",
-    "BiasTest": "bias",
-    "Certificate": "certificates",
-    "CorrectedRate": "correction",
-    "Counts": "certificates",
-    "Figure": "intervals",
-    "Gain": "replay",
-    "LengthAdjusted": "comparing",
-    "PolicyRow": "certificates",
-    "RankMetrics": "judge_agreement",
-    "Replay": "replay",
-    "ReplaySummary": "replay",
-    "WinRate": "comparing",
-    "active_mean": "correction",
-    "active_probabilities": "correction",
-    "agreement": "judge_agreement",
-    "alt_test": "raters",
-    "bca": "intervals",
-    "benjamini_hochberg": "intervals",
-    "benjamini_yekutieli": "intervals",
-    "best_and_last": "replay",
-    "bias_report": "bias",
-    "bootstrap": "intervals",
-    "certify": "certificates",
-    "certify_runs": "certificates",
-    "certify_weighted": "certificates",
-    "clopper_pearson": "intervals",
-    "cluster_se": "intervals",
-    "cohen_kappa": "judge_agreement",
-    "confidence_sequence": "certificates",
-    "e_cusum": "certificates",
-    "e_value": "certificates",
-    "gains": "replay",
-    "gwet_ac": "raters",
-    "hoeffding_bentkus": "certificates",
-    "holm": "intervals",
-    "human_likeness": "raters",
-    "instrumental": "bias",
-    "kendall_tau": "intervals",
-    "krippendorff_alpha": "raters",
-    "labels_needed": "certificates",
-    "length_adjusted": "comparing",
-    "mcnemar": "comparing",
-    "n_pairs": "comparing",
-    "n_per_arm": "comparing",
-    "neyman": "correction",
-    "pass_at_attempt": "replay",
-    "pearson": "intervals",
-    "ppi_mean": "correction",
-    "ppi_rate": "correction",
-    "rank_metrics": "judge_agreement",
-    "replay_run": "replay",
-    "replay_runs": "replay",
-    "rogan_gladen": "correction",
-    "sign_flip": "comparing",
-    "spearman": "intervals",
-    "stratified_rate": "correction",
-    "weighted_risk": "certificates",
-    "wilson": "intervals",
-    "win_rate": "comparing",
+_NAMES_OF = {
+    "bias": ("BiasReport BiasTest bias_report instrumental"),
+    "certificates": (
+        "Certificate Counts PolicyRow certify certify_runs certify_weighted confidence_sequence "
+        "e_cusum e_value hoeffding_bentkus labels_needed weighted_risk"
+    ),
+    "comparing": ("LengthAdjusted WinRate length_adjusted mcnemar n_pairs n_per_arm sign_flip win_rate"),
+    "correction": (
+        "CorrectedRate active_mean active_probabilities neyman ppi_mean ppi_rate rogan_gladen stratified_rate"
+    ),
+    "intervals": (
+        "Bca Figure bca benjamini_hochberg benjamini_yekutieli bootstrap clopper_pearson cluster_se "
+        "holm kendall_tau pearson spearman wilson"
+    ),
+    "judge_agreement": ("Agreement RankMetrics agreement cohen_kappa rank_metrics"),
+    "raters": ("AltTest alt_test gwet_ac human_likeness krippendorff_alpha"),
+    "replay": (
+        "AttemptPoint Gain Replay ReplaySummary best_and_last gains pass_at_attempt replay_run replay_runs"
+    ),
 }
 """Where each function and record lives: loaded when first used, so that only what computes needs numpy."""
+
+_HOMES = {name: home for home, names in _NAMES_OF.items() for name in names.split()}
 
 __all__ = [
     "Agreement",

@@ -158,16 +158,24 @@ def cohen_kappa(
         levels: All levels of the scale, those that do not occur included: kappa must not depend on which do.
     """
     chosen(weighting, _COSTS, "weighting")
-    table = _table(human, judge, weights, levels)
+    return _kappa(_table(human, judge, weights, levels), _costs(levels)[weighting])
+
+
+def _kappa(table: _Array, costs: _Array) -> float | None:
+    """Return 1 less what disagreements cost, divided by what they would cost by chance."""
     total = table.sum()
-    if total == 0:
+    if not total:
         return None
-    places = np.asarray(levels, float)
-    gaps = np.abs(places[:, None] - places[None, :])
-    costs = {"none": (gaps > 0).astype(float), "linear": gaps, "quadratic": gaps**2}[weighting]
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
     by_chance = float((costs * expected).sum())
     return None if by_chance == 0 else 1 - float((costs * table).sum()) / by_chance
+
+
+def _costs(levels: Sequence[float]) -> dict[_Weighting, _Array]:
+    """Return what each disagreement costs: the same for all, its size, or its square."""
+    places = np.asarray(levels, float)
+    gaps = np.abs(places[:, None] - places[None, :])
+    return {"none": (gaps > 0).astype(float), "linear": gaps, "quadratic": gaps**2}
 
 
 def _table(
@@ -373,18 +381,12 @@ def _kappa_of(h: _Array, j: _Array, w: _Array, weighting: _Weighting) -> float |
     """Return kappa over the ratings 1 to 4, as `cohen_kappa`, fast enough for a bootstrap."""
     size = len(LEVELS)
     cells = ((h - LOWEST) * size + (j - LOWEST)).astype(np.intp)
-    table = np.bincount(cells, weights=w, minlength=size * size).reshape(size, size)
-    total = table.sum()
-    if not total:
-        return None
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
-    costs = _COSTS[weighting]
-    by_chance = float((costs * expected).sum())
-    return None if by_chance == 0 else 1 - float((costs * table).sum()) / by_chance
+    counts = np.bincount(cells, weights=w, minlength=size * size).astype(np.float64)
+    return _kappa(counts.reshape(size, size), _COSTS[weighting])
 
 
-_GAPS = np.abs(np.subtract.outer(np.arange(len(LEVELS)), np.arange(len(LEVELS)))).astype(float)
-_COSTS: Mapping[_Weighting, _Array] = {"none": (_GAPS > 0).astype(float), "linear": _GAPS, "quadratic": _GAPS**2}
+_COSTS = _costs(LEVELS)
+_PASS_COSTS = _costs((0, 1))["none"]
 
 
 def _pass_figures(
@@ -456,11 +458,7 @@ def _balanced(tp: float, fp: float, fn: float, tn: float) -> float | None:
 
 
 def _pass_kappa(tp: float, fp: float, fn: float, tn: float) -> float | None:
-    n = tp + fp + fn + tn
-    if not n:
-        return None
-    by_chance = ((tp + fn) * (tp + fp) + (tn + fp) * (tn + fn)) / n**2
-    return None if by_chance == 1 else ((tp + tn) / n - by_chance) / (1 - by_chance)
+    return _kappa(np.array([[tp, fn], [fp, tn]], float), _PASS_COSTS)
 
 
 def _ac1(tp: float, fp: float, fn: float, tn: float) -> float | None:

@@ -1,0 +1,125 @@
+"""The command line in a real terminal, narrow and wide, and what a shell asks of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from refine.cli.app import app
+from tests.snippets import ROOT
+
+LONG = "a_rather_long_name_of_a_judge"
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write some rows in a folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    lines = [{"question": f"q {n}", "answer": "word " * (n % 4 + 1), "topic": f"topic-{n % 2}"} for n in range(12)]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def screen(*words: object, columns: int) -> str:
+    """Return what a command writes in a terminal of so many columns, without its colours."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, columns))
+    environment = {
+        name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES", "NO_COLOR"}
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "refine", *map(str, words)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**environment, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 65_536)
+        except OSError:  # the terminal is closed by its last user
+            break
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    assert process.wait(timeout=60) == 0, written
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.decode()).replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_no_name_is_broken_and_no_digit_cut(rows: Path, columns: int) -> None:
+    """Every name and figure stands whole on a line that fits, in tables of runs and of groups."""
+    judges = ["--judge", "length:at_most=2,unit=words", "--judge", f"pattern:name={LONG},required=word"]
+    assert CliRunner().invoke(app, ["evaluate", str(rows), *judges, "--out", "run"]).exit_code == 0
+    lines = screen("show", "run", "--slice", "topic", columns=columns).splitlines()
+    assert max(map(len, lines)) <= columns
+    for whole in (LONG, "length", "topic-0", "topic-1", "50.0%", "100.0%", "18.8% to 81.2%", "61.0% to 100.0%"):
+        assert any(whole in line for line in lines), whole
+    assert "…" not in "".join(lines)
+
+
+def test_sentences_break_between_words(rows: Path) -> None:
+    """A line that is too long for the terminal goes on with a whole word."""
+    for name in ("a", "b"):
+        made = ["evaluate", str(rows), "--judge", "length:at_most=2,unit=words", "--out", name]
+        assert CliRunner().invoke(app, made).exit_code == 0
+    text = screen("compare", "a", "b", columns=60)
+    piped = CliRunner().invoke(app, ["compare", "a", "b"]).stdout
+    assert max(map(len, text.splitlines())) <= 60
+    assert text.split() == piped.split()
+
+
+def test_without_out_a_run_has_a_folder_of_its_own_which_is_named(rows: Path) -> None:
+    """Two runs of the same second have two folders; with --json stdout is JSON alone."""
+    folders = []
+    for _ in range(2):
+        result = CliRunner().invoke(app, ["evaluate", str(rows), "--judge", "length:at_most=2", "--json"])
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["rows"] == 12
+        (line,) = [line for line in result.stderr.splitlines() if line.startswith("refine: ")]
+        match = re.fullmatch(r"refine: the run is written to (runs/\d{4}-\d\d-\d\d-\d{6}(?:-\d)?)", line)
+        assert match is not None, line
+        folders.append(Path(match[1]))
+    assert len(set(folders)) == 2
+    assert all((folder / "summary.json").is_file() for folder in folders)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("refine ev", "evaluate"),
+        ("refine judges ragas.faithf", "ragas.faithfulness"),
+        ("refine evaluate --judge leng", "length"),
+    ],
+)
+def test_a_shell_completes_commands_and_judges(typed: str, offered: str) -> None:
+    """What bash asks for is answered: commands, options, and judges by name."""
+    words = typed.split()
+    environment = {"_REFINE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    result = subprocess.run(
+        [sys.executable, "-m", "refine"],
+        env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert offered in result.stdout.split(), result
+
+
+def test_completion_can_be_installed() -> None:
+    """`--show-completion` prints a script for the shell."""
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    assert "--install-completion" in shown
