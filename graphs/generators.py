@@ -125,7 +125,7 @@ class Draft:
         calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
         fault: What makes the answer unfit to be released, as feedback to the generator: it is rejected, and no
             judge is asked.
-        unjudged: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
+        skip_reason: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
         pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
     """
 
@@ -135,7 +135,7 @@ class Draft:
     raw: dict[str, JsonValue] | None = None
     calls: tuple[tuple[str | None, Usage], ...] = ()
     fault: str = ""
-    unjudged: str = ""
+    skip_reason: str = ""
     pending: bool = False
 
 
@@ -199,7 +199,7 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
         )
     draft = Draft(answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls)
     fault = _fault_in(messages)
-    return replace(draft, fault=fault) if fault else replace(draft, unjudged=RETURN_DIRECT)
+    return replace(draft, fault=fault) if fault else replace(draft, skip_reason=RETURN_DIRECT)
 
 
 def _whole_message(chunk: AIMessageChunk) -> AIMessage:
@@ -343,9 +343,8 @@ def _draft_of_completion(completion: dict[str, Any], model: str) -> Draft:
     )
 
 
-@runtime_checkable
-class Generator(Protocol):
-    """Generates a draft from messages.
+class AsyncGenerator(Protocol):
+    """Generates a draft from messages, without blocking the event loop.
 
     Attributes:
         may_interrupt: Whether a step inside may interrupt for a human, so that an attempt must be resumable.
@@ -353,12 +352,17 @@ class Generator(Protocol):
 
     may_interrupt: bool
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
-        """Return a draft, blocking until it is complete."""
-        ...
-
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return a draft without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
+class Generator(AsyncGenerator, Protocol):
+    """Generates a draft from messages, blocking or not."""
+
+    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
+        """Return a draft, blocking until it is complete."""
         ...
 
 
@@ -377,7 +381,7 @@ class PerRequest:
         return self.draft(prompt, config, temperature)
 
 
-def as_generator(candidate: object) -> Generator:
+def as_generator(candidate: object) -> AsyncGenerator:
     """Wrap a chat model, a `"provider:model"` name, a runnable, an agent graph, or a function of the messages.
 
     Raises:
@@ -403,9 +407,9 @@ def as_generator(candidate: object) -> Generator:
     )
 
 
-def _is_generator(candidate: object) -> TypeGuard[Generator]:
+def _is_generator(candidate: object) -> TypeGuard[AsyncGenerator]:
     """Check for a generator; `isinstance` takes longer, where one is made for each request."""
-    return hasattr(candidate, "may_interrupt") and hasattr(candidate, "draft") and hasattr(candidate, "adraft")
+    return hasattr(candidate, "may_interrupt") and hasattr(candidate, "adraft")
 
 
 class _RunnableGenerator:
@@ -438,7 +442,7 @@ class _RunnableGenerator:
         return self._draft_of(output, prompt)
 
     def _input(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
-        is_read_only = self._is_trusted and not langchain_private.listeners(config)
+        is_read_only = self._is_trusted and not config.get("callbacks")
         messages = prompt if is_read_only else copy_messages(prompt)
         return messages if self._key is None else {self._key: messages}
 
@@ -455,7 +459,9 @@ class _RunnableGenerator:
             config = langgraph_private.fresh_thread_config(config)
         if self._is_saved:
             config = langgraph_private.durable_config(config)
-        return langgraph_private.with_own_limit(config, self._step_limit)
+        if self._step_limit is not None:
+            config = langgraph_private.with_own_limit(config, self._step_limit)
+        return config
 
     def _settings(self, temperature: float | None) -> dict[str, Any]:
         if temperature is None:

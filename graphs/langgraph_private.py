@@ -30,7 +30,7 @@ from langgraph.types import Command
 from graphs import langchain_private
 from graphs.langchain_private import run_task
 from judges.errors import ConfigurationError
-from judges.models.providers.llm_runs import is_observed
+from judges.models.providers.langchain_runs import anybody_listens
 
 T = TypeVar("T")
 
@@ -470,5 +470,7 @@ def is_watched(config: RunnableConfig) -> bool:
     That is a graph around it, or a callback handler of any origin.
     """
     own = ensure_config(config)
-    inside = any(key.startswith(_GRAPH_KEYS) for key in own.get("configurable", ()))
-    return inside or bool(langchain_private.listeners(own)) or is_observed()
+    configurable = own.get("configurable")
+    if configurable and any(key.startswith(_GRAPH_KEYS) for key in configurable):
+        return True
+    return bool(langchain_private.listeners(own)) or anybody_listens()

@@ -9,18 +9,17 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, ValidationError
 
-from graphs.attempt import Attempt
 from graphs.errors import InputError, Rejected
 from graphs.outcome import Outcome
 from graphs.redaction import withhold
-from graphs.refinement import Refinement
+from graphs.refinement import Attempt, Refinement
 from graphs.turns import aclaim_decision, aclaimed_decision, claim_decision, claimed_decision
 
 _FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"
 _ALL_FORMS = f"{_FINAL_FORMS}, or {{'feedback': 'what to change'}} for another attempt"
 
 
-class Written(BaseModel):
+class WrittenAnswer(BaseModel):
     """A text that a reviewer wrote instead of the draft."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -36,11 +35,11 @@ class SentBack(BaseModel):
     feedback: str = Field(pattern=r"\S")
 
 
-class FinalReview(RootModel[Literal["accept", "reject"] | Written]):
+class FinalReview(RootModel[Literal["accept", "reject"] | WrittenAnswer]):
     """What a reviewer may decide where no further attempt is allowed."""
 
 
-class Review(RootModel[Literal["accept", "reject"] | Written | SentBack]):
+class Review(RootModel[Literal["accept", "reject"] | WrittenAnswer | SentBack]):
     """What a reviewer may decide; LangGraph checks it before it is stored, so a mistyped one can be given anew."""
 
 
@@ -86,10 +85,10 @@ def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) 
     return ReviewCall(run, arun)
 
 
-def reviewed(refinement: Refinement, attempt: Attempt, review: Decided) -> Refinement:
+def apply_review(refinement: Refinement, attempt: Attempt, review: Decided) -> Refinement:
     """Return the record with what a reviewer decided about an attempt."""
     match review.root:
-        case Written():
+        case WrittenAnswer():
             return refinement.reviewed("rewritten", None, "written by a reviewer")
         case SentBack(feedback=feedback):
             return refinement.revised(attempt.number, feedback)
@@ -113,7 +112,7 @@ def _refusal(error: ValidationError, refinement: Refinement) -> str:
         return f"the review cannot be read; a review is {_ALL_FORMS}"
     if _is_sent_back(error.errors(include_url=False)[0]["input"]):
         limit = refinement.limit_reached(refinement.ended_at or refinement.started_at)
-        reason = f"it was sent back {len(refinement.sent_back)} times" if limit is None else limit[1]
+        reason = f"it was sent back {len(refinement.revisions)} times" if limit is None else limit[1]
         return f"no further attempt is allowed: {reason}; the review is then {_FINAL_FORMS}"
     return f"the review cannot be read; a review is {_FINAL_FORMS}"
 

@@ -394,8 +394,10 @@ class AnswersQuestions(BindsToGenerator):
                 waits for a human, see `on_new_question`.
             ConfigurationError: If there is any other setting; bind settings of a model to the generator.
         """
-        _refuse(unknown)
-        config = self._with_overrides(config, context)
+        if unknown:
+            raise _refusal_of(unknown)
+        if context is not None:
+            config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
             answer = _call_as_run(self, self._answer, graph_input, config)
@@ -435,8 +437,10 @@ class AnswersQuestions(BindsToGenerator):
         **unknown: Any,
     ) -> _RefineOutput:
         """Answer a question without blocking; otherwise as `invoke`."""
-        _refuse(unknown)
-        config = self._with_overrides(config, context)
+        if unknown:
+            raise _refusal_of(unknown)
+        if context is not None:
+            config = self._with_overrides(config, context)
         graph_input = self._graph_input(input, evidence, config)
         try:
             answer = await _acall_as_run(self, self._aanswer, graph_input, config)
@@ -463,7 +467,8 @@ class AnswersQuestions(BindsToGenerator):
             InputError: If there is nothing to answer.
         """
         outcomes: list[Outcome] = []
-        config = self._with_overrides(config, context)
+        if context is not None:
+            config = self._with_overrides(config, context)
 
         def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
             outcomes.append(self._outcome(graph_input, config))
@@ -487,7 +492,8 @@ class AnswersQuestions(BindsToGenerator):
     ) -> Outcome:
         """Answer a question without blocking and return the whole record; otherwise as `refine`."""
         outcomes: list[Outcome] = []
-        config = self._with_overrides(config, context)
+        if context is not None:
+            config = self._with_overrides(config, context)
 
         async def run(graph_input: Any, config: RunnableConfig) -> AIMessage | None:
             outcomes.append(await self._aoutcome(graph_input, config))
@@ -533,8 +539,10 @@ class AnswersQuestions(BindsToGenerator):
         **unknown: Any,
     ) -> Iterator[_RefineOutput]:
         """Stream the answer, once it is accepted, as one chunk; progress is sent as custom events meanwhile."""
-        _refuse(unknown)
-        config = self._with_overrides(config, context)
+        if unknown:
+            raise _refusal_of(unknown)
+        if context is not None:
+            config = self._with_overrides(config, context)
         inputs = iter([self._graph_input(input, evidence, config)])
         try:
             for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
@@ -574,8 +582,10 @@ class AnswersQuestions(BindsToGenerator):
         **unknown: Any,
     ) -> AsyncIterator[_RefineOutput]:
         """Stream the answer, once it is accepted; otherwise as `stream`."""
-        _refuse(unknown)
-        config = self._with_overrides(config, context)
+        if unknown:
+            raise _refusal_of(unknown)
+        if context is not None:
+            config = self._with_overrides(config, context)
 
         async def inputs() -> AsyncIterator[Any]:
             yield self._graph_input(input, evidence, config)
@@ -605,12 +615,11 @@ class AnswersQuestions(BindsToGenerator):
         yield await self._aanswer(await anext(inputs), config)
 
 
-def _refuse(unknown: Mapping[str, Any]) -> None:
-    if unknown:
-        raise ConfigurationError(
-            f"SelfRefine takes no {sorted(unknown)} with a question; bind settings of the model to the generator, "
-            f"SelfRefine(model.bind(...), judge)"
-        )
+def _refusal_of(unknown: Mapping[str, Any]) -> ConfigurationError:
+    return ConfigurationError(
+        f"SelfRefine takes no {sorted(unknown)} with a question; bind settings of the model to the generator, "
+        f"SelfRefine(model.bind(...), judge)"
+    )
 
 
 def _release(outcome: Outcome) -> AIMessage:

@@ -18,8 +18,9 @@ from langgraph.types import Command, Durability
 
 from graphs import Bounds, Outcome, Overrides, Policy, Unanswered, langchain_private, langgraph_private
 from graphs.certificate import subject_of
-from graphs.drivers import arun, run
+from graphs.drivers import RunContext
 from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, written_as
+from graphs.loop import arun, run
 from graphs.policy import GENERATORS, JUDGES, PolicySettings, policy_of
 from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
@@ -32,7 +33,7 @@ from refine.exploration import Explorer
 from refine.question import AnswersQuestions, RefineInput, read_question
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
-from refine.telemetry import trace_question
+from refine.telemetry import is_traced, trace_question
 
 _PARTS = {"generator": GENERATORS, "judge": JUDGES}
 
@@ -209,12 +210,16 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         return partial(type(self), **self._parts, **self._settings), ()
 
     def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        if not is_traced():
+            return self._run(graph_input, config)
         with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
             outcome = self._run(graph_input, config)
             on_outcome(outcome)
         return outcome
 
     async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
+        if not is_traced():
+            return await self._arun(graph_input, config)
         with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
             outcome = await self._arun(graph_input, config)
             on_outcome(outcome)
@@ -237,7 +242,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         except Unanswered as unanswered:
             self._write(unanswered.outcome, config)
             raise
-        self._write(outcome, config)
+        if self._record is not None:
+            self._write(outcome, config)
         return outcome
 
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
@@ -257,7 +263,8 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         except Unanswered as unanswered:
             await self._awrite(unanswered.outcome, config)
             raise
-        await self._awrite(outcome, config)
+        if self._record is not None:
+            await self._awrite(outcome, config)
         return outcome
 
     def _with_overrides(self, config: RunnableConfig | None, context: object) -> RunnableConfig | None:
@@ -266,8 +273,6 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
         Raises:
             InputError: If the context cannot be read or goes beyond the bounds.
         """
-        if context is None:
-            return config
         overrides = Overrides.read(context)
         self._loop.check_overrides(overrides)
         return langgraph_private.with_overrides(config, overrides)
@@ -322,7 +327,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
     def _write(self, outcome: Outcome, config: RunnableConfig, explored: float | None = None) -> None:
         if self._record is None:
             return
-        overrides = self._loop.overrides_in(config)
+        overrides = RunContext(config).overrides
         changed = self.policy if overrides is None else overrides.applied_to(self.policy)
         origin = self._origin if changed is self.policy else self._origin.under(changed)
         self._record.add(

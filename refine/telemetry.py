@@ -16,9 +16,9 @@ import structlog
 from langgraph.errors import GraphBubbleUp
 
 from graphs import Outcome, Unanswered
+from graphs.drivers import Watcher, watcher
 from graphs.generators import Draft
 from graphs.redaction import withhold
-from graphs.step import Watcher, watcher
 from judges import Sample, Verdict
 from judges.judge import Observer, observer
 from judges.requests import Deliberates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, Unpack
@@ -20,7 +20,6 @@ from langchain.agents.middleware import (
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
@@ -29,17 +28,15 @@ from langgraph.types import Command, GraphOutput
 
 from graphs import Bounds, Outcome, Policy, Unanswered, langgraph_private
 from graphs.answers import without_reasoning
-from graphs.drivers import arun_step, run_step
+from graphs.drivers import Flow, RunContext, Transition, adrive, drive
 from graphs.errors import InputError
 from graphs.generators import RETURN_DIRECT
 from graphs.policy import PolicySettings
-from graphs.refinement import Refinement
-from graphs.step import Step, Transition
 from judges import ConfigurationError, as_judge
 from judges.errors import shortened
 from judges.judge import waited_for
-from judges.runtime import context, sharing
 from judges.runtime.blocking import in_thread
+from judges.runtime.context import logging_safely
 from refine.middleware.model_call import (
     ModelCall,
     answer_in,
@@ -153,10 +150,6 @@ def _returns_directly(message: AIMessage, request: ModelRequest[Any]) -> bool:
 _log = logging.getLogger("refine")
 
 _CHANNEL = "refine_turns"
-
-
-_RecordedStep = tuple[Step, Refinement]
-"""A step, and the record that it goes on from."""
 
 
 def _merged(turns: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
@@ -288,20 +281,16 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the answer that may be released, or a reply that calls a tool."""
-        turn, config = self._open_turn(request), get_config()
+        turn, context = self._open_turn(request), RunContext(get_config())
         call = self._model_call(turn, request, handler)
-
-        def perform(step: _RecordedStep) -> Transition:
-            return run_step(*step, turn.conversation, config)
-
         try:
-            transition = sharing.run(self._steps(turn, call, request, config), perform)
+            transition = drive(self._steps(turn, call, request, context), context)
         except Unanswered as unanswered:
-            self._tell(unanswered.outcome, config)
+            self._tell(unanswered.outcome, context)
             raise
         if transition.outcome is None:
             return self._with_figures(turn, _handed_on(turn, call.response, request))
-        self._tell(transition.outcome, config)
+        self._tell(transition.outcome, context)
         return released(turn, transition.outcome)
 
     async def awrap_model_call(
@@ -310,20 +299,16 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the answer that may be released, or a reply that calls a tool, without blocking."""
-        turn, config = self._open_turn(request), get_config()
+        turn, context = self._open_turn(request), RunContext(get_config())
         call = self._model_call(turn, request, handler)
-
-        async def perform(step: _RecordedStep) -> Transition:
-            return await arun_step(*step, turn.conversation, config)
-
         try:
-            transition = await sharing.arun(self._steps(turn, call, request, config), perform)
+            transition = await adrive(self._steps(turn, call, request, context), context)
         except Unanswered as unanswered:
-            await self._atell(unanswered.outcome, config)
+            await self._atell(unanswered.outcome, context)
             raise
         if transition.outcome is None:
             return self._with_figures(turn, _handed_on(turn, call.response, request))
-        await self._atell(transition.outcome, config)
+        await self._atell(transition.outcome, context)
         return released(turn, transition.outcome)
 
     def _figures(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -347,16 +332,16 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         return ModelCall(turn, request, handler, models=self._models, silent=not self.policy.show_drafts)
 
     def _steps(
-        self, turn: Turn, call: ModelCall, request: ModelRequest[Any], config: RunnableConfig
-    ) -> Generator[_RecordedStep, Transition, Transition]:
+        self, turn: Turn, call: ModelCall, request: ModelRequest[Any], context: RunContext
+    ) -> Flow[Transition]:
         """Go through the steps of the loop, until there is an answer or a tool is called."""
         loop = self._loop.with_generator(call)
         turn.resume(request.runtime.control)
         try:
             begun = turn.refinement or loop.begin({"messages": turn.conversation})
-            refinement = turn.begin(loop.overridden(begun, config))
+            refinement = turn.begin(loop.override(begun, context.overrides))
             while True:
-                transition = yield loop.steps[turn.next_step], refinement
+                transition = yield from loop.step(turn.next_step, refinement, turn.conversation, context)
                 turn.record(transition, call.response)
                 refinement = transition.refinement
                 if transition.goto is None:
@@ -372,25 +357,25 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         update = {_CHANNEL: {self._name: turn.figures}}
         return ExtendedModelResponse(response, command=Command(update=update))
 
-    def _origin_of(self, config: RunnableConfig) -> Origin:
+    def _origin_of(self, context: RunContext) -> Origin:
         """Return the origin of a turn, under the policy that its request made of ours."""
-        overrides = self._loop.overrides_in(config)
+        overrides = context.overrides
         return self._origin if overrides is None else self._origin.under(overrides.applied_to(self.policy))
 
-    def _tell(self, outcome: Outcome, config: RunnableConfig) -> None:
+    def _tell(self, outcome: Outcome, context: RunContext) -> None:
         """Hand an outcome to whoever wants it."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
-            self._record.add(outcome, self._origin_of(config))
+            self._record.add(outcome, self._origin_of(context))
         if self._on_outcome is not None:
             with _only_warning():
                 waited_for(self._on_outcome(outcome))
 
-    async def _atell(self, outcome: Outcome, config: RunnableConfig) -> None:
+    async def _atell(self, outcome: Outcome, context: RunContext) -> None:
         """Hand an outcome to whoever wants it, without blocking."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
-            await in_thread(self._record.add, outcome, self._origin_of(config))
+            await in_thread(self._record.add, outcome, self._origin_of(context))
         if self._on_outcome is not None:
             with _only_warning():
                 value = self._on_outcome(outcome)
@@ -404,5 +389,5 @@ def _only_warning() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it raised, the answer must go out
-        with context.logging_safely():
+        with logging_safely():
             _log.warning("on_outcome raised %s; the answer is returned all the same", type(error).__name__)

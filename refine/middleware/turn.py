@@ -20,7 +20,7 @@ from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from graphs import Outcome, Refinement
-from graphs.step import Node, Transition
+from graphs.drivers import Node, Transition
 from judges.verdict import Usage
 
 _log = logging.getLogger("refine")

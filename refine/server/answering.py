@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import NoReturn
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from graphs import Bounds, Outcome, Overrides, Policy, Refinement
-from graphs.drivers import arun_attempts, arun_step
-from graphs.errors import GeneratorFailed, InputError, JudgeFailed, NotAccepted, RefineError, Unanswered
-from graphs.generators import Draft
-from graphs.langgraph_private import SUMMARY
-from graphs.loop import Loop
-from graphs.redaction import withhold
-from graphs.step import Messages
-from judges.errors import BadSample, ConfigurationError
+from graphs import (
+    SUMMARY,
+    Bounds,
+    Draft,
+    GeneratorFailed,
+    InputError,
+    JudgeFailed,
+    Loop,
+    NotAccepted,
+    Outcome,
+    Overrides,
+    Policy,
+    RefineError,
+    Refinement,
+    Unanswered,
+    arun,
+    withhold,
+)
+from judges.errors import BadSample
 from judges.verdict import Usage
 from refine.server import requests
 from refine.server.dialects.protocol import Dialect, Json, JudgedRequest
@@ -109,11 +118,6 @@ class UpstreamGenerator:
         self._numbers = count(1)
         self.answers: dict[str, _RawAnswer] = {}
 
-    def draft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> NoReturn:
-        """Refuse: the server never blocks."""
-        del prompt, config, temperature
-        raise ConfigurationError("the guard's generator has no blocking form; use adraft")
-
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         """Return the upstream's answer; its raw reply is in `answers` by the id of the message.
 
@@ -177,9 +181,6 @@ def _status_in(error: Json) -> int:
     return code if type(code) is int and 400 <= code < 600 else 502  # noqa: PLR2004 - HTTP's errors
 
 
-_NO_CONFIG: RunnableConfig = {}
-
-
 @dataclass(slots=True)
 class Question:
     """What is to be answered.
@@ -241,21 +242,18 @@ async def answer(question: Question) -> Answered:
 
 
 async def _run(
-    loop: Loop, refinement: Refinement, conversation: Messages, request: JudgedRequest
+    loop: Loop, refinement: Refinement, conversation: Sequence[AnyMessage], request: JudgedRequest
 ) -> tuple[Outcome, Json]:
     """Answer, and return the outcome with its summary."""
-    refinement = await arun_attempts(loop, refinement, conversation, _NO_CONFIG)
-    transition = await arun_step(loop.finish, refinement, conversation, _NO_CONFIG)
-    assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises
-    assert transition.update is not None  # noqa: S101 - as above
-    outcome, summary = transition.outcome, transition.update[SUMMARY]
+    outcome = await arun(loop, {"messages": conversation}, begun=refinement)
+    assert outcome.answer is not None  # noqa: S101 - nobody reviews here, so that a loop without one raises
     if not request.unjudged:
-        return outcome, summary
+        return outcome, outcome.answer.response_metadata[SUMMARY]
     outcome = outcome.model_copy(update={"detail": request.unjudged})
     return outcome, outcome.summary()
 
 
-def _begun(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRequest) -> Refinement:
+def _begun(loop: Loop, bounds: Bounds, conversation: Sequence[AnyMessage], request: JudgedRequest) -> Refinement:
     """Begin a refinement with the evidence and the settings that the client sent.
 
     Raises:
@@ -272,7 +270,7 @@ def _begun(loop: Loop, bounds: Bounds, conversation: Messages, request: JudgedRe
         bounds.check(overrides, loop.policy)
         begun = loop.begin({"messages": conversation, "evidence": overrides.added_to(evidence or {})})
         begun = replace(begun, policy=overrides.applied_to(loop.policy))
-    return replace(begun, sampled=False) if request.unjudged else begun
+    return replace(begun, is_judged=False) if request.unjudged else begun
 
 
 def _released(outcome: Outcome, summary: Json, answers: Mapping[str, _RawAnswer], question: Question) -> Reply:

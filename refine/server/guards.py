@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from graphs import Bounds
-from graphs.certificate import GeneratorIdentity
-from graphs.loop import Loop
+from graphs import Bounds, GeneratorIdentity, Loop
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from refine.server.errors import ApiError

@@ -14,8 +14,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from graphs import Attempt, Policy, Refinement
 from graphs.answers import empty_answer
-from graphs.attempt import StopReason
 from graphs.augment import added_messages
+from graphs.refinement import StopReason
 from judges import Usage, Verdict
 from judges.verdict import Unscored
 from tests.laws import for_every
@@ -169,7 +169,7 @@ def test_a_prompt_is_a_list_of_its_own() -> None:
 def test_the_state_is_read_back_the_same(policy: Policy, said: list[Verdict], sampled: bool) -> None:  # noqa: FBT001
     """Every stage goes into a state and back without a difference."""
     evidence: dict[str, Any] = {"reference": "truth", "retrieved_contexts": ["a"]}
-    told = [Refinement(policy=policy, sampled=sampled)]
+    told = [Refinement(policy=policy, is_judged=sampled)]
     told += stages(policy, said, evidence=evidence, started_at=1.5)
     told.append(told[-1].answered(1, detail="released by a reviewer"))
     for one in told:
