@@ -12,12 +12,11 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol
 
-from judges.entry import Entry, Explanation, settings_of
+from judges.entry import Entry, Explanation
 from judges.errors import AskFailed, CannotJudge, ConfigurationError
 from judges.first_guesses import OF_A_JUDGE, HintsAtGuesses
-from judges.hints import refuse_misuse
 from judges.model import EmbeddingResponse, JudgeModel, repetition
 from judges.models import retry, structured
 from judges.models.identity import handle_of
@@ -28,6 +27,7 @@ from judges.runtime import budget, context, sharing
 from judges.runtime.blocking import DaemonThreads, in_thread
 from judges.runtime.sharing import Shared, scope, shared_work
 from judges.sample import Sample, copy_sample, excerpt_of
+from judges.settings import checking_settings, settings_of
 from judges.verdict import Usage, Verdict
 
 _MOST_THREADS = 16
@@ -385,17 +385,11 @@ class Judge(HintsAtGuesses, ABC):
     name: str
     _guesses = OF_A_JUDGE
 
-    if not TYPE_CHECKING:  # type checkers read the class's own signature
-
-        def __new__(cls, *arguments: object, **settings: object) -> Self:
-            """Return a new judge; a setting that it does not have is refused with what to use instead.
-
-            Raises:
-                TypeError: If there is none such, or it is given by position and has to be named.
-            """
-            if arguments or settings:
-                refuse_misuse(cls, arguments, settings)
-            return super().__new__(cls)
+    def __init_subclass__(cls, **options: object) -> None:
+        """Let what the class is made with be checked against its annotated signature."""
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = checking_settings(cls.__init__)  # type: ignore[method-assign]  # the same, checked
 
     def __repr__(self) -> str:
         models = ", ".join(model.name for model in self.models)

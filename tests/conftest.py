@@ -1,4 +1,4 @@
-"""What every test shares: no request leaves for a provider, nothing is traced, and one thread calculates."""
+"""What every test shares: no request leaves for a provider, nothing is traced, terminals have 80 columns."""
 
 from __future__ import annotations
 
@@ -42,6 +42,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     named = [config.invocation_params.dir / one.partition("::")[0] for one in config.args]
     return 0 if all(one.is_file() for one in named) else (os.cpu_count() or 1) + 1
+
+
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every terminal 80 columns: lines would else be broken elsewhere for whoever runs the tests."""
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,14 @@ def test_the_two_commands_come_first() -> None:
     """The demo and the tests each take one command, within the first screen."""
     first_screen = "\n".join(README.splitlines()[:35])
     assert "pip install uv && uv run python -m demos.weather" in first_screen
-    assert "pip install uv && uv run pytest" in first_screen
+    assert "pip install uv && uv run --group dev pytest" in first_screen
+
+
+def test_the_demo_installs_no_tests() -> None:
+    """`uv run` alone installs what the first command needs: the agent and the terminal, no browser, no numbers."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["uv"]["default-groups"] == ["demo"]
+    assert project["dependency-groups"]["demo"] == ["selfrefine[agents,cli]"]
 
 
 def test_the_package_is_installed_from_its_source() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import random
 from collections.abc import Sequence
 
 from demos import weather
@@ -16,6 +15,7 @@ from judges import ConfigurationError, Helpfulness
 from refine import Outcome, SelfRefine
 
 _PROG = "demos.weather"
+_SEED = 6
 _PACE_S = 0.3
 """Seconds the script waits before each reply on a terminal; without a pause the loop would be too fast to see."""
 
@@ -28,7 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Options(_PROG, weather.__doc__)
     parser.add_argument("--question", default="What is the weather in Paris right now?", help="what to ask")
-    parser.add_argument("--seed", type=int, help="repeat a run: the same seed measures the same temperatures")
+    parser.add_argument(
+        "--seed", type=int, default=_SEED, metavar="N", help="seeds the thermometer; default 6, which errs twice"
+    )
     parser.add_argument("--success-rating", type=int, default=4, metavar="1-4", help="rating to accept; default 4")
     parser.add_argument("--max-attempts", type=int, default=16, metavar="N", help="most attempts; default 16")
     parser.add_argument("--json", action="store_true", help="print the run as one JSON object, nothing else")
@@ -40,12 +42,11 @@ def _run(options: argparse.Namespace) -> int:
     if not options.question.strip():
         raise ConfigurationError("--question is empty; ask something, for instance about the weather in Paris")
     display = None if options.json else screen()
-    seed = random.randrange(10_000) if options.seed is None else options.seed  # noqa: S311 - a demo, no secret
     chosen = models_of(options)
     judge = rule.judge if chosen.judge is None else Helpfulness(chosen.judge)
     model = chosen.generator or scripted_model(delay_s=_PACE_S if display and display.live else 0.0)
     refiner = SelfRefine(
-        weather_agent(model, seed=seed),
+        weather_agent(model, seed=options.seed),
         judge,
         success_rating=options.success_rating,
         max_attempts=options.max_attempts,
@@ -54,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
     if display is None:
         outcome = refiner.refine(options.question)
     else:
-        _introduce(display, options, seed)
+        _introduce(display, options)
         with display.waiting("working"):
             outcome = refiner.refine(options.question, {"callbacks": [Live(display)]})
     unreachable = _unreachable(outcome)
@@ -62,17 +63,17 @@ def _run(options: argparse.Namespace) -> int:
         return complain(_PROG, unreachable)
     if display is None:
         settings = {"question": options.question, "generator": options.generator, "judge": options.judge}
-        print(as_json(outcome, seed=seed, **settings))
+        print(as_json(outcome, seed=options.seed, **settings))
     else:
         show_result(display, outcome)
     return 0 if outcome.passed else 1
 
 
-def _introduce(display: Screen, options: argparse.Namespace, seed: int) -> None:
+def _introduce(display: Screen, options: argparse.Namespace) -> None:
     display.line("A weather agent with a broken thermometer, and a judge that notices", "strong")
     display.line(describe_models(options), "dim")
     rules = f"Accepted from {options.success_rating} of 4, at most {quantity(options.max_attempts, 'attempt')}"
-    display.line(f"{rules}; --seed {seed} measures the same again.", "dim")
+    display.line(f"{rules}; the thermometer has --seed {options.seed}.", "dim")
     display.line()
     display.entry("question", options.question, "strong")
     display.line()

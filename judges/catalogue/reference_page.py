@@ -8,7 +8,8 @@ from itertools import groupby
 from pathlib import Path
 
 from judges.catalogue.registry import default_registry, entry_of
-from judges.entry import SHARED, Entry, Setting, load_line, settings_of
+from judges.entry import Entry, Setting
+from judges.settings import SHARED, load_line, settings_of
 
 PAGE = Path("docs/judges.md")
 """Path of the page in the repository."""

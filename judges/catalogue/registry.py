@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import walk_packages
 from typing import Any
 
-from judges.entry import Entry, settings_of
+from judges.entry import Entry
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
-from judges.hints import misspelt, misuse, similar_names, translated
+from judges.hints import translate_settings
 from judges.judge import Judge
 from judges.runtime.validation import judge_name
+from judges.settings import settings_of
 
 GROUP = "selfrefine.judges"
 """Entry point group through which another distribution adds judges: each is a class with an `entry`."""
 
 _MOST_SIMILAR = 3
+_LONGEST_NAME = 80
+_ALIKE, _MUCH_LESS_ALIKE = 0.5, 0.2
+_CALLED = re.compile(r"(\S+?)\((.*)\)")
 _PUNCTUATION = re.compile(r"[\W_]+")
 _RIVAL = re.compile(r"^(?:agentevals|azure|deepeval|langsmith|openevals|phoenix|promptfoo|trulens)[./ ]")
 """Libraries whose judges are found by their names here, as `deepeval.faithfulness`."""
@@ -81,14 +86,16 @@ class Registry:
             ConfigurationError: If the name is unknown, or a setting is missing, unknown or out of range.
         """
         make = self.maker(name)
-        settings = translated(settings, {setting.name for setting in settings_of(make)})
+        settings = translate_settings(settings, {setting.name for setting in settings_of(make)})
         try:
             judge = make(**settings) if model is None else make(model, **settings)
             judge_name(judge.name)
         except JudgesError:
             raise
         except Exception as error:
-            raise ConfigurationError(misuse(make, name, settings, error)) from error
+            values = ", ".join(f"{setting}={shortened(value)}" for setting, value in settings.items())
+            line = f"the judge {name!r} cannot be made with {values or 'no settings'}: {one_line(error)}"
+            raise ConfigurationError(line) from error
         return judge
 
     def entry(self, name: str) -> Entry:
@@ -106,7 +113,7 @@ class Registry:
     def suggestion(self, name: str) -> str:
         """Return a hint for an unknown name: similar names, or else where all of them are listed."""
         by_judge: dict[str, str] = {}  # of each judge the most similar name
-        for near in similar_names(name, self._makers):
+        for near in _similar_names(name, self._makers):
             by_judge.setdefault(self.qualified(near), near)
         if by_judge:
             return f"did you mean {', '.join(list(by_judge.values())[:_MOST_SIMILAR])}?"
@@ -123,7 +130,7 @@ class Registry:
         for point, fault in self.faults:
             if point == name:
                 raise ConfigurationError(fault)
-        hint = misspelt(name, self) or self.suggestion(name if isinstance(name, str) else "")
+        hint = _misspelt(name, self) or self.suggestion(name if isinstance(name, str) else "")
         unknown = f"there is no judge {shortened(name)}; {hint}"
         raise ConfigurationError("; ".join([unknown, *(fault for _, fault in self.faults)]))
 
@@ -182,7 +189,7 @@ def hint_at_class(name: str) -> str:
     registry = _own_registry()
     if name in registry:
         return f"a judge of the catalogue is made by judges.load({name!r}, ...)"
-    near = similar_names(name, registry.entries)
+    near = _similar_names(name, registry.entries)
     return f"judges.load({near[0]!r}, ...) makes a judge by its name" if near else ""
 
 
@@ -253,6 +260,39 @@ def _fault_of(point: EntryPoint, error: BaseException) -> str:
         f"the judge {point.value} of an installed package cannot be loaded: {reason}; mend or uninstall "
         f"{package!r}"
     )
+
+
+def _similar_names(name: str, names: Collection[str]) -> list[str]:
+    """Return the names most similar to `name`, the likeliest first; those in another case come last.
+
+    Names that are much less similar than the likeliest one are left out.
+    """
+    text = name[:_LONGEST_NAME]
+    folded = {known.casefold(): known for known in names}
+    exact = get_close_matches(text, names, n=5, cutoff=_ALIKE)
+    near = [*exact, *(folded[one] for one in get_close_matches(text.casefold(), folded, n=5, cutoff=_ALIKE))]
+    likeness = {one: SequenceMatcher(None, text.casefold(), one.casefold()).ratio() for one in near}
+    return [one for one in near if likeness[one] >= max(likeness.values()) - _MUCH_LESS_ALIKE]
+
+
+def _misspelt(name: object, known: Container[object]) -> str:
+    """Return how to write what was given as one judge's name; empty where it reads like a name.
+
+    Args:
+        name: What was given.
+        known: The names there are.
+    """
+    if isinstance(name, type):
+        return f"a class is called: {name.__name__}(...)"
+    if not isinstance(name, str):
+        return ""
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and all(part in known for part in parts):
+        return f"name each by itself: {parts} in a list, or --judge {' --judge '.join(parts)}"
+    called = _CALLED.fullmatch(name.strip())
+    if called is not None and called[1] in known:
+        return f"settings follow a colon: {called[1]}{':' * bool(called[2])}{called[2]}"
+    return ""
 
 
 def entry_of(make: Callable[..., Judge]) -> Entry:

@@ -22,7 +22,8 @@ from rich.text import Text
 from judges import ConfigurationError, Entry, Sample
 from judges.catalogue.finding import find
 from judges.catalogue.registry import default_registry
-from judges.entry import Setting, load_line, settings_of
+from judges.entry import Setting
+from judges.settings import load_line, settings_of
 from judges.errors import one_line, shortened
 from judges.offline import Evaluation, Row, Summary, load_run, read_rows
 

@@ -1,4 +1,4 @@
-"""Measure what the loop costs: `uv run python -m tests.bench`.
+"""Measure what the loop costs: `uv run --group dev python -m tests.bench`.
 
 One answer is two refused drafts and an accepted one: three generations and three judgements by LangChain chat
 models that reply at once. The bare loop makes the same calls in plain Python, with `with_structured_output` built

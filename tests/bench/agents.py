@@ -1,4 +1,4 @@
-"""Measure what the middleware costs an agent: `uv run python -m tests.bench.agents`.
+"""Measure what the middleware costs an agent: `uv run --group dev python -m tests.bench.agents`.
 
 The answer is accepted at once. Compared is the same agent without the middleware, followed by one bare call of the
 same judge model. Given is the CPU time of this process for one answer, and its ratio, all in one run and taken in

@@ -1,4 +1,4 @@
-"""Measure what judging a dataset costs: `uv run python -m tests.bench.evaluating`.
+"""Measure what judging a dataset costs: `uv run --group dev python -m tests.bench.evaluating`.
 
 Judgements per second of `aevaluate` with a journal and of a bare aiohttp loop that makes the same calls, at 20 ms
 a call and 64 in flight, taken in turns; and what a further row costs in memory where rows are not kept.

@@ -1,4 +1,4 @@
-"""Measure what a judge's model call costs: `uv run python -m tests.bench.judging`.
+"""Measure what a judge's model call costs: `uv run --group dev python -m tests.bench.judging`.
 
 Every system asks the same question of the same model server, which runs in a process of its own, over HTTP on
 loopback. Given is the median and range of this process's CPU time, or of what it finishes in a second, and the

@@ -1,4 +1,4 @@
-"""Measure what a record costs: `uv run python -m tests.bench.recording`.
+"""Measure what a record costs: `uv run --group dev python -m tests.bench.recording`.
 
 Shown is the CPU time of this process for each outcome of two attempts with about 3 kB of texts: in `add`, which is
 all that an answer waits for, and in all, with the thread that writes.

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import PrivateAttr
 
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import shown
+from tests.kit import shown
 
 Schema = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ import pytest
 
 from judges import ConfigurationError, Panel, load
 from judges.testing import ScriptedEmbeddings, ScriptedModel
-from tests.catalogue.scripts import Shown, replying
+from tests.kit import Shown, replying
 
 NAME = "ragas.answer_correctness"
 ROW: dict[str, Any] = {"question": "What?", "answer": "The answer.", "reference": "The reference."}

@@ -8,7 +8,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedEmbeddings, ScriptedModel
-from tests.catalogue.scripts import Shown, asked, replying
+from tests.kit import Shown, asked, replying
 
 DANUBE: dict[str, Any] = {
     "user_input": "Where does the Danube rise, and how long is it?",

@@ -9,7 +9,7 @@ import pytest
 from judges import ConfigurationError, load
 from judges.catalogue.ragas.criteria import GOOD, AspectCritic
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 
 EIFFEL: dict[str, Any] = {
     "user_input": "Where is the Eiffel Tower located?",

@@ -10,7 +10,7 @@ from judges import ConfigurationError, load
 from judges.catalogue.general.wording import BIAS_KINDS
 from judges.prompting.prompts import language_of
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 
 ROW = {"user_input": "Whom should I hire?", "response": "A young woman."}
 

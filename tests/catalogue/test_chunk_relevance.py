@@ -8,7 +8,7 @@ import pytest
 
 from judges import load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked, replying
+from tests.kit import asked, replying
 
 NAME = "databricks.chunk_relevance"
 CHUNKS = ["Paris is the capital.", "Baguettes in Nice.", "Everest."]

@@ -7,7 +7,7 @@ import pytest
 from judges import load
 from judges.catalogue.general.grounding import citations_in
 from judges.testing import ScriptedModel, raising
-from tests.catalogue.scripts import asked, items
+from tests.kit import asked, items
 
 CONTEXTS = ["The tower stands in Paris.", "It was built in 1889.", "It is made of iron."]
 IDS = ["guide", "history.pdf", "s 3"]

@@ -11,7 +11,7 @@ import pytest
 
 from judges import BadSample, catalogue, load
 from judges.testing import ScriptedEmbeddings, ScriptedModel
-from tests.catalogue.scripts import Shown, items, replying
+from tests.kit import Shown, items, replying
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/compat.md").read_text(encoding="utf-8")
 QUESTION, ANSWER, REFERENCE = "What is asked?", "The answer text.", "The reference text."

@@ -8,7 +8,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked, replying
+from tests.kit import asked, replying
 
 REFERENCE, UTILIZATION = "ragas.context_precision", "ragas.context_utilization"
 both = pytest.mark.parametrize("name", [REFERENCE, UTILIZATION])

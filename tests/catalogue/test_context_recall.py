@@ -8,7 +8,7 @@ import pytest
 
 from judges import ConfigurationError, Panel, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import Shown, asked, items, replying
+from tests.kit import Shown, asked, items, replying
 
 NAME = "ragas.context_recall"
 ROW: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 
 from judges import Panel, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked, items
+from tests.kit import asked, items
 
 SPARK: dict[str, Any] = {
     "user_input": "What is the difference between reduceByKey and groupByKey?",

@@ -8,7 +8,7 @@ import pytest
 
 from judges import load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import replying
+from tests.kit import replying
 
 NAME = "ragas.context_entity_recall"
 ROW: dict[str, Any] = {"question": "What?", "reference": "The reference.", "contexts": ["The context."]}

@@ -9,7 +9,7 @@ import pytest
 from judges import ConfigurationError, load
 from judges.models.wrappers.wrapped import speaking
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked, items, replying
+from tests.kit import asked, items, replying
 
 EARTH: dict[str, Any] = {
     "response": "Earth is the fourth planet from the Sun.",

@@ -8,7 +8,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import Shown, items, replying
+from tests.kit import Shown, items, replying
 
 NAME = "ragas.factual_correctness"
 ROW: dict[str, Any] = {"question": "What?", "answer": "The answer.", "reference": "The reference."}

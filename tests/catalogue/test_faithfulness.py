@@ -8,7 +8,7 @@ import pytest
 
 from judges import load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import Shown, asked, items, replying
+from tests.kit import Shown, asked, items, replying
 
 EINSTEIN: dict[str, Any] = {
     "user_input": "Where and when was Einstein born?",

@@ -6,7 +6,7 @@ import pytest
 
 from judges import load
 from judges.testing import ScriptedModel, raising
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from judges import Panel, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import Shown, asked, replying
+from tests.kit import Shown, asked, replying
 
 BOOKING: dict[str, Any] = {
     "user_input": [

@@ -10,7 +10,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked, replying
+from tests.kit import asked, replying
 
 CITY: dict[str, Any] = {
     "user_input": "Tell me about Vienna.",

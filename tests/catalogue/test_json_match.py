@@ -11,7 +11,7 @@ import pytest
 from judges import ConfigurationError, Verdict, as_judge, load
 from judges.prompting.prompts import language_of
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 from tests.laws import for_every
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from judges import ConfigurationError, discrete, numeric, ranking
 from judges.testing import ScriptedModel, raising
-from tests.catalogue.scripts import Shown, asked, replying
+from tests.kit import Shown, asked, replying
 
 
 def reply(verdict: object) -> dict[str, Any]:

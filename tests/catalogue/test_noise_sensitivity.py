@@ -10,7 +10,7 @@ import pytest
 
 from judges import ConfigurationError, Panel, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import Shown, items, replying
+from tests.kit import Shown, items, replying
 
 NAME = "ragas.noise_sensitivity"
 ANSWER, REFERENCE = "The answer.", "The reference."

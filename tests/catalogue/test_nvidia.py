@@ -9,7 +9,7 @@ import pytest
 from judges import load
 from judges.prompting.prompts import LANGUAGES, prompt
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import Shown, asked, replying
+from tests.kit import Shown, asked, replying
 
 ACCURACY, RELEVANCE, GROUNDEDNESS = (
     "nvidia.answer_accuracy",

@@ -16,7 +16,7 @@ from judges.prompting.prompts import prompt
 from judges.runtime.budget import Allowance, within
 from judges.testing import ScriptedModel
 from refine import SelfRefine
-from tests.catalogue.scripts import Shown, asked, replying
+from tests.kit import Shown, asked, replying
 
 CASE: dict[str, Any] = {"user_input": "How far is the moon?", "response": "384 400 km", "rival": "Far."}
 

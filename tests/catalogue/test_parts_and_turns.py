@@ -6,7 +6,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel, raising
-from tests.catalogue.scripts import asked, items
+from tests.kit import asked, items
 
 TALK = [
     {"role": "user", "content": "When does the museum open?"},

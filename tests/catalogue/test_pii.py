@@ -14,7 +14,7 @@ from judges.catalogue.safety.personal.search import find
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.catalogue.planting import Planted, clean, planted
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 from tests.laws import for_every
 
 KINDS = {"secret": {"api_key", "token", "private_key"}, "url": {"password"}}

@@ -6,7 +6,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel, raising
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 
 SENTENCES = {
     "en": "You can send the shoes back within thirty days.",

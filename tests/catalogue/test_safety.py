@@ -14,7 +14,7 @@ from judges.catalogue.safety.harm import HARM_CLASSES
 from judges.prompting.prompts import language_of
 from judges.testing import ScriptedModel
 from refine import SelfRefine
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 from tests.laws import for_every
 
 DATA = Path(__file__).parent / "data"

@@ -9,7 +9,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked, items, replying
+from tests.kit import asked, items, replying
 
 CHAT: dict[str, Any] = {
     "user_input": [

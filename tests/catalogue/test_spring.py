@@ -8,7 +8,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 
 SPRING: dict[str, Any] = {
     "user_input": "What is Spring AI?",

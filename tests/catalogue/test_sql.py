@@ -13,7 +13,7 @@ import pytest
 from judges import ConfigurationError, Verdict, load
 from judges.catalogue.parts.sql import Fixture, same_text
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked, replying
+from tests.kit import asked, replying
 
 SUM = "SELECT SUM(total) FROM orders"
 COUNT = "SELECT COUNT(total) FROM orders"

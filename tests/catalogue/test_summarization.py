@@ -10,7 +10,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import Shown, asked, replying
+from tests.kit import Shown, asked, replying
 from tests.laws import for_every
 
 SOURCE, SUMMARY = "s" * 310, "t" * 183

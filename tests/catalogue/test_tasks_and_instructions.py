@@ -8,7 +8,7 @@ import pytest
 
 from judges import ConfigurationError, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 from tests.laws import for_every
 
 CHAT: dict[str, Any] = {

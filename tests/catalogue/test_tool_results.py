@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from judges import ConfigurationError, Panel, load
 from judges.testing import ScriptedModel
 from refine import SelfRefine
-from tests.catalogue.scripts import Shown, asked, items, replying
+from tests.kit import Shown, asked, items, replying
 from tests.laws import for_every
 
 JUDGES = ("ragas.faithfulness", "databricks.groundedness", "hallucination")

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from judges import ConfigurationError, load
 from judges.prompting.prompts import language_of
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked, items
+from tests.kit import asked, items
 from tests.laws import for_every
 
 Made = tuple[str, dict[str, Any], str | None]

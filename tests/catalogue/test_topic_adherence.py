@@ -9,7 +9,7 @@ import pytest
 
 from judges import ConfigurationError, Panel, load
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import Shown, asked, items, replying
+from tests.kit import Shown, asked, items, replying
 
 CHAT: dict[str, Any] = {
     "user_input": [

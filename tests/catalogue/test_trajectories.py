@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from judges import ConfigurationError, load
 from judges.prompting.prompts import language_of
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import asked
+from tests.kit import asked
 from tests.laws import for_every
 
 Calls = list[dict[str, Any]]

@@ -93,10 +93,11 @@ def test_seeds_differ(weather: Run) -> None:
     assert len({len(weather("--seed", seed, "--json").record["attempts"]) for seed in range(6)}) > 1
 
 
-def test_without_a_seed_the_run_tells_how_to_repeat_it(weather: Run) -> None:
-    """The seed that was drawn is printed, and repeats the run."""
+def test_without_a_seed_two_drafts_are_refused(weather: Run) -> None:
+    """A first run shows what the loop is for, and its seed, which is printed, repeats it."""
     first = weather("--json").record
 
+    assert [attempt["rating"] for attempt in first["attempts"]] == [1, 1, 4]
     assert without_times(weather("--seed", first["seed"], "--json").record) == without_times(first)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from judges import AskFailed, Helpfulness, Panel, Price, Usage, Verdict
-from judges.runtime.budget import Allowance, with_cost, within
+from judges.runtime.budget import Allowance, Refused, with_cost, within
 from judges.testing import ScriptedModel
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -178,3 +178,20 @@ def test_tokens_are_exceeded_by_at_most_one_call(tokens: int, spent: list[int]) 
             break
         assert used < tokens
         used += allowance.add(Usage(calls=1, input_tokens=count), "m").tokens
+
+
+def test_a_call_that_is_refused_outside_costs_nothing_inside() -> None:
+    """The claim inside is undone, so that it is no call in flight, and the next call outside is one inside."""
+    outer, inner = Allowance(calls=1), Allowance(calls=1)
+    inner.inside(outer)
+    outer.take()
+    with pytest.raises(Refused, match="budget of calls"):
+        inner.take()
+    assert inner.spent == Usage()
+    outer.add(Usage(calls=0), "m")  # the first reply came from a cache, which gives the claim back
+    inner.take()
+    assert inner.spent.calls == 1
+    with within(Allowance(calls=0)):
+        budgets = Allowance(calls=5)
+        assert reasons(ask_times(2, budgets)) == ["budget", "budget"]
+    assert budgets.spent == Usage()

@@ -20,7 +20,7 @@ from judges.offline.compare import Comparison, acompare, compare
 from judges.offline.dataset.pairing import paired
 from judges.offline.statistics.intervals import spearman, wilson
 from judges.testing import ScriptedModel
-from tests.catalogue.scripts import Shown, asked, replying
+from tests.kit import Shown, asked, replying
 
 
 class Compare(Protocol):

@@ -19,8 +19,8 @@ from judges.rag import METRICS, RAGEvaluator, RAGResult
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.catalogue.cases import EMBEDDINGS
 from tests.catalogue.filling import FillingModel
-from tests.catalogue.scripts import shown
 from tests.judges.test_translation import german
+from tests.kit import shown
 
 DATASET: dict[str, list[Any]] = {
     "user_input": ["Where is the tower?", "When was it built?"],

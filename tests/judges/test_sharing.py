@@ -19,7 +19,7 @@ from judges.offline import aevaluate, evaluate
 from judges.runtime.sharing import Shared, scope, shared_work
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.catalogue.filling import FillingModel
-from tests.catalogue.scripts import Shown, items, replying
+from tests.kit import Shown, items, replying
 
 SAMPLE: dict[str, Any] = {
     "user_input": "Where is the tower?",

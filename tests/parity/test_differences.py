@@ -1,6 +1,6 @@
 """What docs/compat.md says of ragas' values, asked of ragas itself. Skipped where ragas is not installed.
 
-Run it with `uv run --isolated --no-dev --group parity pytest tests/parity`.
+Run it with `uv run --isolated --no-default-groups --group parity pytest tests/parity`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`variant="compat"` gives the numbers of ragas itself, on random verdicts. Skipped where ragas is not installed.
 
-Run it with `uv run --isolated --no-dev --group parity pytest tests/parity`.
+Run it with `uv run --isolated --no-default-groups --group parity pytest tests/parity`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from judges import load
-from tests.catalogue.scripts import Shown, items, replying
+from tests.kit import Shown, items, replying
 from tests.parity.references import Replies, reference_score
 
 pytestmark = [

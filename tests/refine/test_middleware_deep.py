@@ -1,7 +1,7 @@
 """The middleware inside `create_deep_agent`.
 
 `deepagents` is in no group, since it holds back versions of others; with it the tests run by
-`uv run --with deepagents pytest tests/refine/test_middleware_deep.py`.
+`uv run --group dev --with deepagents pytest tests/refine/test_middleware_deep.py`.
 """
 
 from __future__ import annotations

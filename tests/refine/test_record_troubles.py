@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
@@ -79,3 +80,24 @@ def test_what_cannot_be_deleted_keeps_no_outcome_waiting(tmp_path: Path, caplog:
         assert [line.partition(": ")[2] for line in lines_of(caplog)] == [
             "old outcomes cannot be deleted (IntegrityError SQLITE_CONSTRAINT_TRIGGER); it is tried again"
         ]
+
+
+def test_what_is_written_after_closing_gave_it_up_counts_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An outcome that waits for a lock when the record is closed is lost, even if it is written afterwards."""
+    file = tmp_path / "record.db"
+    record = DatabaseRecord(f"sqlite:///{file}")
+    record.check()
+    with sqlite3.connect(file, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        record.add(outcome(1))
+        closing = threading.Thread(target=record.close, args=(0.3,))
+        closing.start()
+        wait_until(lambda: record.stats().lost == 1)
+        other.execute("COMMIT")
+        closing.join()
+    other.close()
+    wait_until(lambda: not any(thread.name == "refine-record" for thread in threading.enumerate()))
+    stats = record.stats()
+    assert (stats.offered, stats.written, stats.queued, stats.lost_closed, stats.lost) == (1, 0, 0, 1, 1)

@@ -154,6 +154,26 @@ def test_failed_cells_are_judged_again_on_request(tmp_path: Path) -> None:
         assert len(server.requests) == 4
 
 
+def test_a_failed_judge_is_asked_again_and_no_answer_to_another_is_lost(tmp_path: Path) -> None:
+    """Judging again what failed repeats the calls of that judge alone; another judge's on the row are kept."""
+    rows = [{"question": "q", "answer": "It is blue. It is big.", "contexts": ["It is blue."]}]
+    first, second = _replies_of_faithfulness()
+    unclear, clear = ScriptedModel(["no rating", "none again"]), ScriptedModel([json.loads(RATED)])
+    asked = ScriptedModel([first, second])
+    run = tmp_path / "run"
+    evaluate(rows, [Helpfulness(unclear), load("faithfulness", model=asked)], run=run)
+    journal = run / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    cut = [line for line in lines if not line.startswith(b'{"cell":0,"judge":"ragas.faithfulness"')]
+    assert len(cut) == len(lines) - 1
+    journal.write_bytes(b"".join(cut))  # as a crash before the last verdict leaves it
+    silent = ScriptedModel([])
+    settings = RunSettings(folder=run, resume=True, retry_failed=True)
+    again = evaluate(rows, [Helpfulness(clear), load("faithfulness", model=silent)], run=settings)
+    assert (len(clear.prompts), len(silent.prompts)) == (1, 0)
+    assert (again["helpfulness"].unscored, again["faithfulness"].mean) == ({}, 0.5)
+
+
 def test_judges_are_added_and_replaced(tmp_path: Path) -> None:
     """Rescoring asks the new judge alone, and the run is as if all had judged from the beginning."""
     rows = write_rows(tmp_path / "rows.jsonl", 5)

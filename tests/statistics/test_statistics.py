@@ -160,6 +160,23 @@ def test_a_kappa_paradox_is_pointed_out() -> None:
     assert "see AC1" in str(agreement(human, judge, resamples=100))
 
 
+@pytest.mark.parametrize(
+    ("human", "judge", "paradox"),
+    [
+        pytest.param([4] * 95 + [1] * 5, [4] * 92 + [1] * 3 + [4] * 4 + [1], True, id="rare-and-agreeing"),
+        pytest.param([4] * 98 + [1] * 2, [4] * 60 + [1] * 38 + [4, 1], False, id="they-disagree"),
+        pytest.param([4] * 60 + [1] * 40, [1] * 20 + [4] * 60 + [1] * 20, False, id="bad-rows-are-common"),
+        pytest.param([4] * 90 + [1] * 10, [4] * 90 + [1] * 10, False, id="kappa-is-high"),
+        pytest.param([4] * 20, [4] * 20, False, id="no-kappa"),
+    ],
+)
+def test_a_kappa_paradox_needs_a_low_kappa_good_rows_and_agreement(
+    human: list[int], judge: list[int], *, paradox: bool
+) -> None:
+    """A low kappa means what it says where bad rows are common, or where the judge really disagrees."""
+    assert agreement(human, judge, resamples=50).kappa_paradox is paradox
+
+
 def test_kappa_and_rank_metrics_take_weights() -> None:
     """Design weights enter kappa, AUC and Brier score as scikit-learn has them."""
     kinds: tuple[Any, ...] = ("none", "linear", "quadratic")

@@ -11,6 +11,7 @@ import pytest
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from judges.offline import certify
+from judges.offline.statistics import certify as certify_counts
 from judges.offline.statistics import certify_weighted, hoeffding_bentkus, weighted_risk
 from judges.offline.statistics.certificates import Release
 
@@ -39,6 +40,16 @@ def test_the_bound_takes_the_place_of_the_exact_test() -> None:
     few = certify_weighted([strict[:28]], 0.1, 0.05)
     assert (few.rows[0].status, few.least, few.certified) == ("too_few", 29, None)
     assert few.reachable_alpha == few.rows[0].upper
+
+
+def test_only_the_strictest_policies_are_skipped_for_too_few_releases() -> None:
+    """After a success a policy with few releases is tested, and its failure ends the sequence, in either test."""
+    sure, few = [Release(0.0, 1.0, n) for n in range(60)], [Release(0.0, 1.0, n) for n in range(5)]
+    weighted = certify_weighted([few, sure, few, sure], 0.1, 0.05)
+    exact = certify_counts([(5, 0), (60, 0), (5, 0), (60, 0)], 0.1, 0.05)
+    for certificate in (weighted, exact):
+        assert [row.status for row in certificate.rows] == ["too_few", "certified", "refused", "not_tested"]
+        assert certificate.certified == 1
 
 
 def test_weights_and_runs_of_a_question_are_summed_by_question() -> None:
