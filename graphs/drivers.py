@@ -126,15 +126,28 @@ class RunContext:
         InputError: If the overrides cannot be read.
     """
 
-    __slots__ = ("_inherited", "_log", "_send", "_targets", "config", "is_heard", "overrides", "publishes")
+    __slots__ = (
+        "_inherited",
+        "_is_part",
+        "_log",
+        "_send",
+        "_targets",
+        "config",
+        "is_heard",
+        "overrides",
+        "publishes",
+    )
 
     def __init__(self, config: RunnableConfig) -> None:
         self.config = config
-        self.is_heard = bool(langchain_private.listeners(config))
+        callbacks = config.get("callbacks")
+        self.is_heard = bool(getattr(callbacks, "handlers", callbacks))
+        self._is_part = False
         self.overrides: Overrides | None = None
         self._send: Callable[[Any], None] | None = None
         self._targets: Sequence[RunnableConfig] = (config,) if self.is_heard else ()
         if config.get("configurable"):
+            self._is_part = langgraph_private.is_node(config)
             overrides = langgraph_private.overrides_of(config)
             self.overrides = overrides or overrides_in(langgraph_private.context_of(config))
             self._send = langgraph_private.writer(config)
@@ -160,7 +173,7 @@ class RunContext:
 
     def for_judge(self) -> RunnableConfig:
         """Return the config that a judge inherits: muted; in a graph a part of it, so that it can ask a human."""
-        return self._config_inside(part=langgraph_private.is_node(self.config), silent=True)
+        return self._config_inside(part=self._is_part, silent=True)
 
     def _config_inside(self, *, part: bool, silent: bool) -> RunnableConfig:
         base = self._inherited.get((part, silent))
@@ -283,7 +296,7 @@ def perform(effect: Effect) -> Any:
     try:
         with langchain_private.use_config(effect.config):
             if watch is None or number is None:
-                return call_within(effect.seconds, effect.run)
+                return effect.run() if effect.seconds is None else call_within(effect.seconds, effect.run)
             with watch(number) as on_result:
                 result = call_within(effect.seconds, effect.run)
                 on_result(result)
@@ -299,7 +312,8 @@ async def aperform(effect: Effect) -> Any:
     try:
         with langchain_private.use_config(effect.config):
             if watch is None or number is None:
-                return await acall_within(effect.seconds, effect.arun())
+                call = effect.arun()
+                return await (call if effect.seconds is None else acall_within(effect.seconds, call))
             with watch(number) as on_result:
                 result = await acall_within(effect.seconds, effect.arun())
                 on_result(result)

@@ -188,7 +188,7 @@ def _shape_of(output: object) -> str:
 
 def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = None) -> Draft:
     replies = [message for message in messages if isinstance(message, AIMessage)]
-    calls = tuple((reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies)
+    calls = tuple([(reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies])
     if replies and messages[-1] is replies[-1]:
         return Draft(answer=replies[-1], steps=tuple(messages[:-1]), evidence=evidence or {}, calls=calls)
     result = _tool_result_in(messages)
@@ -322,7 +322,7 @@ def _dicts(prompt: list[BaseMessage]) -> list[MessageDict]:
     if not isinstance(prompt, Prompt):
         return to_dicts(prompt)
     conversation = prompt.conversation
-    converted = prompt.memo.get("chat completions", conversation, lambda: to_dicts(conversation))
+    converted = prompt.memo.recall("chat completions", conversation, lambda: to_dicts(conversation))
     return [*converted, *to_dicts(prompt.added)] if prompt.added else converted
 
 
@@ -600,9 +600,10 @@ def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
             update["config"] = {**runnable.config, "callbacks": langchain_private.muted_callbacks(bound_to)}
     elif isinstance(runnable, BaseChatModel):
         own = runnable.callbacks
-        runnable = keeping_refusals(runnable)
+        if getattr(runnable, "streaming", False):
+            runnable = keeping_refusals(runnable)
         update = {"callbacks": langchain_private.muted_callbacks(own)} if own else {}
-    return runnable.model_copy(update=update) if update else runnable  # type: ignore[attr-defined]  # of pydantic
+    return runnable.model_copy(update=update) if update else runnable  # type: ignore[union-attr]  # of pydantic
 
 
 def _only_reads(runnable: object) -> bool:

@@ -55,7 +55,7 @@ from graphs.handoff import handoff_events, handoff_warnings, hide_drafts
 from graphs.outcome import Outcome, judged_sample
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
-from graphs.refinement import Attempt, Ending, Refinement, RunningClock, StopReason, evolve
+from graphs.refinement import Attempt, Refinement, RunningClock, StopReason, evolve
 from graphs.review import Decided, WrittenAnswer, apply_review, rejection, review_of
 from judges.errors import ConfigurationError
 from judges.judge import Judge
@@ -65,23 +65,6 @@ from judges.runtime import context as judging
 from judges.runtime.budget import Allowance, Refused, also_within, with_cost
 from judges.sample import Sample, is_long, shown_within
 from judges.verdict import Usage, Verdict
-
-
-def _choose_answer(
-    refinement: Refinement, ending: Ending, messages: Messages, policy: Policy, now: float
-) -> tuple[AIMessage, Refinement]:
-    """Return what to release in an ending, and the record that says so.
-
-    Raises:
-        Unanswered: If nothing may be released.
-    """
-    match ending:
-        case "fallback":
-            return AIMessage(policy.fallback or ""), refinement
-        case "answer" if (chosen := refinement.chosen) is not None:
-            return release_answer(chosen, policy), refinement.answered(chosen.number)
-        case _:
-            raise _unanswered(refinement, messages, policy, now, raised=ending == "raise")
 
 
 def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
@@ -96,6 +79,7 @@ def _finish_with_answer(
     """End the turn with an answer, under a message id of its own."""
     metadata = dict(answer.response_metadata)
     final = answer.model_copy(update={"id": secrets.token_hex(16), "response_metadata": metadata})
+    warnings = () if _is_flawless(refinement) else release_warnings(refinement, messages, throttle)
     outcome = Outcome.of(refinement, messages, final, now=now)
     metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
     return Transition(
@@ -103,13 +87,13 @@ def _finish_with_answer(
         update={"messages": [final], langgraph_private.SUMMARY: summary},
         events=partial(finished_events, refinement),
         outcome=outcome,
-        warnings=() if _is_flawless(refinement) else release_warnings(refinement, messages, throttle),
+        warnings=warnings,
     )
 
 
 def _is_flawless(refinement: Refinement) -> bool:
     """Check whether a single judge accepted the answer and no certificate is in force: nothing to warn of then."""
-    verdict = refinement.attempts[-1].verdict if refinement.passed else None
+    verdict = refinement.attempts[-1].verdict if refinement.stop_reason == "accepted" else None
     return verdict is not None and not verdict.items and refinement.policy.certificate is None
 
 
@@ -144,7 +128,12 @@ def _usage_of(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     They do so for calls that an agent made before it stopped for a human. If no call was counted and none
     reported, how many there were is unknown.
     """
-    reported = Usage.total([with_cost(usage, model, policy.prices) for model, usage in draft.calls])
+    reported = Usage.total(
+        [
+            usage if usage.cost is None and not policy.prices else with_cost(usage, model, policy.prices)
+            for model, usage in draft.calls
+        ]
+    )
     if effect.allowance is None:
         return reported if reported.calls else Usage()
     counted = effect.spent
@@ -324,12 +313,10 @@ class Loop:
     def _generation(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
         number = refinement.number
         generator, temperature = self._generator_for(number)
-        prompt = refinement.prompt(messages)
-        config = context.for_generator(
-            self._run_name(number), may_interrupt=generator.may_interrupt, silent=not self.policy.show_drafts
-        )
+        name, is_silent = self._run_name(number), not self.policy.show_drafts
         allowance = self._generators_allowance(generator, refinement, now)
-
+        prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
+        config = context.for_generator(name, may_interrupt=generator.may_interrupt, silent=is_silent)
         draft: Callable[..., Draft] | None = getattr(generator, "draft", None)
 
         def run() -> Draft:
@@ -345,7 +332,7 @@ class Loop:
             run=None if draft is None else run,
             arun=arun,
             config=config,
-            seconds=refinement.seconds_left(now),
+            seconds=seconds,
             events=partial(started_events, refinement),
             refinement=refinement,
             allowance=allowance,
@@ -409,9 +396,13 @@ class Loop:
         warnings: tuple[Event, ...] = ()
         if self._needs:
             warnings = missing_evidence_warnings(self._needs, sample, self._throttle)
-        if self._judge.models and is_long(sample, limit := self.policy.max_conversation_chars):
+        if self._asks_models and is_long(sample, limit := self.policy.max_conversation_chars):
             warnings += excerpt_warnings(self._judge.name, sample, limit, self._throttle)
         return warnings
+
+    @cached_property
+    def _asks_models(self) -> bool:
+        return bool(self._judge.models)
 
     @cached_property
     def _needs(self) -> Needs:
@@ -429,12 +420,12 @@ class Loop:
         return frozenset((*needs, *explanation.reads))
 
     def _judgement(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
-        allowance = refinement.allowance(now)
-        config = context.for_judge()
-        tracing = trace_judges(config) if context.is_heard else _UNTRACED
+        allowance, seconds = refinement.allowance(now), refinement.seconds_left(now)
+        bounded = shown_within(self.policy.max_conversation_chars)
         asking = judging.letting_through(langgraph_private.unanswerable_interrupt)
         logging = judging.logging_texts(log_texts=self.policy.log_texts, outcome_id=refinement.id)
-        bounded = shown_within(self.policy.max_conversation_chars)
+        config = context.for_judge()
+        tracing = trace_judges(config) if context.is_heard else _UNTRACED
 
         def run() -> Verdict:
             with also_within(allowance), tracing, asking, logging, bounded:
@@ -444,7 +435,6 @@ class Loop:
             with also_within(allowance), tracing, asking, logging, bounded:
                 return await self._judge.acall(sample)
 
-        seconds = refinement.seconds_left(now)
         return Effect(run=run, arun=arun, config=config, seconds=seconds, allowance=allowance)
 
     def _record_verdict(
@@ -464,8 +454,8 @@ class Loop:
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Decided, Transition]:
         """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
-        now, ending = time.time(), refinement.ending
-        if ending == "interrupt" and (chosen := refinement.chosen) is not None:
+        now, (ending, chosen) = time.time(), refinement.conclusion
+        if ending == "interrupt" and chosen is not None:
             call = review_of(refinement, chosen, context.config)
             review = yield Effect(run=call.run, arun=call.arun, config=context.config)
             refinement = apply_review(refinement, chosen, review)
@@ -476,12 +466,15 @@ class Loop:
                 return _finish_rejected(refinement, messages, now)
             written = review.root.answer if isinstance(review.root, WrittenAnswer) else None
             answer = release_answer(chosen, self.policy) if written is None else AIMessage(written)
+        elif ending == "answer" and chosen is not None:
+            answer = release_answer(chosen, self.policy)
+            refinement = refinement.answered(chosen.number)
+        elif ending == "fallback":
+            answer = AIMessage(self.policy.fallback or "")
         else:
-            try:
-                answer, refinement = _choose_answer(refinement, ending, messages, self.policy, now)
-            except Unanswered as error:
-                events = partial(finished_events, refinement)
-                return Transition(refinement=refinement, events=events, error=error)
+            events = partial(finished_events, refinement)
+            error = _unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
+            return Transition(refinement=refinement, events=events, error=error)
         return _finish_with_answer(refinement, messages, answer, now, throttle=self._throttle)
 
     def _to_finish(self, refinement: Refinement) -> Transition:
@@ -509,7 +502,7 @@ class Loop:
     def turn(self, refinement: Refinement, messages: Messages, context: RunContext) -> Flow[Outcome]:
         """Take all steps of a turn that has begun, up to its outcome."""
         refinement = yield from self.attempts(refinement, messages, context)
-        if refinement.ending == "interrupt":
+        if self.policy.on_exhausted == "interrupt" and refinement.ending == "interrupt":
             return Outcome.waiting(refinement, messages, now=time.time())
         transition = yield from self.step("finish", refinement, messages, context)
         assert transition.outcome is not None  # noqa: S101 - a step that finishes without one raises

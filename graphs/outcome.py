@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from pydantic import ConfigDict, Field, JsonValue, SkipValidation
 
 from graphs.answers import reply_without_reasoning
+from graphs.policy import Policy
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Refinement, StopReason
 from judges.first_guesses import OF_AN_OUTCOME, HintsAtGuesses
@@ -93,6 +94,7 @@ class Outcome(HintsAtGuesses, Frozen):
     ) -> Outcome:
         """Return the outcome of a finished refinement."""
         number = refinement.released
+        raw = None if answer is None or number is None else refinement.attempts[number - 1].raw
         return cls.of_checked(
             answer=answer,
             passed=refinement.passed,
@@ -106,7 +108,7 @@ class Outcome(HintsAtGuesses, Frozen):
             conversation=tuple(conversation),
             evidence=dict(refinement.evidence),
             id=refinement.id,
-            raw=None if answer is None or number is None else _released_reply(refinement, number),
+            raw=None if raw is None else _released_reply(raw, number or 1, refinement.policy),
             certificate=None if refinement.policy.certificate is None else certificate_of(refinement),
         )
 
@@ -199,12 +201,8 @@ def sample_of(
     )
 
 
-def _released_reply(refinement: Refinement, number: int) -> dict[str, JsonValue] | None:
-    released = refinement.attempts[number - 1]
-    if released.raw is None:
-        return None
-    with_its_reasoning = number == 1 or refinement.policy.keep_reasoning
-    return released.raw if with_its_reasoning else reply_without_reasoning(released.raw)
+def _released_reply(raw: dict[str, JsonValue], number: int, policy: Policy) -> dict[str, JsonValue]:
+    return raw if number == 1 or policy.keep_reasoning else reply_without_reasoning(raw)
 
 
 def _figures(attempt: Attempt) -> dict[str, Any]:
@@ -243,11 +241,11 @@ def judged_sample(messages: Sequence[AnyMessage], refinement: Refinement) -> Sam
         return _read_conversation(_conversation_within(messages, limit))
 
     if attempt.steps or attempt.evidence:
-        conversation = memo.get("conversation", messages, read)
+        conversation = memo.recall("conversation", messages, read)
         steps = tuple(_steps_within(attempt.steps, limit))
         return sample_of(conversation, attempt.model_copy(update={"steps": steps}), refinement.evidence)
     key = (*messages, refinement.evidence)
-    question = memo.get("question", key, lambda: question_of(read(), refinement.evidence))
+    question = memo.recall("question", key, lambda: question_of(read(), refinement.evidence))
     return question.model_copy(update={"response": attempt.text, "trajectory": ()})
 
 

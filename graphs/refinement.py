@@ -184,13 +184,10 @@ StopReason = Literal[
 """Why the loop stopped."""
 
 
-class _Memo:
-    """What was made of a request's conversation and attempts, for later steps; never stored."""
+class _Memo(dict[str, tuple[Sequence[object], Any]]):
+    """What was made of a request's conversation and attempts, for later steps, by name; never stored."""
 
-    def __init__(self) -> None:
-        self._results: dict[str, tuple[Sequence[object], Any]] = {}
-
-    def get(self, name: str, parts: Sequence[object], make: Callable[[], T]) -> T:
+    def recall(self, name: str, parts: Sequence[object], make: Callable[[], T]) -> T:
         """Return what was made of these very messages, or attempts, under a name; make it where it was not.
 
         Args:
@@ -198,10 +195,10 @@ class _Memo:
             parts: Of what; at least one.
             make: Makes it.
         """
-        before, result = self._results.get(name, ((), None))
+        before, result = self.get(name, ((), None))
         if len(before) != len(parts) or any(old is not new for old, new in zip(before, parts, strict=True)):
             result = make()
-            self._results[name] = tuple(parts), result
+            self[name] = tuple(parts), result
         typed: T = result
         return typed
 
@@ -323,7 +320,7 @@ class Refinement:
             evidence=dict(evidence or {}),
             raw=raw,
             fault=fault,
-            usage=usage or Usage(),
+            usage=Usage() if usage is None else usage,
             latency_s=latency_s,
         )
         updated_at = self.updated_at if now is None else now
@@ -606,17 +603,22 @@ class Refinement:
     @property
     def ending(self) -> Ending:
         """How the finished refinement ends."""
-        policy, stop_reason = self.policy, self.stop_reason
-        released = stop_reason in ("accepted", "skipped") or policy.shadow
-        if not released and self._is_unjudged:
+        return self.conclusion[0]
+
+    @property
+    def conclusion(self) -> tuple[Ending, Attempt | None]:
+        """How the finished refinement ends, and the attempt whose answer is released, if any may be."""
+        policy, chosen = self.policy, self.chosen
+        is_released = self.stop_reason in ("accepted", "skipped") or policy.shadow
+        if not is_released and self._is_unjudged:
             if policy.on_judge_error == "raise":
-                return "raise"
-            released = stop_reason == "judge_failed" and policy.on_judge_error == "accept"
-        if not released and policy.on_exhausted in ("fallback", "raise"):
-            return policy.on_exhausted
-        if self.chosen is None:
-            return "nothing"
-        return "interrupt" if not released and policy.on_exhausted == "interrupt" else "answer"
+                return "raise", chosen
+            is_released = self.stop_reason == "judge_failed" and policy.on_judge_error == "accept"
+        if not is_released and policy.on_exhausted in ("fallback", "raise"):
+            return policy.on_exhausted, chosen
+        if chosen is None:
+            return "nothing", None
+        return ("interrupt" if not is_released and policy.on_exhausted == "interrupt" else "answer"), chosen
 
     @property
     def _is_unjudged(self) -> bool:
@@ -639,7 +641,7 @@ class Refinement:
         return {
             "question": self.question,
             "evidence": dict(self.evidence),
-            "attempts": [self.memo.get(f"attempt {one.number}", (one,), one.to_state) for one in self.attempts],
+            "attempts": [self.memo.recall(f"attempt {one.number}", (one,), one.to_state) for one in self.attempts],
             "added": list(self.added),
             "stop_reason": self.stop_reason,
             "detail": self.detail,

@@ -321,10 +321,8 @@ class AnswersQuestions(BindsToGenerator):
         """Return the config of a run that carries what its request changes."""
 
     @abstractmethod
-    def _graph_input(
-        self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None
-    ) -> Any:
-        """Return a question as the loop takes it."""
+    def _is_resumable(self, config: RunnableConfig | None) -> bool:
+        """Check whether a checkpointer keeps the conversation, so that None resumes an interrupted turn."""
 
     @abstractmethod
     def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
@@ -398,7 +396,7 @@ class AnswersQuestions(BindsToGenerator):
             raise _refusal_of(unknown)
         if context is not None:
             config = self._with_overrides(config, context)
-        graph_input = self._graph_input(input, evidence, config)
+        graph_input = self._read(input, evidence, config)
         try:
             answer = _call_as_run(self, self._answer, graph_input, config)
         except Rejected as rejected:
@@ -441,7 +439,7 @@ class AnswersQuestions(BindsToGenerator):
             raise _refusal_of(unknown)
         if context is not None:
             config = self._with_overrides(config, context)
-        graph_input = self._graph_input(input, evidence, config)
+        graph_input = self._read(input, evidence, config)
         try:
             answer = await _acall_as_run(self, self._aanswer, graph_input, config)
         except Rejected as rejected:
@@ -475,7 +473,7 @@ class AnswersQuestions(BindsToGenerator):
             return outcomes[0].answer
 
         try:
-            _call_as_run(self, run, self._graph_input(input, evidence, config), config)
+            _call_as_run(self, run, self._read(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -500,7 +498,7 @@ class AnswersQuestions(BindsToGenerator):
             return outcomes[0].answer
 
         try:
-            await _acall_as_run(self, run, self._graph_input(input, evidence, config), config)
+            await _acall_as_run(self, run, self._read(input, evidence, config), config)
         except (NotAccepted, JudgeFailed):
             raise
         except Unanswered as unanswered:
@@ -543,7 +541,7 @@ class AnswersQuestions(BindsToGenerator):
             raise _refusal_of(unknown)
         if context is not None:
             config = self._with_overrides(config, context)
-        inputs = iter([self._graph_input(input, evidence, config)])
+        inputs = iter([self._read(input, evidence, config)])
         try:
             for answer in self._transform_stream_with_config(inputs, self._stream_answer, config):
                 yield _streamed(answer, input, config)
@@ -588,13 +586,18 @@ class AnswersQuestions(BindsToGenerator):
             config = self._with_overrides(config, context)
 
         async def inputs() -> AsyncIterator[Any]:
-            yield self._graph_input(input, evidence, config)
+            yield self._read(input, evidence, config)
 
         try:
             async for answer in self._atransform_stream_with_config(inputs(), self._astream_answer, config):
                 yield _streamed(answer, input, config)
         except Rejected as rejected:
             yield _reply_without_answer(rejected, input, config)
+
+    def _read(self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None) -> Any:
+        """Return a question as the loop takes it; what resumes a turn stays as it is."""
+        resumes = isinstance(value, Command) or (value is None and self._is_resumable(config))
+        return value if resumes else read_question(value, evidence, config)
 
     def _answer(self, graph_input: Any, config: RunnableConfig) -> AIMessage:
         return _release(self._outcome(graph_input, config))

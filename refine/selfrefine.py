@@ -30,7 +30,7 @@ from judges.first_guesses import OF_A_REFINER, HintsAtGuesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.validation import SharedByCopies, check_picklable, one_of
 from refine.exploration import Explorer
-from refine.question import AnswersQuestions, RefineInput, read_question
+from refine.question import AnswersQuestions
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
 from refine.telemetry import is_traced, trace_question
@@ -283,7 +283,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
 
     def _is_saved(self, config: RunnableConfig) -> bool:
         """Check whether a checkpointer saves the run: that of a graph around, if there is one, or else its own."""
-        if not langgraph_private.inherits_checkpointer(config):
+        if not config.get("configurable") or not langgraph_private.inherits_checkpointer(config):
             return bool(self.graph.checkpointer)
         if self.graph.checkpointer and self.graph.checkpointer is not True:
             self._warn_of_memory()
@@ -303,12 +303,9 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
             self.name,
         )
 
-    def _graph_input(
-        self, value: RefineInput, evidence: Mapping[str, Any] | None, config: RunnableConfig | None
-    ) -> Any:
-        """Return a question as the graph's input; with a checkpointer, None resumes an interrupted turn."""
-        resumes = value is None and bool(self.graph.checkpointer) and self._is_saved(ensure_config(config))
-        return value if resumes or isinstance(value, Command) else read_question(value, evidence, config)
+    def _is_resumable(self, config: RunnableConfig | None) -> bool:
+        """Check whether a checkpointer keeps the conversation, so that None resumes an interrupted turn."""
+        return bool(self.graph.checkpointer) and self._is_saved(ensure_config(config))
 
     def _final_outcome(self, state: Mapping[str, Any], config: RunnableConfig) -> Outcome:
         """Return the outcome that the graph's final state holds."""
