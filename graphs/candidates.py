@@ -257,7 +257,7 @@ class CandidatesLoop(Loop):
         results, race = _AttemptResults(calls), Race(calls)
         events = yield from self._run(race, results, refinement, context, clock())
         end = self._conclude(results, refinement, messages, clock())
-        return replace(end, events=_joined(events, end.events), warnings=(*end.warnings, *results.warnings))
+        return replace(end, events=_join(events, end.events), warnings=(*end.warnings, *results.warnings))
 
     def _count(self, refinement: Refinement) -> int:
         """Return how many candidates the next attempt has: one where none is judged, else as calls allow."""
@@ -320,9 +320,9 @@ class CandidatesLoop(Loop):
         chosen = drafted[number]
         drafts = [candidate.attempts[-1] for candidate in drafted.values()]
         attempt = chosen.attempts[-1]
-        recorded = refinement.drafted_best_of(drafts, attempt, usage=results.lost, now=now)
+        recorded = refinement.add_candidates(drafts, attempt, usage=results.lost, now=now)
         if attempt.verdict is None:
-            stopped = recorded.stopped(chosen.stop_reason or "deadline", chosen.detail, now=now)
+            stopped = recorded.stop(chosen.stop_reason or "deadline", chosen.detail, now=now)
             end = self._to_finish(stopped)
         else:
             end = self._record_verdict(recorded, attempt.verdict, now)
@@ -341,7 +341,7 @@ class CandidatesLoop(Loop):
             return self._fail(faults[0], refinement, messages, results.lost, now)
         stopped = results.ended[min(results.ended)].refinement
         reason = stopped.stop_reason or "deadline"
-        return self._to_finish(refinement.stopped(reason, stopped.detail, now=now, usage=results.lost))
+        return self._to_finish(refinement.stop(reason, stopped.detail, now=now, usage=results.lost))
 
     def _warnings(self, results: _AttemptResults, refinement: Refinement) -> tuple[Event, ...]:
         """Return the warnings about candidates that failed while others did not."""
@@ -433,7 +433,7 @@ class _Candidate(Loop):
         self, refinement: Refinement, verdict: Verdict, now: float, *, warnings: tuple[Event, ...] = ()
     ) -> Transition:
         """Record the verdict; what follows is decided once, for all candidates."""
-        return Transition(refinement=refinement.judged(verdict, now=now), goto="finish", warnings=warnings)
+        return Transition(refinement=refinement.add_verdict(verdict, now=now), goto="finish", warnings=warnings)
 
     def _fail(
         self, error: Exception, refinement: Refinement, messages: Messages, spent: Usage, now: float
@@ -482,5 +482,5 @@ def _awithin(allowance: Allowance, function: Callable[[], Awaitable[None]]) -> C
     return run
 
 
-def _joined(*parts: _Events) -> _Events:
+def _join(*parts: _Events) -> _Events:
     return lambda: tuple(event for part in parts for event in part())

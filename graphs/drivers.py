@@ -127,6 +127,7 @@ class RunContext:
     """
 
     __slots__ = (
+        "_answers",
         "_inherited",
         "_is_part",
         "_log",
@@ -155,25 +156,41 @@ class RunContext:
         self._log = _logger()
         self.publishes = bool(self._targets) or self._send is not None or self._log is not None
         self._inherited: dict[tuple[bool, bool], RunnableConfig] = {}
+        self._answers: langgraph_private.Answers | None = None
 
     def beside_others(self) -> RunContext:
         """Return the context of one of several flows side by side, which no checkpointer saves."""
         config = langgraph_private.unsaved_config(self.config)
         return self if config is self.config else RunContext(config)
 
-    def for_generator(self, name: str, *, may_interrupt: bool, silent: bool) -> RunnableConfig:
+    def for_generator(
+        self, name: str, subject: Callable[[], str], *, may_interrupt: bool, silent: bool
+    ) -> RunnableConfig:
         """Return the config that a generator inherits: muted, and part of the graph only if it may interrupt.
 
         Args:
             name: Name of the run.
+            subject: Returns what a human would be asked about, the prompt of an attempt.
             may_interrupt: Whether a step inside may interrupt for a human.
             silent: Whether what it writes to LangGraph's stream writer is dropped.
         """
-        return {**self._config_inside(part=may_interrupt, silent=silent), "run_name": name}
+        config = self._config_inside(part=may_interrupt, silent=silent)
+        config["run_name"] = name
+        return self._asking_about(subject, config) if may_interrupt and self._is_part else config
 
-    def for_judge(self) -> RunnableConfig:
-        """Return the config that a judge inherits: muted; in a graph a part of it, so that it can ask a human."""
-        return self._config_inside(part=self._is_part, silent=True)
+    def for_judge(self, subject: Callable[[], str]) -> RunnableConfig:
+        """Return the config that a judge inherits: muted; in a graph a part of it, so that it can ask a human.
+
+        Args:
+            subject: Returns what a human would be asked about, the draft of an attempt.
+        """
+        config = self._config_inside(part=self._is_part, silent=True)
+        return self._asking_about(subject, config) if self._is_part else config
+
+    def _asking_about(self, subject: Callable[[], str], config: RunnableConfig) -> RunnableConfig:
+        """Return a config in which a decision counts only for the subject that a human was shown."""
+        self._answers = self._answers or langgraph_private.Answers.of(self.config)
+        return config if self._answers is None else self._answers.about(subject(), config)
 
     def _config_inside(self, *, part: bool, silent: bool) -> RunnableConfig:
         base = self._inherited.get((part, silent))
@@ -204,7 +221,7 @@ class RunContext:
 
     def _written(self, events: Sequence[Event], refinement: Refinement) -> Iterator[tuple[Event, dict[str, Any]]]:
         """Write events to stream and log, and yield each with its payload; without texts in a silenced run."""
-        labels, is_silenced = self._labels(refinement), langgraph_private.silenced(self.config)
+        labels, is_silenced = self._labels(refinement), langgraph_private.is_silenced(self.config)
         for event in events:
             payload = replace(event, show=event.show and not is_silenced).payload(labels)
             if self._send is not None and event.streamed:

@@ -30,7 +30,7 @@ from pydantic_core import to_json
 from graphs import langchain_private, langgraph_private
 from graphs.errors import DraftError
 from graphs.isolation import copy_message, copy_messages
-from graphs.refinement import Prompt
+from graphs.refinement import GeneratorPrompt
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import waited_for
 from judges.models.providers.langchain import chat_model, keeping_refusals, usage_of
@@ -139,7 +139,7 @@ class Draft:
     pending: bool = False
 
 
-def _own_copy(draft: Draft) -> Draft:
+def _copy_draft(draft: Draft) -> Draft:
     """Return a draft that shares nothing with a generator which may use its messages again."""
     return replace(draft, answer=copy_message(draft.answer), steps=tuple(copy_messages(draft.steps)))
 
@@ -319,7 +319,7 @@ class RequestGenerator:
 
 def _dicts(prompt: list[BaseMessage]) -> list[MessageDict]:
     """Return a prompt's messages; the conversation is converted once for all attempts."""
-    if not isinstance(prompt, Prompt):
+    if not isinstance(prompt, GeneratorPrompt):
         return to_dicts(prompt)
     conversation = prompt.conversation
     converted = prompt.memo.recall("chat completions", conversation, lambda: to_dicts(conversation))
@@ -448,7 +448,7 @@ class _RunnableGenerator:
 
     def _draft_of(self, output: object, prompt: list[BaseMessage]) -> Draft:
         draft = draft_of(output, prompt)
-        return draft if self._is_chat_model else _own_copy(draft)
+        return draft if self._is_chat_model else _copy_draft(draft)
 
     def _config(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config: a new thread for what has memory of its own, to forget rejected drafts.
@@ -498,7 +498,7 @@ class _FunctionGenerator:
             output = self._as_runnable().invoke(messages, config)
         else:
             output = waited_for(self._function(messages))
-        return _own_copy(draft_of(output, prompt))
+        return _copy_draft(draft_of(output, prompt))
 
     async def adraft(self, prompt: list[BaseMessage], config: RunnableConfig, temperature: float | None) -> Draft:
         _reject_temperature(temperature, self._name)
@@ -507,7 +507,7 @@ class _FunctionGenerator:
             output = await self._as_runnable().ainvoke(messages, config)
         else:
             output = await self._acall(messages)
-        return _own_copy(draft_of(output, prompt))
+        return _copy_draft(draft_of(output, prompt))
 
     async def _acall(self, messages: list[BaseMessage]) -> object:
         if self._async:
@@ -597,12 +597,12 @@ def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
         bound = _muted(runnable.bound)
         update = {} if bound is runnable.bound else {"bound": bound}
         if bound_to := runnable.config.get("callbacks"):
-            update["config"] = {**runnable.config, "callbacks": langchain_private.muted_callbacks(bound_to)}
+            update["config"] = {**runnable.config, "callbacks": langchain_private.mute_callbacks(bound_to)}
     elif isinstance(runnable, BaseChatModel):
         own = runnable.callbacks
         if getattr(runnable, "streaming", False):
             runnable = keeping_refusals(runnable)
-        update = {"callbacks": langchain_private.muted_callbacks(own)} if own else {}
+        update = {"callbacks": langchain_private.mute_callbacks(own)} if own else {}
     return runnable.model_copy(update=update) if update else runnable  # type: ignore[union-attr]  # of pydantic
 
 

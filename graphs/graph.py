@@ -33,7 +33,7 @@ from graphs.turns import (
     ConcurrentTurns,
     OnNewQuestion,
     acheck_current,
-    admitted,
+    admit_question,
     aturn,
     check_current,
     check_decision,
@@ -282,7 +282,7 @@ class LoopGraph(SharedByCopies, CompiledStateGraph[Any, Any, Any, Any]):
             decision = langgraph_private.Decision()
             return turn_input, langgraph_private.with_decision(config, decision), decision
         if self.loop.can_await_human and not langgraph_private.names_a_checkpoint(config):
-            turn_input = admitted(turn_input, (yield config), self.on_new_question)
+            turn_input = admit_question(turn_input, (yield config), self.on_new_question)
         return turn_input, config, None
 
     def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
@@ -473,7 +473,7 @@ def _load(context: RunContext, loop: Loop) -> Refinement:
     if decision is not None:
         decision.reached_a_step = True
     data = langgraph_private.read(config, langgraph_private.RECORD)
-    written = written_as(data, config)
+    written = recall_step(data, config)
     return loop.override(loop.read(data) if written is None else written.refinement, context.overrides)
 
 
@@ -484,7 +484,7 @@ class _StepRecord(NamedTuple):
     outcome: Outcome | None
 
 
-def written_as(data: object, config: RunnableConfig) -> _StepRecord | None:
+def recall_step(data: object, config: RunnableConfig) -> _StepRecord | None:
     """Return what a step of this run wrote as `data`; None where that comes from a checkpoint."""
     written: _StepRecord | None = langgraph_private.records_of(config).of(data)
     return written

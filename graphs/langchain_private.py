@@ -176,7 +176,7 @@ def manager_of(config: RunnableConfig, *, streaming: bool) -> BaseCallbackManage
     return manager
 
 
-def muted_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
+def mute_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
     """Return the callbacks of a generator itself without handlers that feed streams, and deaf to tokens."""
     return None if callbacks is None else manager_of({"callbacks": callbacks}, streaming=False)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
@@ -142,6 +143,16 @@ def _usage_of(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
 
 
+def _subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
+    """Return what tells a draft, or a prompt, from every other one that a human may be asked about in a turn."""
+    digest = sha256()
+    for message in messages:
+        calls = message.tool_calls if isinstance(message, AIMessage) else ()
+        asked = [[call["name"], call["args"]] for call in calls]
+        digest.update(repr((message.type, message.content, asked)).encode(errors="surrogatepass"))
+    return f"{kind} {number} {digest.hexdigest()}"
+
+
 class Loop:
     """The steps around one generator and one judge, under one policy."""
 
@@ -213,7 +224,7 @@ class Loop:
             return refinement
         self.check_overrides(overrides)
         policy, evidence = overrides.applied_to(self.policy), overrides.added_to({**known, **evidence})
-        return refinement.overridden(overrides.settings, policy, evidence)
+        return refinement.override(overrides.settings, policy, evidence)
 
     def read(self, state: Refinement | Mapping[str, Any]) -> Refinement:
         """Restore a record from a checkpoint's plain data, with what its request overrides."""
@@ -259,7 +270,7 @@ class Loop:
         now = clock()
         limit = refinement.limit_reached(now)
         if limit is not None:
-            return self._to_finish(refinement.stopped(*limit, now=now))
+            return self._to_finish(refinement.stop(*limit, now=now))
         started = time.perf_counter()
         effect = self._generation(refinement, messages, context, now)
         try:
@@ -272,8 +283,8 @@ class Loop:
             return self._stop_for(error, refinement, messages, effect.spent, clock())
         usage = _usage_of(effect, draft, self.policy)
         if draft.pending:
-            return Transition(refinement=refinement.paused(usage, now=clock()))
-        drafted = refinement.drafted(
+            return Transition(refinement=refinement.pause(usage, now=clock()))
+        drafted = refinement.add_draft(
             draft.answer,
             steps=draft.steps,
             evidence=draft.evidence,
@@ -303,11 +314,11 @@ class Loop:
         """Stop for what a generator raised in place of a draft: a limit that was reached, or its own error."""
         if isinstance(error, DeadlinePassed):
             return self._to_finish(
-                refinement.stopped("deadline", "the generator took too long", now=now, usage=spent)
+                refinement.stop("deadline", "the generator took too long", now=now, usage=spent)
             )
         if isinstance(error, Refused):
             reason: StopReason = "deadline" if error.reason == "deadline" else "budget"
-            return self._to_finish(refinement.stopped(reason, error.detail, now=now, usage=spent))
+            return self._to_finish(refinement.stop(reason, error.detail, now=now, usage=spent))
         return self._fail(error, refinement, messages, spent, now)
 
     def _generation(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
@@ -316,7 +327,8 @@ class Loop:
         name, is_silent = self._run_name(number), not self.policy.show_drafts
         allowance = self._generators_allowance(generator, refinement, now)
         prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
-        config = context.for_generator(name, may_interrupt=generator.may_interrupt, silent=is_silent)
+        subject = partial(_subject_of, "draft", number, prompt)
+        config = context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
         draft: Callable[..., Draft] | None = getattr(generator, "draft", None)
 
         def run() -> Draft:
@@ -353,7 +365,7 @@ class Loop:
     ) -> Transition:
         """Stop since the generator failed; raise where there is nothing to release."""
         detail = f"{kind_of(error)} from the generator on attempt {refinement.number}"
-        failed = refinement.stopped("generator_failed", detail, now=now, usage=spent)
+        failed = refinement.stop("generator_failed", detail, now=now, usage=spent)
         if failed.attempts or failed.ending == "fallback":
             return self._to_finish(failed)
         failure = GeneratorFailed(detail, Outcome.of(failed, messages, None, now=now))
@@ -381,7 +393,7 @@ class Loop:
             return self._record_verdict(refinement, rejection, now)
         left = refinement.seconds_left(now)
         if left is not None and left <= 0:
-            return self._to_finish(refinement.stopped("deadline", "it passed before the judge was asked", now=now))
+            return self._to_finish(refinement.stop("deadline", "it passed before the judge was asked", now=now))
         sample = judged_sample(messages, refinement)
         effect = self._judgement(refinement, sample, context, now)
         try:
@@ -424,7 +436,8 @@ class Loop:
         bounded = shown_within(self.policy.max_conversation_chars)
         asking = judging.letting_through(langgraph_private.unanswerable_interrupt)
         logging = judging.logging_texts(log_texts=self.policy.log_texts, outcome_id=refinement.id)
-        config = context.for_judge()
+        draft = refinement.attempts[-1]
+        config = context.for_judge(partial(_subject_of, "judge", draft.number, (*draft.steps, draft.answer)))
         tracing = trace_judges(config) if context.is_heard else _UNTRACED
 
         def run() -> Verdict:
@@ -441,10 +454,10 @@ class Loop:
         self, refinement: Refinement, verdict: Verdict, now: float, *, warnings: tuple[Event, ...] = ()
     ) -> Transition:
         """Record the verdict; if there is a next attempt, augment its prompt with the draft and the feedback."""
-        judged = refinement.judged(verdict, now=now)
+        judged = refinement.add_verdict(verdict, now=now)
         is_last = judged.stop_reason is not None
         return Transition(
-            refinement=judged if is_last else judged.augmented(added_messages(judged)),
+            refinement=judged if is_last else judged.add_messages(added_messages(judged)),
             goto="finish" if is_last else "generate",
             events=partial(judged_events, judged),
             warnings=warnings,
@@ -461,14 +474,14 @@ class Loop:
             refinement = apply_review(refinement, chosen, review)
             if not refinement.done:
                 added = added_messages(refinement.visible_to_generator(after=chosen.number))
-                return Transition(refinement=refinement.augmented(added), goto="generate")
+                return Transition(refinement=refinement.add_messages(added), goto="generate")
             if refinement.decision == "rejected":
                 return _finish_rejected(refinement, messages, now)
             written = review.root.answer if isinstance(review.root, WrittenAnswer) else None
             answer = release_answer(chosen, self.policy) if written is None else AIMessage(written)
         elif ending == "answer" and chosen is not None:
             answer = release_answer(chosen, self.policy)
-            refinement = refinement.answered(chosen.number)
+            refinement = refinement.release(chosen.number)
         elif ending == "fallback":
             answer = AIMessage(self.policy.fallback or "")
         else:

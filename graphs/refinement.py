@@ -203,7 +203,7 @@ class _Memo(dict[str, tuple[Sequence[object], Any]]):
         return typed
 
 
-class Prompt(list[BaseMessage]):
+class GeneratorPrompt(list[BaseMessage]):
     """The messages for a generator: the conversation, and those that a retry adds.
 
     Args:
@@ -289,13 +289,13 @@ class Refinement:
 
     # Events
 
-    def overridden(
+    def override(
         self, overrides: Mapping[str, JsonValue], policy: Policy, evidence: Mapping[str, JsonValue]
     ) -> Self:
         """Record what the request changed, with the policy and the evidence that came of it."""
         return evolve(self, overrides=overrides, policy=policy, evidence=evidence)
 
-    def drafted(
+    def add_draft(
         self,
         answer: AIMessage,
         *,
@@ -326,31 +326,33 @@ class Refinement:
         updated_at = self.updated_at if now is None else now
         extended = evolve(self, attempts=(*attempts, attempt), updated_at=updated_at)
         reason = skip_reason or self._reason_to_skip(attempt)
-        return extended.stopped("skipped", reason, now=now) if reason else extended
+        return extended.stop("skipped", reason, now=now) if reason else extended
 
-    def paused(self, usage: Usage, *, now: float) -> Self:
+    def pause(self, usage: Usage, *, now: float) -> Self:
         """Record a call of the generator that came to no answer yet; the attempt goes on with the next call."""
         self._require_running()
         return evolve(self, unfinished=self.unfinished + usage, updated_at=now)
 
-    def judged(self, verdict: Verdict, *, now: float) -> Self:
+    def add_verdict(self, verdict: Verdict, *, now: float) -> Self:
         """Record the verdict on the last draft, and decide whether to continue."""
         self._require_running()
         if not self._awaits_verdict:
-            raise ValueError("there is no draft that awaits a verdict; record one with drafted(...) first")
+            raise ValueError("there is no draft that awaits a verdict; record one with add_draft(...) first")
         last = self.attempts[-1].model_copy(update={"verdict": verdict})
         updated = evolve(self, attempts=(*self.attempts[:-1], last), updated_at=now)
         reason, detail = updated._reason_to_stop(verdict, now)  # noqa: SLF001 - of its own class
-        return updated if reason is None else updated.stopped(reason, detail, now=now)
+        return updated if reason is None else updated.stop(reason, detail, now=now)
 
-    def augmented(self, added: Sequence[AnyMessage]) -> Self:
+    def add_messages(self, added: Sequence[AnyMessage]) -> Self:
         """Record the messages that follow the conversation on the next attempt."""
         self._require_running()
         if not self.attempts or self._awaits_verdict:
-            raise ValueError("there is no judged draft to go on from; record one with drafted(...), judged(...)")
+            raise ValueError(
+                "there is no judged draft to go on from; record one with add_draft(...), add_verdict(...)"
+            )
         return evolve(self, added=tuple(added))
 
-    def stopped(
+    def stop(
         self, reason: StopReason, detail: str = "", *, now: float | None = None, usage: Usage | None = None
     ) -> Self:
         """Stop for an external reason: a budget, the deadline, a failed generator.
@@ -365,13 +367,13 @@ class Refinement:
         unfinished = self.unfinished if usage is None else self.unfinished + usage
         return evolve(self, stop_reason=reason, detail=detail, ended_at=now, unfinished=unfinished)
 
-    def answered(self, released: int | None, *, detail: str | None = None) -> Self:
+    def release(self, released: int | None, *, detail: str | None = None) -> Self:
         """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
         detail = self.detail if detail is None else detail
         note = None if released is None else NOTES.get(self.attempts[released - 1].kind)
         return evolve(self, released=released, detail=f"{detail}; {note}" if detail and note else note or detail)
 
-    def drafted_best_of(self, drafts: Sequence[Attempt], chosen: Attempt, *, usage: Usage, now: float) -> Self:
+    def add_candidates(self, drafts: Sequence[Attempt], chosen: Attempt, *, usage: Usage, now: float) -> Self:
         """Record the drafts of an attempt with several candidates; its verdict, if any, follows as for one draft.
 
         Args:
@@ -386,11 +388,11 @@ class Refinement:
         unfinished = self.unfinished + usage
         return evolve(self, attempts=(*self.attempts, attempt), unfinished=unfinished, updated_at=now)
 
-    def reviewed(self, decision: _Decision, released: int | None, detail: str) -> Self:
+    def review(self, decision: _Decision, released: int | None, detail: str) -> Self:
         """Record how a reviewer ended the turn, with a new `detail`; the stop reason stays."""
-        return evolve(self.answered(released, detail=detail), decision=decision)
+        return evolve(self.release(released, detail=detail), decision=decision)
 
-    def revised(self, number: int, feedback: str) -> Self:
+    def revise(self, number: int, feedback: str) -> Self:
         """Record that a reviewer sent an attempt back, for one more attempt; it is then not released any more."""
         if not self.may_be_revised:
             raise ValueError("the refinement awaits no review, or no further attempt is allowed")
@@ -506,7 +508,7 @@ class Refinement:
 
     def prompt(self, conversation: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the generator's prompt: the unchanged conversation and, on a retry, the added messages."""
-        return Prompt(conversation, self.added, self.memo)
+        return GeneratorPrompt(conversation, self.added, self.memo)
 
     @property
     def has_limits(self) -> bool:

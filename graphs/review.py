@@ -13,7 +13,7 @@ from graphs.errors import InputError, Rejected
 from graphs.outcome import Outcome
 from graphs.redaction import withhold
 from graphs.refinement import Attempt, Refinement
-from graphs.turns import aclaim_decision, aclaimed_decision, claim_decision, claimed_decision
+from graphs.turns import aclaim_decision, aread_claim, claim_decision, read_claim
 
 _FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"
 _ALL_FORMS = f"{_FINAL_FORMS}, or {{'feedback': 'what to change'}} for another attempt"
@@ -73,12 +73,12 @@ def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) 
             raise InputError(_refusal(error, refinement)) from error
 
     def run() -> Decided:
-        review = decide(claimed_decision(config))
+        review = decide(read_claim(config))
         claim_decision(config, review.model_dump())
         return review
 
     async def arun() -> Decided:
-        review = decide(await aclaimed_decision(config))
+        review = decide(await aread_claim(config))
         await aclaim_decision(config, review.model_dump())
         return review
 
@@ -89,13 +89,13 @@ def apply_review(refinement: Refinement, attempt: Attempt, review: Decided) -> R
     """Return the record with what a reviewer decided about an attempt."""
     match review.root:
         case WrittenAnswer():
-            return refinement.reviewed("rewritten", None, "written by a reviewer")
+            return refinement.review("rewritten", None, "written by a reviewer")
         case SentBack(feedback=feedback):
-            return refinement.revised(attempt.number, feedback)
+            return refinement.revise(attempt.number, feedback)
         case "accept":
-            return refinement.reviewed("accepted", attempt.number, "released by a reviewer")
+            return refinement.review("accepted", attempt.number, "released by a reviewer")
         case _:
-            return refinement.reviewed("rejected", None, "refused by a reviewer")
+            return refinement.review("rejected", None, "refused by a reviewer")
 
 
 def rejection(outcome: Outcome) -> Rejected:

@@ -54,7 +54,7 @@ def _explored(loop: Loop, outcome: Outcome, config: RunnableConfig, goes_on: _Go
     refinement = replace(begun, attempts=outcome.attempts, id=outcome.id, is_judged=True)
     accepted = outcome.stop_reason == "accepted"
     while accepted and not refinement.is_last and goes_on():
-        refinement = refinement.augmented(added_messages(refinement))
+        refinement = refinement.add_messages(added_messages(refinement))
         while not refinement.done:
             refinement = (yield from loop.step("generate", refinement, conversation, context)).refinement
             if not refinement.done:

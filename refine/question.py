@@ -40,7 +40,7 @@ from graphs import (
     langchain_private,
     langgraph_private,
 )
-from graphs.structure import Schema, Structure, checked_first, with_schema, with_settings, with_tools
+from graphs.structure import Schema, Structure, check_first, with_schema, with_settings, with_tools
 from judges import ConfigurationError
 from judges.errors import shortened
 
@@ -305,7 +305,7 @@ class BindsToGenerator(Runnable[Any, Any]):
                 f"an agent with response_format=... as generator"
             )
         structure = Structure(schema)
-        judge = checked_first(structure, self.judge, success_rating=self.policy.success_rating)
+        judge = check_first(structure, self.judge, success_rating=self.policy.success_rating)
         bound = self.around(generator=with_schema(self.generator, schema, kwargs), judge=judge)
         return bound | RunnableLambda(structure.read_with_raw if include_raw else structure.read)
 

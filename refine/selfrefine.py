@@ -19,7 +19,7 @@ from langgraph.types import Command, Durability
 from graphs import Bounds, Outcome, Overrides, Policy, Unanswered, langchain_private, langgraph_private
 from graphs.certificate import subject_of
 from graphs.drivers import RunContext
-from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, written_as
+from graphs.graph import Checkpointer, LoopCheckpointer, build_loop, compile_loop, judge_for, recall_step
 from graphs.loop import arun, run
 from graphs.policy import GENERATORS, JUDGES, PolicySettings, policy_of
 from graphs.review import rejection
@@ -310,7 +310,7 @@ class SelfRefine(NamesItsParts, SharedByCopies, AnswersQuestions):
     def _final_outcome(self, state: Mapping[str, Any], config: RunnableConfig) -> Outcome:
         """Return the outcome that the graph's final state holds."""
         data = state[langgraph_private.RECORD]
-        written = written_as(data, config)
+        written = recall_step(data, config)
         refinement = self._loop.read(data) if written is None else written.refinement
         if refinement.decision == "rejected":
             raise rejection(Outcome.of(refinement, state["messages"], None, now=time.time()))

@@ -47,7 +47,7 @@ from refine.middleware.model_call import (
     models_of,
     policy_of,
 )
-from refine.middleware.turn import Response, Turn, Turns
+from refine.middleware.turn import OpenTurns, Response, Turn
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
 
@@ -55,7 +55,7 @@ _TOOL_CALL = "tool_call: the agent calls a tool, and is judged when it answers"
 _NOT_THE_MODEL = "middleware: another middleware gave the answer, not the model"
 
 
-def _handed_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) -> ModelResponse[Any]:
+def _hand_on(turn: Turn, response: Response | None, request: ModelRequest[Any]) -> ModelResponse[Any]:
     """Return a tool call for the agent, with a note that it was not judged.
 
     What the model thought of a rejected draft stays in the turn, where the model sees it again.
@@ -78,7 +78,7 @@ def _handed_on(turn: Turn, response: Response | None, request: ModelRequest[Any]
     return ModelResponse([message if reply is original else reply for reply in response.result])
 
 
-def released(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
+def release_response(turn: Turn, outcome: Outcome) -> ModelResponse[Any]:
     """Return the answer as the model gave it, under the id and with the summary of the outcome's."""
     final = outcome.answer
     assert final is not None  # noqa: S101 - without an answer the loop raises
@@ -152,14 +152,14 @@ _log = logging.getLogger("refine")
 _CHANNEL = "refine_turns"
 
 
-def _merged(turns: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
+def _merge_turns(turns: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
     return {**turns, **update}
 
 
 class RefineState(AgentState[Any]):
     """What the middleware adds to an agent's state: the turn's token and figures, by the middleware's name."""
 
-    refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merged]]
+    refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge_turns]]
 
 
 class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list with those of any state and context
@@ -218,7 +218,7 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         self._record = None if record is None else open_record(record)
         self._origin = Origin() if record is None else Origin.of(name, judge, self.policy)
         self._on_outcome = function_or_none("on_outcome", on_outcome)
-        self._turns = Turns(
+        self._turns = OpenTurns(
             max_turns=at_least_one("max_turns", max_turns),
             max_outcomes=at_least_one("max_outcomes", max_outcomes),
         )
@@ -286,12 +286,12 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         try:
             transition = drive(self._steps(turn, call, request, context), context)
         except Unanswered as unanswered:
-            self._tell(unanswered.outcome, context)
+            self._report(unanswered.outcome, context)
             raise
         if transition.outcome is None:
-            return self._with_figures(turn, _handed_on(turn, call.response, request))
-        self._tell(transition.outcome, context)
-        return released(turn, transition.outcome)
+            return self._with_figures(turn, _hand_on(turn, call.response, request))
+        self._report(transition.outcome, context)
+        return release_response(turn, transition.outcome)
 
     async def awrap_model_call(
         self,
@@ -304,12 +304,12 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         try:
             transition = await adrive(self._steps(turn, call, request, context), context)
         except Unanswered as unanswered:
-            await self._atell(unanswered.outcome, context)
+            await self._areport(unanswered.outcome, context)
             raise
         if transition.outcome is None:
-            return self._with_figures(turn, _handed_on(turn, call.response, request))
-        await self._atell(transition.outcome, context)
-        return released(turn, transition.outcome)
+            return self._with_figures(turn, _hand_on(turn, call.response, request))
+        await self._areport(transition.outcome, context)
+        return release_response(turn, transition.outcome)
 
     def _figures(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return what an agent's state holds of the turn; empty where it holds nothing."""
@@ -362,29 +362,29 @@ class SelfRefineMiddleware(AgentMiddleware[Any, Any, Any]):  # fits into a list 
         overrides = context.overrides
         return self._origin if overrides is None else self._origin.under(overrides.applied_to(self.policy))
 
-    def _tell(self, outcome: Outcome, context: RunContext) -> None:
+    def _report(self, outcome: Outcome, context: RunContext) -> None:
         """Hand an outcome to whoever wants it."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
             self._record.add(outcome, self._origin_of(context))
         if self._on_outcome is not None:
-            with _only_warning():
+            with _warn_only():
                 waited_for(self._on_outcome(outcome))
 
-    async def _atell(self, outcome: Outcome, context: RunContext) -> None:
+    async def _areport(self, outcome: Outcome, context: RunContext) -> None:
         """Hand an outcome to whoever wants it, without blocking."""
         self._turns.add_outcome(outcome)
         if self._record is not None:
             await in_thread(self._record.add, outcome, self._origin_of(context))
         if self._on_outcome is not None:
-            with _only_warning():
+            with _warn_only():
                 value = self._on_outcome(outcome)
                 if inspect.isawaitable(value):
                     await value
 
 
 @contextmanager
-def _only_warning() -> Iterator[None]:
+def _warn_only() -> Iterator[None]:
     """Log that a callback raised, instead of losing the answer."""
     try:
         yield

@@ -170,7 +170,7 @@ def _index_after_question(messages: Sequence[AnyMessage]) -> int:
     return summaries[-1] + 1 if summaries else 0
 
 
-class Turns:
+class OpenTurns:
     """The turns between two model calls, by token, and the last outcomes, by id: bounded, safe between threads.
 
     Args:

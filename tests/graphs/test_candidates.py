@@ -156,13 +156,13 @@ def test_kinds_of_answer_among_candidates() -> None:
     call: Any = [{"name": "t", "args": {}, "id": "1"}]
     refusal = AIMessage("", additional_kwargs={"refusal": "No."})
     refused, calls, rated = (
-        Refinement(policy=Policy()).drafted(answer)
+        Refinement(policy=Policy()).add_draft(answer)
         for answer in (refusal, AIMessage("", tool_calls=call), AIMessage("text"))
     )
     expected = [
         (Refinement(policy=Policy(), attempts=(attempt_of(3),)), Standing.ACCEPTED),
         (calls, Standing.HANDED_ON),
-        (rated.judged(Verdict.rated(2), now=0), Standing.RATED),
+        (rated.add_verdict(Verdict.rated(2), now=0), Standing.RATED),
         (rated, Standing.UNJUDGED),
         (refused, Standing.UNFIT),
     ]
